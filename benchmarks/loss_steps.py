@@ -28,9 +28,8 @@ from trainer.config import ModelConfig
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, Loss, call_hook, make_loss
 from trainer.models import build_model
 from trainer.samples import InputSpec
-from trainer.training.accelerator import make_accelerator
+from trainer.training.accelerator import make_accelerator, to_memory_format
 from trainer.training.objective import Objective
-from trainer.training.predict import to_memory_format
 
 REFERENCE, AGAIN = "cross_entropy", "cross_entropy, again"
 CONSTANT, DIFFICULTY = "  + constant entropy", "  + difficulty-weighted entropy"

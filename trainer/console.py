@@ -20,25 +20,13 @@ from difficulty_service.cli.console import RateColumn, err, out, print_warnings
 from trainer.config import Recipe
 from trainer.own_code import describe_own
 from trainer.run_folder import FINAL, read_json, seed_folder
-from trainer.runs.signals import stop_on_signals
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-from trainer.training.checkpoint import Progress as RunProgress
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
+from trainer.training.state import Progress as RunProgress
 from trainer.weights.formula import WeightsDistribution
 
 
 def train_seed(recipe: Recipe, seed: int, folder: Path, device: str, *, resume: bool) -> bool:
-    """Trains one seed and shows its progress.
-
-    Args:
-        recipe: Recipe of the run.
-        seed: Seed to train.
-        folder: Folder of the run.
-        device: "auto", "cpu", "cuda", ...
-        resume: Whether to resume an earlier run of the same recipe and seed.
-
-    Returns:
-        Whether the seed is finished; False when a signal stopped it.
-    """
+    """Trains one seed and shows its progress; False when a signal stopped it."""
     is_main = os.environ.get("RANK", "0") == "0"
     if is_main:
         out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
@@ -57,13 +45,7 @@ def train_seed(recipe: Recipe, seed: int, folder: Path, device: str, *, resume: 
 
 @contextmanager
 def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[RunCallbacks]:
-    """Shows the progress of a run, and lets a signal stop it.
-
-    Args:
-        epochs: Number of epochs of the run.
-        num_processes: Number of processes that share each batch.
-        is_main: Whether this is the process that prints.
-    """
+    """Shows the progress of a run, and lets a signal stop it."""
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
         BarColumn(),

@@ -22,12 +22,10 @@ from trainer import run_folder
 from trainer.config import Recipe
 from trainer.own_code import OBJECT_PREFIX, describe_own, is_object, known_objects, name_of
 from trainer.recipes.file import changed_recipe, effective_values, read_values
-from trainer.recipes.overrides import Change, refuse_repeated
-from trainer.recipes.scores import SCORE_KEYS, with_scores
+from trainer.recipes.overrides import SCORE_KEYS, Change, refuse_repeated, with_scores
 from trainer.runs.evaluate import load_model
-from trainer.runs.signals import stop_on_signals
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-from trainer.training.checkpoint import Progress
+from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
+from trainer.training.state import Progress
 from trainer.weights.formula import WeightsDistribution
 
 FEATURE_DIMENSIONS = 2

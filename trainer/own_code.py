@@ -53,11 +53,7 @@ def is_own(name: str) -> bool:
 
 @contextmanager
 def known_objects(objects: Mapping[str, Any]) -> Iterator[None]:
-    """Makes objects known by name until the block ends.
-
-    Args:
-        objects: Objects by their name in the recipe, which begins with OBJECT_PREFIX.
-    """
+    """Makes objects known by name until the block ends."""
     token = _OBJECTS.set(MappingProxyType(dict(objects)))
     try:
         yield
@@ -69,10 +65,6 @@ def find_own(name: str) -> Any:  # noqa: ANN401 - any object of the user
     """The object that a name in a recipe stands for; importing it runs its module.
 
     Modules are looked for where Python looks for them and then in the current directory.
-
-    Raises:
-        ConfigError: There is no such module or object, it cannot be imported, or it cannot be
-            called.
     """
     if is_object(name):
         if name not in _OBJECTS.get():
@@ -93,11 +85,9 @@ def find_own(name: str) -> Any:  # noqa: ANN401 - any object of the user
 
 
 def settings_of(own: Any, reserved: Collection[str]) -> Settings:  # noqa: ANN401
-    """The settings of a function or class.
+    """The settings of a function or class; any other object has none.
 
-    Args:
-        own: Any object; one that is neither a function nor a class has no settings.
-        reserved: Parameters that are no settings.
+    Reserved parameters are no settings.
     """
     if not inspect.isroutine(own) and not inspect.isclass(own):
         return Settings({}, takes_any=False)
@@ -117,12 +107,7 @@ def settings_of(own: Any, reserved: Collection[str]) -> Settings:  # noqa: ANN40
 
 
 def describe_own(model: str, loss: str) -> list[str]:
-    """One sentence for each part of a recipe that is imported from outside the package.
-
-    Args:
-        model: Name of the model.
-        loss: Name of the loss.
-    """
+    """One sentence for each part of a recipe that is imported from outside the package."""
     sentences = []
     for key, name in (("model.name", model), ("loss.name", loss)):
         if is_own(name) and not is_object(name):
@@ -135,9 +120,7 @@ def describe_own(model: str, loss: str) -> list[str]:
 def name_of(own: Any, part: str) -> str:  # noqa: ANN401
     """The name of an object for a recipe: `package.module:name` where it can be imported.
 
-    Args:
-        own: Any object.
-        part: Part of the recipe that it takes, such as "model".
+    Otherwise it is named by its part of the recipe, such as "model".
     """
     module, path = getattr(own, "__module__", None), getattr(own, "__qualname__", None)
     found = sys.modules.get(module) if module not in (None, "__main__") else None

@@ -53,11 +53,7 @@ def seed_folder(run: Path, seed: int) -> Path:
 
 
 def seed_folders(run: Path) -> list[Path]:
-    """The folders of all seeds that were started, in ascending order of the seed.
-
-    Raises:
-        TrainingError: There is none.
-    """
+    """The folders of all seeds that were started, in ascending order of the seed."""
     folders = [
         folder
         for folder in run.glob("seed-*")
@@ -78,11 +74,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Reads a JSON object.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
-    """
+    """Reads a JSON object."""
     try:
         return load_checked(path.read_text())
     except FileNotFoundError:
@@ -99,11 +91,7 @@ def write_run(folder: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_run(folder: Path) -> dict[str, Any]:
-    """The description of the run in the folder of a seed.
-
-    Raises:
-        TrainingError: The file is missing, damaged or of another version.
-    """
+    """The description of the run in the folder of a seed."""
     path = folder / RECIPE
     values = read_json(path)
     version = values.pop("version", None)
@@ -126,11 +114,12 @@ def read_history(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def write_loss_rows(folder: Path, loss: str, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes what a loss with memory reported per epoch as CSV, named like the loss."""
+def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Writes rows with a header; removes the file where there are none."""
     if not rows:
+        path.unlink(missing_ok=True)
         return
-    with replacing(folder / f"{loss}.csv") as temporary, temporary.open("w", newline="") as file:
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
@@ -148,24 +137,15 @@ def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:
 
 def write_inputs(path: Path, spec: InputSpec, class_names: Sequence[str]) -> None:
     """Writes the specification of a model's inputs and the names of its classes."""
-    values = {
-        "shape": list(spec.shape),
-        "mean": None if spec.mean is None else spec.mean.tolist(),
-        "std": None if spec.std is None else spec.std.tolist(),
-        "vocabulary": list(spec.vocabulary),
-        "tokenizer": spec.tokenizer,
-        "padding": spec.padding,
-        "class_names": list(class_names),
+    statistics = {
+        name: None if values is None else values.tolist()
+        for name, values in (("mean", spec.mean), ("std", spec.std))
     }
-    write_json(path, values)
+    write_json(path, {**vars(spec), **statistics, "class_names": class_names})
 
 
 def read_inputs(path: Path) -> tuple[InputSpec, tuple[str, ...]]:
-    """Reads the specification of a model's inputs and the names of its classes.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
-    """
+    """Reads the specification of a model's inputs and the names of its classes."""
     values = read_json(path)
     try:
         mean, std = (

@@ -7,7 +7,7 @@ from typing import Protocol
 from torch import Tensor
 
 NUM_DRAWS = 5
-"""Random numbers per sample and epoch: flip, crop row, crop column, crop area, aspect ratio."""
+"""Random numbers per sample and epoch: mirror, crop row, crop column, crop area, aspect ratio."""
 
 
 class Inputs(Protocol):
@@ -56,13 +56,7 @@ class InputSpec:
 
 @dataclass(frozen=True)
 class SkippedEntry:
-    """An entry of a dataset that is not used: an unreadable image, or no sample.
-
-    Attributes:
-        dataset: Location of the dataset.
-        sample_id: Id, or path in the dataset.
-        reason: Reason why it is not used.
-    """
+    """An entry of a dataset that is not used: an unreadable image, or no sample."""
 
     dataset: str
     sample_id: str

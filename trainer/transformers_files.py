@@ -17,14 +17,7 @@ MAX_TOKENS = 512
 
 @dataclass(frozen=True)
 class Subwords:
-    """Splits texts into the tokens that a pretrained network knows.
-
-    Attributes:
-        tokenizer: Tokenizer of transformers.
-        vocabulary: Word or part of a word of each token.
-        padding: Token after the end of a text.
-        length: Largest number of tokens that the network takes.
-    """
+    """Splits texts into at most `length` tokens of those that a pretrained network knows."""
 
     tokenizer: Any
     vocabulary: tuple[str, ...]
@@ -44,15 +37,7 @@ def encoder_of(model: str) -> str | None:
 
 
 def load_subwords(name: str) -> Subwords:
-    """The tokenizer of a network.
-
-    Args:
-        name: Name on the hub, or a folder that `save_pretrained` wrote.
-
-    Raises:
-        ConfigError: There is none, or it has no token for padding.
-        MissingPackage: transformers is not installed.
-    """
+    """The tokenizer of a network."""
     transformers = _package(name)
     with _named(name):
         tokenizer = transformers.AutoTokenizer.from_pretrained(_place(name))
@@ -70,16 +55,7 @@ def load_subwords(name: str) -> Subwords:
 
 
 def load_network(name: str, *, pretrained: bool) -> Any:  # noqa: ANN401 - no types
-    """A network that takes `input_ids` and `attention_mask`, without a classifier.
-
-    Args:
-        name: Name on the hub, or a folder that `save_pretrained` wrote.
-        pretrained: Whether to load its parameters, or to draw random ones.
-
-    Raises:
-        ConfigError: There is none, or it lacks parameters.
-        MissingPackage: transformers is not installed.
-    """
+    """A network that takes `input_ids` and `attention_mask`, without a classifier."""
     transformers = _package(name)
     loaded: dict[str, Any] = {"missing_keys": []}
     with _named(name):

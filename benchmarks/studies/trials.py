@@ -196,7 +196,7 @@ def _search(
 
 def _run(study: Study, trial: Trial, seed: int) -> None:
     from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-    from trainer.training.checkpoint import Progress
+    from trainer.training.state import Progress
     from trainer.weights.formula import WeightsDistribution
 
     def start(_samples: int, _progress: Progress, _weights: WeightsDistribution | None) -> None:

@@ -22,9 +22,9 @@ from torch import Tensor
 from benchmarks.studies.cifar10 import shared_folder
 from difficulty_service.scores.file import read_scores
 from trainer.runs.model_file import read_model
+from trainer.uncertainty.application import read_uncertainties
 from trainer.uncertainty.cached_features import CachedFeatures, read_cached_features
 from trainer.uncertainty.retrieval import evaluate_retrieval
-from trainer.uncertainty.uncertainty_file import read_uncertainties
 
 TRAINING, RUNS = "cifar100_train_*.parquet", 3
 TESTS = {

@@ -11,8 +11,8 @@ from difficulty_service.cli import create_app
 from difficulty_service.features.description import FeatureDescription, read_description
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
+from trainer.uncertainty.application import read_uncertainties
 from trainer.uncertainty.head import read_head, write_head
-from trainer.uncertainty.uncertainty_file import read_uncertainties
 
 
 def difficulty(*words: object) -> None:

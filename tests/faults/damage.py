@@ -30,7 +30,7 @@ from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaus
 from difficulty_service.scores.provenance import Provenance
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
-from trainer.training.checkpoint import Checkpoint, Progress, load_checkpoint, save_checkpoint
+from trainer.training.state import Checkpoint, Progress, load_checkpoint, save_checkpoint
 
 ROWS, DIM = 300, 8
 LONGEST_BLOCK = 512

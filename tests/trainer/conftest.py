@@ -18,7 +18,7 @@ from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.accelerator import make_accelerator
-from trainer.training.checkpoint import Progress
+from trainer.training.state import Progress
 from trainer.weights.formula import WeightsDistribution
 
 MakeRecipe = Callable[..., Recipe]

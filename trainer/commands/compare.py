@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from trainer.commands.options import Level, Resamples
+from trainer.commands import Level, Resamples
 
 
 def compare(

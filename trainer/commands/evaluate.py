@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from difficulty_service.cli.wrong_call import WrongCall
-from trainer.commands.options import Device, OnError
+from trainer.commands import Device, OnError
 
 
 def evaluate(

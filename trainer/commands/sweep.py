@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trainer.commands.compare import show_comparison
-from trainer.commands.options import (
+from trainer.commands import (
     STOPPED,
     Device,
     Level,
@@ -16,6 +15,7 @@ from trainer.commands.options import (
     Scores,
     Settings,
 )
+from trainer.commands.compare import show_comparison
 
 if TYPE_CHECKING:
     from trainer.runs.sweep import SweptRun
@@ -86,7 +86,7 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
     from difficulty_service.base.errors import TrainingError
     from difficulty_service.cli.console import err
     from trainer.console import train_seed
-    from trainer.runs.signals import stop_on_signals
+    from trainer.runs.train import stop_on_signals
 
     failed = 0
     with stop_on_signals() as received_signal:
@@ -95,21 +95,17 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
                 for seed in run.recipe.training.seeds:
                     finished = train_seed(run.recipe, seed, run.folder, device, resume=True)
                     if not finished or received_signal():
-                        _report_stop(runs)
+                        done = [
+                            each.num_finished == len(each.recipe.training.seeds) for each in runs
+                        ]
+                        err.print(
+                            f"{sum(done)} of {len(runs)} runs of the sweep are finished; go on "
+                            "with the same command and --resume",
+                            markup=False,
+                        )
                         raise SystemExit(STOPPED)
             except TrainingError as error:
                 # One set of values may diverge; the others are worth training.
                 failed += 1
                 err.print(f"error: {run.label}: {' '.join(str(error).split())}", markup=False)
     return failed
-
-
-def _report_stop(runs: Sequence["SweptRun"]) -> None:
-    from difficulty_service.cli.console import err
-
-    finished = sum(run.num_finished == len(run.recipe.training.seeds) for run in runs)
-    err.print(
-        f"{finished} of {len(runs)} runs of the sweep are finished; go on with the same command "
-        "and --resume",
-        markup=False,
-    )

@@ -5,7 +5,7 @@ from pathlib import Path
 from cyclopts.types import NonNegativeInt
 
 from difficulty_service.cli.wrong_call import WrongCall
-from trainer.commands.options import STOPPED, Device, OnError, Recipe, Scores, Settings
+from trainer.commands import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 
 def train(
@@ -33,8 +33,14 @@ def train(
     """
     from trainer.console import train_seed
     from trainer.recipes.file import read_recipe
-    from trainer.recipes.overrides import keys_of_overrides, split_overrides
-    from trainer.recipes.scores import NEEDS_SCORES, SCORE_KEYS, used_scores, with_scores
+    from trainer.recipes.overrides import (
+        NEEDS_SCORES,
+        SCORE_KEYS,
+        keys_of_overrides,
+        split_overrides,
+        used_scores,
+        with_scores,
+    )
 
     changes = list(settings or [])
     changed = keys_of_overrides(split_overrides(changes))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from trainer.commands.options import Device
+from trainer.commands import Device
 
 if TYPE_CHECKING:
     from trainer.uncertainty.application import Application
@@ -42,9 +42,8 @@ def uncertainty(
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
     from trainer.training.accelerator import make_accelerator
-    from trainer.uncertainty.application import apply_head
+    from trainer.uncertainty.application import apply_head, require_uncertainty_file_name
     from trainer.uncertainty.head import read_head
-    from trainer.uncertainty.uncertainty_file import require_uncertainty_file_name
 
     require_uncertainty_file_name(out)
     trained = read_head(head)
@@ -78,9 +77,8 @@ def _extract(trained: "TrainedHead", source: str, folder: str, device: str) -> N
     }
     known = ((name, value) for name, value in options.items() if value is not None)
     words = [word for option in known for word in option]
-    if kind.flip:
-        words.append("--flip")
-    create_app()(["extract", source, *words])
+    switches = [f"--{name}" for name, value in kind.kind().items() if value is True]
+    create_app()(["extract", source, *words, *switches])
 
 
 def _report(applied: "Application", out: Path) -> None:

@@ -27,18 +27,7 @@ __all__ = [
 def open_splits(
     config: Data, seed: int, device: torch.device, tokenizer: str | None = None
 ) -> Splits:
-    """Opens the training, validation and test samples of a recipe.
-
-    Args:
-        config: Data of the recipe.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the batches, and of inputs that are kept in memory.
-        tokenizer: Name or folder of the pretrained network whose tokens texts are split into.
-
-    Raises:
-        DatasetError: A dataset cannot be read, or the datasets do not fit together.
-        ConfigError: There is no such tokenizer.
-    """
+    """Opens the training, validation and test samples of a recipe."""
     match config:
         case ImageData():
             return open_image_splits(config, seed, device)
@@ -62,18 +51,6 @@ def open_samples(
     """Opens another dataset to evaluate a trained model on, with the class indices of that dataset.
 
     `match_classes` converts its labels to the class indices of the model.
-
-    Args:
-        config: Data of the recipe that the model was trained with.
-        location: Location of the dataset.
-        spec: Specification of the model's inputs.
-        device: Device of the batches, and of inputs that are kept in memory.
-        split: Sub-folder or named split.
-        label_column: Column with the labels; None detects it.
-
-    Raises:
-        DatasetError: The dataset cannot be read, or does not fit the model.
-        ConfigError: A split or a label column is given for a feature store.
     """
     if config.kind == "features":
         if split is not None or label_column is not None:

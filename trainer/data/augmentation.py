@@ -18,7 +18,7 @@ from trainer.config import Augmentation
 Augment = Callable[[Tensor, Tensor], Tensor]
 """Function of images and their draws that returns images of the same shape."""
 
-FLIP, ROW, COLUMN, AREA, RATIO = range(5)
+MIRROR, ROW, COLUMN, AREA, RATIO = range(5)
 """Columns of the draws."""
 
 SMALLEST_AREA = 0.08
@@ -29,15 +29,10 @@ WIDEST = 4 / 3
 
 
 def augmentation_of(name: Augmentation, crop_padding: int) -> Augment:
-    """The function of an augmentation.
-
-    Args:
-        name: Name of the augmentation in a recipe.
-        crop_padding: Width in pixels of the black border added before a "flip_crop".
-    """
+    """The function of an augmentation."""
     augmentations: dict[Augmentation, Augment] = {
         "none": keep,
-        "flip": flip,
+        "flip": mirror,
         "flip_crop": partial(flip_crop, padding=crop_padding),
         "random_resized_crop": random_resized_crop,
     }
@@ -49,27 +44,21 @@ def keep(images: Tensor, draws: Tensor) -> Tensor:  # noqa: ARG001 - one signatu
     return images
 
 
-def flip(images: Tensor, draws: Tensor) -> Tensor:
+def mirror(images: Tensor, draws: Tensor) -> Tensor:
     """Mirrors the images whose draw is below one half."""
-    mirrored = (draws[:, FLIP] < 0.5).view(-1, 1, 1, 1)  # noqa: PLR2004 - one half
+    mirrored = (draws[:, MIRROR] < 0.5).view(-1, 1, 1, 1)  # noqa: PLR2004 - one half
     return torch.where(mirrored, images.flip(-1), images)
 
 
 def flip_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
-    """Crops a window of the original size from the image with a black border; then `flip`.
-
-    Args:
-        images: Shape (samples, 3, height, width).
-        draws: Shape (samples, NUM_DRAWS).
-        padding: Width of the border in pixels.
-    """
+    """Crops a window of the original size from the image with a black border; then `mirror`."""
     height, width = images.shape[-2:]
     positions = 2 * padding + 1
     offsets = (draws[:, [ROW, COLUMN]] * positions).long().clamp_(max=positions - 1)
     # Every window as a view of the same memory: (samples, 3, rows, columns, height, width).
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     samples = torch.arange(len(images), device=images.device)
-    return flip(windows[samples, :, offsets[:, 0], offsets[:, 1]], draws)
+    return mirror(windows[samples, :, offsets[:, 0], offsets[:, 1]], draws)
 
 
 def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
@@ -77,11 +66,6 @@ def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
 
     The area is uniform in [0.08, 1] of the image, and the logarithm of width over height uniform
     in ±log(4/3), as in Szegedy et al. (2015); a side longer than the image's is cut to it.
-
-    Args:
-        draws: Shape (samples, NUM_DRAWS).
-        height: Height of the image, in pixels.
-        width: Width of the image, in pixels.
 
     Returns:
         Left, top, right and bottom in fractional pixels, float64. Shape (samples, 4).
@@ -97,7 +81,7 @@ def crop_boxes(draws: Tensor, height: int, width: int) -> Tensor:
 
 
 def random_resized_crop(images: Tensor, draws: Tensor) -> Tensor:
-    """Crops the box of `crop_boxes` and resizes it bilinearly to the image's size; then `flip`."""
+    """Crops the box of `crop_boxes` and resizes it bilinearly to the size; then `mirror`."""
     height, width = images.shape[-2:]
     left, top, right, bottom = crop_boxes(draws, height, width).unbind(1)
     across = _centres(left, right, width) * 2 / width - 1
@@ -105,7 +89,7 @@ def random_resized_crop(images: Tensor, draws: Tensor) -> Tensor:
     shape = (len(images), height, width)
     grid = torch.stack((across[:, None].expand(shape), down[:, :, None].expand(shape)), dim=-1)
     views = F.grid_sample(images.float(), grid.float(), padding_mode="border", align_corners=False)
-    return flip(views.round_().clamp_(0, 255).to(torch.uint8), draws)
+    return mirror(views.round_().clamp_(0, 255).to(torch.uint8), draws)
 
 
 def _centres(start: Tensor, end: Tensor, number: int) -> Tensor:

@@ -72,15 +72,6 @@ def open_feature_splits(config: FeatureData, seed: int, device: torch.device) ->
     Only the first of a sample's augmentation runs is used. Mean and standard deviation are
     computed over the training features. Labels of the dataset `config.labels` replace those of the
     training store only.
-
-    Args:
-        config: Data of the recipe.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the features.
-
-    Raises:
-        DatasetError: Stores do not fit together, or the dataset of labels lacks samples.
-        FeatureStoreError: A store is incomplete, damaged or not a feature store.
     """
     _require_features(config)
     with named_by("data.train", config.train):
@@ -88,8 +79,7 @@ def open_feature_splits(config: FeatureData, seed: int, device: torch.device) ->
     rows = _relabel(rows, config)
     chosen = torch.from_numpy(choose_positions(rows.labels.int().numpy(), config.limit))
     inputs = FeatureInputs(rows.features.to(device), torch.arange(len(rows.labels)))
-    fraction = 0.0 if isinstance(config.validation, str) else config.validation
-    kept, held_out = hold_out(rows.labels[chosen], fraction, seed)
+    kept, held_out = hold_out(rows.labels[chosen], config.validation, seed)
     train = _select(rows, inputs, chosen[kept])
     mean, std = mean_and_std(rows.features, chosen[kept])
     spec = InputSpec((rows.features.shape[1],), mean, std)
@@ -113,12 +103,7 @@ def open_feature_splits(config: FeatureData, seed: int, device: torch.device) ->
 
 
 def open_feature_samples(location: str, spec: InputSpec, device: torch.device) -> Samples:
-    """Opens a feature store to evaluate a model on, with the class indices of that store.
-
-    Raises:
-        DatasetError: The features have another dimension.
-        FeatureStoreError: The store is incomplete, damaged or not a feature store.
-    """
+    """Opens a feature store to evaluate a model on, with the class indices of that store."""
     return _select_all(_read(location), location, spec, device)
 
 
@@ -210,11 +195,7 @@ def _of_arrays(arrays: ArrayFeatures) -> _Rows:
 
 
 def _relabel(rows: _Rows, config: FeatureData) -> _Rows:
-    """Replaces the labels of rows by those of another dataset, by sample id.
-
-    Raises:
-        DatasetError: Samples are missing in that dataset.
-    """
+    """Replaces the labels of rows by those of another dataset, by sample id."""
     if config.labels is None:
         return rows
     options = DatasetOptions(

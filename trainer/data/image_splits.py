@@ -4,26 +4,28 @@ Datasets that a Python program holds, opened under the name they have in its rec
 """
 
 from dataclasses import replace
+from functools import partial
 
 import torch
-from torch import Tensor
 
-from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import open_images
 from trainer.config import ImageData
-from trainer.data.decoding import Fit, decode, failure_reason
-from trainer.data.images import ImageLoading, LargeImages, MemoryImages, named, unreadable
+from trainer.data.images import (
+    ImageLoading,
+    MemoryImages,
+    evaluation_fit,
+    training_fit,
+)
 from trainer.data.splits import (
     Splits,
     hold_out,
     imagenet_statistics,
-    match_classes,
     mean_and_std,
     named_by,
-    refuse_shared_ids,
+    open_other,
     with_label_noise,
 )
 from trainer.own_code import find_own, is_object
@@ -31,16 +33,7 @@ from trainer.samples import InputSpec, Samples
 
 
 def open_images_of(location: str, options: DatasetOptions) -> Dataset:
-    """Opens a dataset of images, on disk or held by the program.
-
-    Args:
-        location: Location, or the name of an object.
-        options: Options for reading.
-
-    Raises:
-        DatasetError: The dataset cannot be read.
-        ConfigError: The object is not there any more.
-    """
+    """Opens a dataset of images, on disk or held by the program."""
     if not is_object(location):
         return open_dataset(location, options)
     dataset, warnings = open_images(find_own(location), options)
@@ -54,40 +47,38 @@ def are_of_one_kind(location: str, other: str) -> bool:
     return location == other or detect_kind(location) == detect_kind(other)
 
 
-EVALUATION_MARGIN = 256 / 224
-"""Margin of the centre crop in evaluation, for models trained on random resized crops."""
-
-
 def open_image_splits(config: ImageData, seed: int, device: torch.device) -> Splits:
     """Opens and splits datasets of images.
 
     Mean and standard deviation are computed over the training images where these are kept in
     memory; otherwise they are those of ImageNet.
-
-    Args:
-        config: Data of the recipe.
-        seed: Seed of the validation split and of label noise.
-        device: Device of the batches, and of images kept in memory.
-
-    Raises:
-        DatasetError: A dataset or some of its images cannot be read, images differ in size and
-            no size is given, classes do not agree, or two splits share samples.
     """
     options = _options(config, config.train, config.split, config.label_column)
     with named_by("data.train", config.train):
         dataset = open_images_of(config.train, replace(options, limit=config.limit))
-        loading = ImageLoading(config, _training_fit(config, dataset), device, config.augmentation)
+        loading = ImageLoading(config, training_fit(config, dataset), device, config.augmentation)
         opened = loading.open(dataset)
     everything = opened.samples
-    kept, held_out = hold_out(everything.labels, _validation_fraction(config), seed)
+    kept, held_out = hold_out(everything.labels, config.validation, seed)
     train = replace(opened.select(kept), skipped=everything.skipped, warnings=everything.warnings)
-    spec = _spec(opened.inputs, loading.fit, kept)
+    mean, std = (
+        mean_and_std(opened.inputs.pixels, opened.inputs.positions[kept])
+        if isinstance(opened.inputs, MemoryImages)
+        else imagenet_statistics()
+    )
+    spec = InputSpec((3, loading.fit.height, loading.fit.width), mean, std)
     return Splits(
         train=with_label_noise(train, config.label_noise, seed),
         validation=(
             opened.select(held_out)
             if len(held_out)
-            else _open_validation(config, spec, device, everything)
+            else open_other(
+                config,
+                "validation",
+                everything.class_names,
+                everything.sample_ids,
+                partial(_open_validation, config, spec, device),
+            )
         ),
         test=open_test_images(config, spec, device, everything.class_names),
         spec=spec,
@@ -109,39 +100,33 @@ def open_image_samples(
 ) -> Samples:
     """Opens a dataset of images to evaluate a model on, with the class indices of that dataset.
 
-    Args:
-        config: Data of the recipe; its image and id columns apply to datasets of the same kind as
-            the training dataset.
-        location: Location of the dataset.
-        spec: Specification of the model's inputs; images of another size are resized.
-        device: Device of the batches, and of images kept in memory.
-        split: Sub-folder or named split.
-        label_column: Column with the labels; None detects it.
-
-    Raises:
-        DatasetError: The dataset or some of its images cannot be read.
+    Images of another size are resized. The image and id columns of the recipe apply to datasets of
+    the same kind as the training dataset.
     """
     dataset = open_images_of(location, _options(config, location, split, label_column))
-    fit = Fit(spec.shape[1], spec.shape[2], evaluation_margin(config), max_pixels=config.max_pixels)
+    fit = evaluation_fit(config, *spec.shape[1:])
     return ImageLoading(config, fit, device).open(dataset).samples
 
 
 def open_test_images(
     config: ImageData, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
 ) -> Samples | None:
-    """Opens the test dataset of a recipe with the model's class indices; None without one.
+    """Opens the test dataset of a recipe with the model's class indices; None without one."""
 
-    Raises:
-        DatasetError: The dataset cannot be read, or has classes that the model was not trained on.
-    """
-    location, column = config.test, config.test_label_column
-    if location is None:
-        return None
-    with named_by("data.test", location):
+    def opened(location: str) -> Samples:
+        column = config.test_label_column
         if column is None and are_of_one_kind(location, config.train):
             column = config.label_column
-        samples = open_image_samples(config, location, spec, device, config.test_split, column)
-        return match_classes(samples, class_names, location)
+        return open_image_samples(config, location, spec, device, config.test_split, column)
+
+    return open_other(config, "test", class_names, (), opened)
+
+
+def _open_validation(
+    config: ImageData, spec: InputSpec, device: torch.device, location: str
+) -> Samples:
+    column = config.label_column if are_of_one_kind(location, config.train) else None
+    return open_image_samples(config, location, spec, device, config.validation_split, column)
 
 
 def _options(
@@ -154,56 +139,3 @@ def _options(
         label_column=label_column,
         id_column=config.id_column if same_kind else None,
     )
-
-
-def evaluation_margin(config: ImageData) -> float:
-    """The factor by which a resized image exceeds its centre crop, in evaluation."""
-    # Images in memory are decoded once, for training too, where the whole image is needed.
-    crops = config.augmentation == "random_resized_crop" and not config.in_memory
-    return EVALUATION_MARGIN if crops else 1.0
-
-
-def _training_fit(config: ImageData, dataset: Dataset) -> Fit:
-    """The size of the recipe, or else that of the first image that can be read."""
-    if config.image_size is not None:
-        size = config.image_size
-        return Fit(size, size, evaluation_margin(config), max_pixels=config.max_pixels)
-    failures: dict[int, str] = {}
-    for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
-        try:
-            image = decode(opener, config.max_pixels)
-        except ImageError as error:
-            failures[position] = failure_reason(error)
-            if config.on_error == "stop":
-                break
-        else:
-            return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
-    raise unreadable(named(failures, dataset), dataset.location)
-
-
-def _validation_fraction(config: ImageData) -> float:
-    return 0.0 if isinstance(config.validation, str) else config.validation
-
-
-def _spec(inputs: MemoryImages | LargeImages, fit: Fit, positions: Tensor) -> InputSpec:
-    mean, std = (
-        mean_and_std(inputs.pixels, inputs.positions[positions])
-        if isinstance(inputs, MemoryImages)
-        else imagenet_statistics()
-    )
-    return InputSpec((3, fit.height, fit.width), mean, std)
-
-
-def _open_validation(
-    config: ImageData, spec: InputSpec, device: torch.device, train: Samples
-) -> Samples | None:
-    location = config.validation
-    if not isinstance(location, str):
-        return None
-    split = config.validation_split
-    with named_by("data.validation", location):
-        column = config.label_column if are_of_one_kind(location, config.train) else None
-        samples = open_image_samples(config, location, spec, device, split, column)
-        if location == config.train:
-            refuse_shared_ids(train.sample_ids, samples.sample_ids, location)
-        return match_classes(samples, train.class_names, location)

@@ -1,8 +1,7 @@
-"""Images that fit in memory: decoded once, kept and augmented on the device.
+"""Images that can be read, decoded as in scoring to RGB pixels of the size that a model takes.
 
-Images that do not fit in memory: decoded and augmented by worker processes, batch by batch.
-
-The images of a dataset that can be read, decoded once or batch by batch.
+Those that fit in memory are decoded once, kept and augmented on the device; others are decoded and
+augmented by worker processes, batch by batch.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,14 +17,86 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.datasets.sample import Dataset, ImageOpener
+from difficulty_service.images.header import (
+    DEFAULT_MAX_PIXELS,
+    decode_to_pil,
+    open_header,
+    read_encoded,
+)
 from trainer.config import Augmentation, ImageData
-from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, flip
-from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
+from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, mirror
 from trainer.data.splits import skipped_entries, warnings_of
 from trainer.samples import Samples, SkippedEntry
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a whole image is brought to a given size.
+
+    Attributes:
+        height: Height of the result, in pixels.
+        width: Width of the result, in pixels.
+        margin: Factor by which the resized image exceeds the result, which is its centre.
+        resizes: Whether an image of another size is resized; otherwise it is an error.
+        max_pixels: Maximum number of pixels of an image before it is resized.
+    """
+
+    height: int
+    width: int
+    margin: float = 1.0
+    resizes: bool = True
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    def apply(self, image: Image.Image) -> Image.Image:
+        """Resizes an image and cuts out its centre; one of the right size is returned unchanged."""
+        width, height = image.size
+        if (height, width) == (self.height, self.width):
+            return image
+        if not self.resizes:
+            raise ImageError(
+                f"{width} x {height} pixels, where the first image has {self.width} x "
+                f"{self.height}",
+                "set data.image_size in the recipe to resize all images",
+            )
+        scale = self.margin * max(self.height / height, self.width / width)
+        # Equal to resizing the whole image and then cropping it, with less work.
+        across, down = self.width / scale, self.height / scale
+        left, top = (width - across) / 2, (height - down) / 2
+        box = (max(left, 0), max(top, 0), min(left + across, width), min(top + down, height))
+        return image.resize((self.width, self.height), Image.Resampling.BILINEAR, box=box)
+
+
+def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
+    """Reads and decodes the first frame of an image: RGB, eight bits, upright.
+
+    Images of more pixels are refused by their header.
+
+    Raises:
+        ImageError: The file cannot be read, or the image is of a format that is not accepted,
+            truncated, damaged or too large.
+    """
+    data = read_encoded(opener, max_pixels)
+    # Always by PIL: resizing by PIL keeps the antialiasing that earlier runs were trained with.
+    return decode_to_pil(open_header(data, max_pixels))
+
+
+def failure_reason(error: ImageError) -> str:
+    """The message of an error, with settings written as keys of a recipe."""
+    return error.message(_as_recipe_key)
+
+
+def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
+    """Uint8 values of an RGB image. Shape (3, height, width)."""
+    return np.asarray(image).transpose(2, 0, 1)
+
+
+def _as_recipe_key(setting: Setting) -> str:
+    key = f"data.{setting.parameter}"
+    return key if setting.value is None else f"{key} = {setting.value}"
+
 
 _IMAGES_PER_TASK = 64
 _SHOWN = 5
@@ -62,18 +133,7 @@ class MemoryImages:
 
 
 def decode_images(dataset: Dataset, fit: Fit) -> Tensor:
-    """Decodes all images of a dataset, in its order, on all cores.
-
-    Args:
-        dataset: Dataset of images.
-        fit: Size of the result and pixel limit.
-
-    Returns:
-        Uint8. Shape (samples, 3, height, width).
-
-    Raises:
-        DatasetError: Images cannot be read, or have another size and may not be resized.
-    """
+    """Decodes all images of a dataset, in its order. Uint8, shape (samples, 3, height, width)."""
     pixels, failures = decode_readable_images(dataset, fit)
     if failures:
         raise unreadable(named(failures, dataset), dataset.location)
@@ -86,33 +146,23 @@ def decode_readable_images(dataset: Dataset, fit: Fit) -> tuple[Tensor, dict[int
     Returns:
         Pixels, which are undefined for those images, of shape (samples, 3, height, width); and the
         reason for each of those images by its position.
-
-    Raises:
-        DatasetError: Images have another size and may not be resized.
     """
     num_samples = len(dataset.labels)
     pixels = np.empty((num_samples, 3, fit.height, fit.width), dtype=np.uint8)
-    write = partial(_write, pixels, fit)
+    return torch.from_numpy(pixels), find_unreadable(dataset, fit, pixels)
+
+
+def find_unreadable(
+    dataset: Dataset, fit: Fit, pixels: NDArray[np.uint8] | None = None
+) -> dict[int, str]:
+    """Decodes every image, into pixels if any; gives the unreadable, with the reason of each."""
     failures: dict[int, str] = {}
     misfits: dict[int, str] = {}
-    for failed, misfit in map_in_order(write, _tasks(dataset), num_workers()):
-        failures |= failed
-        misfits |= misfit
+    for task in map_in_order(partial(_decode, pixels, fit), _tasks(dataset), num_workers()):
+        failures |= task[0]
+        misfits |= task[1]
     if misfits:
         raise unreadable(named(misfits, dataset), dataset.location)
-    return torch.from_numpy(pixels), failures
-
-
-def find_unreadable(dataset: Dataset, max_pixels: int) -> dict[int, str]:
-    """Decodes every image on all cores and keeps none of them.
-
-    Returns:
-        The reason for each image that cannot be read by its position.
-    """
-    check = partial(_check, max_pixels)
-    failures: dict[int, str] = {}
-    for failed in map_in_order(check, _tasks(dataset), num_workers()):
-        failures |= failed
     return failures
 
 
@@ -138,10 +188,10 @@ def _tasks(dataset: Dataset) -> Iterator[tuple[int, list[ImageOpener]]]:
         yield start, list(islice(openers, _IMAGES_PER_TASK))
 
 
-def _write(
-    pixels: NDArray[np.uint8], fit: Fit, task: tuple[int, list[ImageOpener]]
+def _decode(
+    pixels: NDArray[np.uint8] | None, fit: Fit, task: tuple[int, list[ImageOpener]]
 ) -> tuple[dict[int, str], dict[int, str]]:
-    """Decodes a task's images into `pixels`; returns unreadable images and those that misfit."""
+    """Decodes a task's images, into pixels if any; returns the unreadable and those that misfit."""
     start, openers = task
     failures: dict[int, str] = {}
     misfits: dict[int, str] = {}
@@ -152,21 +202,11 @@ def _write(
             failures[position] = failure_reason(error)
             continue
         try:
-            pixels[position] = pixels_of(fit.apply(image))
+            if pixels is not None:
+                pixels[position] = pixels_of(fit.apply(image))
         except ImageError as error:
             misfits[position] = failure_reason(error)
     return failures, misfits
-
-
-def _check(max_pixels: int, task: tuple[int, list[ImageOpener]]) -> dict[int, str]:
-    start, openers = task
-    failures: dict[int, str] = {}
-    for position, opener in enumerate(openers, start):
-        try:
-            decode(opener, max_pixels)
-        except ImageError as error:
-            failures[position] = failure_reason(error)
-    return failures
 
 
 BatchRequest = tuple[NDArray[np.int64], NDArray[np.float64] | None]
@@ -179,14 +219,7 @@ between processes."""
 
 @dataclass(frozen=True)
 class BatchReader:
-    """Reads batches in a worker process; as a dataset of `DataLoader`, indexed by a request.
-
-    Attributes:
-        open_images: Opens a range of images of the dataset.
-        fit: Size of images that are not cropped at random, and pixel limit.
-        augmentation: Augmentation applied where there are draws.
-        crop_padding: Width in pixels of the black border added before a "flip_crop".
-    """
+    """Reads batches in a worker process; as a dataset of `DataLoader`, indexed by a request."""
 
     open_images: Callable[[range], Iterator[ImageOpener]]
     fit: Fit
@@ -223,7 +256,7 @@ class BatchReader:
         if draws is None:
             return images
         if self.augmentation == "random_resized_crop":
-            return flip(images, draws)
+            return mirror(images, draws)
         return augmentation_of(self.augmentation, self.crop_padding)(images, draws)
 
 
@@ -231,15 +264,8 @@ class BatchReader:
 class LargeImages:
     """Images of a dataset, or of one split of it, read from disk in every epoch.
 
-    Reading a row of a table reads its whole row group, so shuffled training on images inside
-    tables is slow; folders and tar files have random access.
-
-    Attributes:
-        dataset: Dataset of images.
-        positions: Positions of this split's samples, on the CPU. Shape (samples,).
-        reader: Reader of the worker processes.
-        device: Device of the batches.
-        workers: Number of worker processes.
+    Reading a row of a table reads its whole row group, so shuffled training on images inside tables
+    is slow; folders and tar files have random access. Positions are those of `MemoryImages`.
     """
 
     dataset: Dataset
@@ -257,10 +283,6 @@ class LargeImages:
         """Yields batches of images; see `trainer.samples.Inputs`.
 
         Worker processes for training stay alive between epochs; others end with the pass.
-
-        Raises:
-            DatasetError: An image of the batch cannot be read, or has another size and may not
-                be resized.
         """
         requests = [
             (
@@ -305,20 +327,45 @@ def _identity(result: BatchResult) -> BatchResult:
     return result
 
 
+EVALUATION_MARGIN = 256 / 224
+"""Margin of the centre crop in evaluation, for models trained on random resized crops."""
+
 MAX_BYTES_IN_MEMORY = 4 << 30
 """Maximum size of the decoded images of a dataset, where the recipe does not decide."""
 
 
+def evaluation_margin(config: ImageData) -> float:
+    """The factor by which a resized image exceeds its centre crop, in evaluation."""
+    # Images in memory are decoded once, for training too, where the whole image is needed.
+    crops = config.augmentation == "random_resized_crop" and not config.in_memory
+    return EVALUATION_MARGIN if crops else 1.0
+
+
+def evaluation_fit(config: ImageData, height: int, width: int) -> Fit:
+    """The size of images in evaluation, and in training where these are not cropped at random."""
+    return Fit(height, width, evaluation_margin(config), max_pixels=config.max_pixels)
+
+
+def training_fit(config: ImageData, dataset: Dataset) -> Fit:
+    """The size of the recipe, or else that of the first image that can be read."""
+    if config.image_size is not None:
+        return evaluation_fit(config, config.image_size, config.image_size)
+    failures: dict[int, str] = {}
+    for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
+        try:
+            image = decode(opener, config.max_pixels)
+        except ImageError as error:
+            failures[position] = failure_reason(error)
+            if config.on_error == "stop":
+                break
+        else:
+            return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
+    raise unreadable(named(failures, dataset), dataset.location)
+
+
 @dataclass(frozen=True)
 class ImageLoading:
-    """The size, storage and augmentation of the images of a dataset.
-
-    Attributes:
-        config: Data of the recipe.
-        fit: Size of the images and pixel limit.
-        device: Device of the batches.
-        augmentation: Augmentation in training; "none" for validation and test datasets.
-    """
+    """The size, storage and augmentation of the images of a dataset."""
 
     config: ImageData
     fit: Fit
@@ -326,12 +373,7 @@ class ImageLoading:
     augmentation: Augmentation = "none"
 
     def open(self, dataset: Dataset) -> "OpenedImages":
-        """Opens the images of a dataset that can be read, decoded now or batch by batch.
-
-        Raises:
-            DatasetError: No image can be read; or, where the recipe says to stop, an image that
-                is decoded now cannot be read.
-        """
+        """Opens the images of a dataset that can be read, decoded now or batch by batch."""
         num_samples = len(dataset.labels)
         padding = self.config.crop_padding
         skips = self.config.on_error == "skip"
@@ -346,7 +388,7 @@ class ImageLoading:
             augment = augmentation_of(self.augmentation, padding)
             inputs = MemoryImages(pixels.to(self.device), everything, augment)
         else:
-            failures = find_unreadable(dataset, self.fit.max_pixels) if skips else {}
+            failures = find_unreadable(dataset, self.fit) if skips else {}
             reader = BatchReader(dataset.open_images, self.fit, self.augmentation, padding)
             workers = self.config.workers or num_workers()
             inputs = LargeImages(dataset, everything, reader, self.device, workers)
@@ -363,12 +405,7 @@ class ImageLoading:
 
 @dataclass(frozen=True)
 class OpenedImages:
-    """The images of a dataset that can be read.
-
-    Attributes:
-        samples: Samples, with what is skipped.
-        inputs: Their images.
-    """
+    """The images of a dataset that can be read."""
 
     samples: Samples
     inputs: MemoryImages | LargeImages

@@ -5,9 +5,10 @@ Consistency of two datasets: the same classes, and no sample in both.
 Mean and standard deviation of training inputs, for the normalisation of a model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.datasets.sample import Dataset
+from trainer.config import AnyData
 from trainer.samples import InputSpec, Samples, SkippedEntry
 
 _SPLIT_STREAM, _NOISE_STREAM = 0, 1
@@ -25,13 +27,8 @@ _SPLIT_STREAM, _NOISE_STREAM = 0, 1
 class Splits:
     """The samples of a run.
 
-    Attributes:
-        train: Training samples.
-        validation: Validation samples; None where nothing is held out.
-        test: Test samples; None without a test dataset.
-        spec: Specification of the inputs, with statistics of the training samples.
-        all_ids: Ids of the whole training dataset, including held-out samples and those that a
-            limit leaves out.
+    The specification of the inputs has statistics of the training samples. All ids are those of the
+    whole training dataset, including held-out samples and those that a limit leaves out.
     """
 
     train: Samples
@@ -57,12 +54,7 @@ class Splits:
 
 @contextmanager
 def named_by(key: str, location: str) -> Iterator[None]:
-    """Puts the key of a recipe in front of every error about the dataset that it names.
-
-    Args:
-        key: Key with its table, as in "data.test".
-        location: Value of the key.
-    """
+    """Puts the key of a recipe in front of every error about the dataset that it names."""
     try:
         yield
     except (DatasetError, FeatureStoreError) as error:
@@ -81,23 +73,14 @@ def warnings_of(dataset: Dataset) -> tuple[str, ...]:
     return tuple(f"{dataset.location}: {sentence}" for sentence in dataset.warnings)
 
 
-def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Holds out the same fraction of every class at random; keeps at least one sample of each.
+def hold_out(labels: Tensor, validation: float | str, seed: int) -> tuple[Tensor, Tensor]:
+    """Positions of the training samples and of the held-out samples, both ascending, int64.
 
+    The same fraction of every class is held out at random, but at least one sample of each is kept.
     The number held out of each class is exact to within one sample, and so is their total, apart
-    from classes with a single sample.
-
-    Args:
-        labels: Class indices. Shape (samples,).
-        fraction: Fraction of the samples to hold out, in [0, 1).
-        seed: Seed of the random choice.
-
-    Returns:
-        Ascending positions of the training samples and of the held-out samples, int64.
-
-    Raises:
-        DatasetError: The fraction is above zero and no sample can be held out.
+    from classes with a single sample. Where validation is a dataset, nothing is held out.
     """
+    fraction = 0.0 if isinstance(validation, str) else validation
     classes, counts = np.unique(labels.numpy(), return_counts=True)
     generator = np.random.default_rng([seed, _SPLIT_STREAM])
     # Rounding the running total keeps the total exact where a class is below one sample.
@@ -116,21 +99,26 @@ def hold_out(labels: Tensor, fraction: float, seed: int) -> tuple[Tensor, Tensor
     return (~positions).nonzero().squeeze(1), positions.nonzero().squeeze(1)
 
 
+def open_other(
+    config: AnyData,
+    key: Literal["validation", "test"],
+    class_names: tuple[str, ...],
+    train_ids: Sequence[str],
+    opened: Callable[[str], Samples],
+) -> Samples | None:
+    """Opens a dataset of a recipe with the classes of the training dataset; None without one."""
+    location = getattr(config, key)
+    if not isinstance(location, str):
+        return None
+    with named_by(f"data.{key}", location):
+        samples = opened(location)
+        if key == "validation" and location == config.train:
+            refuse_shared_ids(train_ids, samples.sample_ids, location)
+        return match_classes(samples, class_names, location)
+
+
 def inject_label_noise(labels: Tensor, fraction: float, num_classes: int, seed: int) -> Tensor:
-    """Replaces exactly round(fraction · samples) labels, every other class being equally likely.
-
-    Args:
-        labels: Class indices. Shape (samples,).
-        fraction: Fraction of the labels to replace, in [0, 1).
-        num_classes: Number of classes.
-        seed: Seed of the random choice.
-
-    Returns:
-        Shape (samples,).
-
-    Raises:
-        DatasetError: There is only one class.
-    """
+    """Replaces exactly round(fraction · samples) labels, every other class being equally likely."""
     number = round(fraction * len(labels))
     if not number:
         return labels
@@ -164,14 +152,6 @@ def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -
     Classes are matched by name, so some may be absent. Numbers without names are the indices:
     those of the samples may be fewer than the training classes, and where only the training
     dataset has numbers, the samples must have as many classes. A warning says so.
-
-    Args:
-        samples: Samples to evaluate.
-        class_names: Class names of the training dataset.
-        source: Location of the samples, for the message.
-
-    Raises:
-        DatasetError: A class is not one of the training dataset.
     """
     if samples.class_names == class_names:
         return samples
@@ -219,11 +199,7 @@ def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str)
 
 
 def refuse_shared_ids(train_ids: Sequence[str], other_ids: Sequence[str], source: str) -> None:
-    """Refuses a validation split that shares samples with the training split.
-
-    Raises:
-        DatasetError: Both splits hold the same sample.
-    """
+    """Refuses a validation split that shares samples with the training split."""
     shared = set(train_ids).intersection(other_ids)
     if shared:
         raise DatasetError(
@@ -243,13 +219,8 @@ _ROWS_PER_BLOCK = 2048
 def mean_and_std(values: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
     """Computes mean and standard deviation per channel or dimension, accumulated in float64.
 
-    Args:
-        values: Shape (all samples, channels, ...) or (all samples, dim).
-        positions: Positions of the samples to use. Shape (samples,).
-
-    Returns:
-        Mean and population standard deviation, which is 1 where the values are constant; float32
-        on the CPU. Shape (channels,) or (dim,) each.
+    Of values of shape (all samples, channels, ...) or (all samples, dim), at some positions. The
+    population standard deviation is 1 where the values are constant; float32 on the CPU.
     """
     others = (0, *range(2, values.ndim))
     total = torch.zeros(values.shape[1], dtype=torch.float64)

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
 from trainer.config import TreeData
-from trainer.data.words import PADDING, UNKNOWN, Encoding, TextTable, build_vocabulary, tokens_of
+from trainer.data.texts import PADDING, UNKNOWN, Encoding, TextTable, build_vocabulary, tokens_of
 from trainer.samples import InputSpec, Samples
 
 _PIECE = re.compile(r"[()]|[^\s()]+")
@@ -32,14 +32,7 @@ CHILDREN = 2
 
 @dataclass(frozen=True)
 class Tree:
-    """A binary tree; children come before their parent, and the root is the last node.
-
-    Attributes:
-        labels: Label of each node.
-        words: Word of each leaf; None for other nodes.
-        children: Positions of the left and the right child of each node; None for leaves.
-        heights: Longest way down to a leaf, in nodes; 0 for leaves.
-    """
+    """A binary tree; children come before their parent, and the root is the last node."""
 
     labels: Sequence[int]
     words: Sequence[str | None]
@@ -56,10 +49,7 @@ class _Open:
 
 
 def parse_tree(text: str) -> Tree:
-    """Reads a tree.
-
-    Args:
-        text: One tree. A leaf may have several words, which are one with spaces.
+    """Reads a tree, whose leaves may have several words, which are one with spaces.
 
     Raises:
         ValueError: Brackets do not match, a label is no number, or a node has neither one word nor
@@ -147,12 +137,7 @@ class Forest:
 
 
 def plant(trees: Sequence[Tree], vocabulary: tuple[str, ...]) -> Forest:
-    """The forest of some trees.
-
-    Args:
-        trees: Trees.
-        vocabulary: Word of each token, in lower case.
-    """
+    """The forest of some trees."""
     token_of = tokens_of(vocabulary)
     starts = np.cumsum([0, *(len(tree.labels) for tree in trees)], dtype=np.int64)
     tokens = [
@@ -172,13 +157,7 @@ def plant(trees: Sequence[Tree], vocabulary: tuple[str, ...]) -> Forest:
 
 @dataclass(frozen=True)
 class TreeInputs:
-    """Samples that are nodes of trees: whole sentences, or all their phrases.
-
-    Attributes:
-        forest: The trees.
-        nodes: Node that is each sample. Int64, shape (samples,).
-        device: Device of the batches.
-    """
+    """Samples that are nodes of trees, int64: whole sentences, or all their phrases."""
 
     forest: Forest
     nodes: NDArray[np.int64]
@@ -199,12 +178,7 @@ class TreeInputs:
 def nodes_of_batch(forest: Forest, samples: NDArray[np.int64]) -> NDArray[np.int64]:
     """The nodes of every tree that has one of some samples, in ascending height.
 
-    Args:
-        forest: The trees.
-        samples: Different nodes. Shape (samples,).
-
-    Returns:
-        As `TreeInputs.batches` yields. Shape (nodes, 5).
+    The samples are different nodes; the result is as `TreeInputs.batches` yields it.
     """
     trees = np.unique(np.searchsorted(forest.starts, samples, side="right") - 1)
     first, after = forest.starts[trees], forest.starts[trees + 1]
@@ -231,8 +205,8 @@ def nodes_of_batch(forest: Forest, samples: NDArray[np.int64]) -> NDArray[np.int
 TREE_NAMES = ("tree",)
 """Names of the column of trees."""
 
-FINE_LABELS, NEUTRAL = 5, 2
-"""Labels of the treebank, from very negative, 0, to very positive, 4."""
+NEUTRAL = 2
+"""Middle of the labels of the treebank, from very negative, 0, to very positive, 4."""
 
 BINARY_CLASSES = 2
 NO_LABEL = -1

@@ -48,16 +48,7 @@ class Predictions:
 
 
 def write_predictions(path: Path, predictions: Predictions) -> None:
-    """Writes predictions atomically.
-
-    Args:
-        path: The .npz file to write; an existing one is replaced.
-        predictions: Predictions on any device; logits are stored in float32.
-
-    Raises:
-        TrainingError: The numbers of ids, logits and targets differ, or a target is not one of the
-            classes.
-    """
+    """Writes predictions atomically."""
     _check(path, predictions)
     with replacing(path) as temporary:
         with temporary.open("wb") as file:
@@ -71,11 +62,7 @@ def write_predictions(path: Path, predictions: Predictions) -> None:
 
 
 def read_predictions(path: Path) -> Predictions:
-    """Reads predictions.
-
-    Raises:
-        TrainingError: The file is missing, damaged, or of another type.
-    """
+    """Reads predictions."""
     try:
         verify_zip(path)
         # If the archive is damaged, NumPy does not close a file that it opened itself.

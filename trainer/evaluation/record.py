@@ -42,7 +42,7 @@ from trainer.metrics.selective import (
     e_aurc,
     misclassification_detection,
 )
-from trainer.metrics.weighted.ranking import REJECTED_SHARES
+from trainer.metrics.weighted import REJECTED_SHARES
 from trainer.run_folder import read_json, write_json
 
 MetricValues = dict[str, float | None]
@@ -65,20 +65,10 @@ def evaluate_predictions(
 ) -> dict[str, MetricValues]:
     """Computes every metric before and after temperature scaling.
 
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-        validation: Logits and targets to fit the temperatures on, of samples that the model was
-            not trained on; without them there is only the stage "raw".
-        resampling: Bootstrap settings; None computes no intervals.
-
-    Returns:
-        Metrics by stage, a key of STAGES; after temperature scaling also the "temperature", and
-        "temperature_at_bound", 1 where the NLL has no minimum.
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, or a target is not one of
-            the classes.
+    Logits and targets for validation are those of samples that the model was not trained on;
+    without them there is only the stage "raw". The keys are those of STAGES; after temperature
+    scaling there is also the "temperature", and "temperature_at_bound", 1 where the NLL has no
+    minimum.
     """
     record = {}
     for stage, temperature in fit_temperatures(validation).items():
@@ -88,17 +78,10 @@ def evaluate_predictions(
 
 
 def fit_temperatures(validation: tuple[Tensor, Tensor] | None) -> dict[str, MetricValues]:
-    """Fits the temperature of every stage.
+    """Fits the temperature of every stage, on samples that the model was not trained on.
 
-    Args:
-        validation: Logits and targets of samples that the model was not trained on.
-
-    Returns:
-        The "temperature" by stage, and for the NLL "temperature_at_bound"; nothing for "raw", which
-        is the only stage without validation samples.
-
-    Raises:
-        MetricError: As in `evaluate_predictions`.
+    For the NLL there is also "temperature_at_bound"; nothing for "raw", which is the only stage
+    without validation samples.
     """
     if validation is None:
         return {"raw": {}}
@@ -130,14 +113,8 @@ def compute_metrics(
     suffix of the name, misclassification detection, the areas under risk and coverage (AURC, E-AURC
     and AUGRC), and the accuracy after rejecting 10, 20 and 50 % of the samples.
 
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-        resampling: Bootstrap settings; adds "_low" and "_high" of every metric that has a value,
-            the ends of its interval, which for a calibration error may lie above its value.
-
-    Raises:
-        MetricError: As in `evaluate_predictions`.
+    A bootstrap adds "_low" and "_high" of every metric that has a value, the ends of its interval,
+    which for a calibration error may lie above its value.
     """
     values: MetricValues = {
         name: metric(logits, targets)
@@ -161,20 +138,11 @@ def evaluate_ood(
 ) -> dict[str, Any]:
     """Measures how well logits separate out-of-distribution samples from in-distribution ones.
 
-    Args:
-        id_logits: Logits of in-distribution samples. Shape (samples, classes).
-        ood_logits: Logits of out-of-distribution samples. Shape (other samples, classes).
-        validation: As in `evaluate_predictions`.
-        resampling: Bootstrap settings; adds "_low" and "_high" of every number.
-
     Returns:
         "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
         the AUROC, the AUPR with either kind as the positives, and the FPR at 95 % TPR, as trained.
         With validation samples also each scaled stage of STAGES, with its "temperature" and the
-        same numbers of scaled logits.
-
-    Raises:
-        MetricError: Logits are not finite or not of shape (samples, classes).
+        same numbers of scaled logits. A bootstrap adds "_low" and "_high" of every number.
     """
     record: dict[str, Any] = {"positive": "ood", "fpr_convention": FPR_CONVENTION}
     for stage, temperature in fit_temperatures(validation).items():
@@ -192,11 +160,7 @@ def write_metrics(path: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
-    """Reads a record of metrics.
-
-    Raises:
-        TrainingError: The file is missing, damaged, or without metrics.
-    """
+    """Reads a record of metrics."""
     record = read_json(path)
     if not isinstance(record.get("raw"), dict):
         raise TrainingError(f"{path} has no metrics under 'raw'", "evaluate the run again")
@@ -346,11 +310,7 @@ def write_curves(path: Path, curves: Sequence[NamedCurve]) -> None:
 
 
 def read_curves(path: Path) -> list[NamedCurve]:
-    """Reads the curves of a file that `write_curves` wrote, in their order.
-
-    Raises:
-        TrainingError: The file is missing, damaged, or holds no curves.
-    """
+    """Reads the curves of a file that `write_curves` wrote, in their order."""
     try:
         with open_parquet(path) as file:
             table = file.read(columns=SCHEMA.names)

@@ -56,14 +56,6 @@ def fit_temperature_by_nll(logits: Tensor, targets: Tensor) -> FittedTemperature
     The NLL is convex in 1 / temperature, so its derivative changes sign at most once. Finding that
     root on a logarithmic scale can neither miss the minimum nor leave the positive numbers, unlike
     gradient descent on the temperature for under-confident or separable logits.
-
-    Args:
-        logits: Logits of samples that the model was not trained on. Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, no minimum is found, or a
-            target is not one of the classes.
     """
     check_predictions(logits, targets)
     targets = targets.detach().cpu().long()
@@ -95,15 +87,7 @@ def fit_temperature_by_ece(
 ) -> float:
     """Finds the temperature of a grid with the smallest ECE; among equals the smallest temperature.
 
-    Args:
-        logits: Logits of samples that the model was not trained on. Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-        grid: Temperatures, each above 0.
-        num_bins: Number of bins of equal width.
-
-    Raises:
-        MetricError: Shapes do not fit together, logits are not finite, the grid is invalid, or a
-            target is not one of the classes.
+    The logits are those of samples that the model was not trained on.
     """
     return _least_error(logits, targets, grid, num_bins, equal_width_bins)
 

@@ -63,15 +63,7 @@ class ProbabilityBins:
 
 
 def first_bins(num_bins: int = 15, gamma: float = 1.0) -> ProbabilityBins:
-    """Initial bins, of equal width on [0, 1] and with the same gamma.
-
-    Args:
-        num_bins: Number of bins.
-        gamma: Gamma of every bin.
-
-    Returns:
-        Bins in float64.
-    """
+    """Initial bins, in float64, of equal width on [0, 1] and with the same gamma."""
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
     gammas = torch.full((num_bins,), gamma, dtype=torch.float64)
     return ProbabilityBins(gammas, edges[:-1], edges[1:])
@@ -217,24 +209,11 @@ class AdaFocal:
         self._rows: list[dict[str, float | int | None]] = []
 
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """`binned_focal` with the bins of the latest validation pass.
-
-        Args:
-            logits: Shape (samples, classes).
-            targets: Class indices. Shape (samples,).
-
-        Returns:
-            One loss per sample. Shape (samples,).
-        """
+        """`binned_focal` with the bins of the latest validation pass."""
         return binned_focal(logits, targets, bins=self.bins)
 
     def after_epoch(self, confidences: Tensor, correct: Tensor) -> None:
-        """Updates the bins from a validation pass.
-
-        Args:
-            confidences: Largest probabilities. Shape (samples,).
-            correct: Whether each prediction was correct. Shape (samples,).
-        """
+        """Updates the bins from a validation pass."""
         self.bins = update_bins(self.bins, confidences, correct, self.rule)
         self._rows = describe_bins(self.bins, confidences, correct)
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from trainer.losses.gammas import gamma_53
+from trainer.losses.focal import gamma_53
 
 Form = Literal["norm", "sum"]
 

@@ -81,11 +81,7 @@ class CorrectnessRanking:
         self.before_training([])
 
     def before_training(self, sample_ids: Sequence[str]) -> None:
-        """Starts an empty history of the training samples.
-
-        Args:
-            sample_ids: Ids of all training samples, without duplicates.
-        """
+        """Starts an empty history of the training samples."""
         self._rows = {sample_id: row for row, sample_id in enumerate(sample_ids)}
         self._counts = torch.zeros(len(self._rows), dtype=torch.int64)
 
@@ -95,9 +91,6 @@ class CorrectnessRanking:
 
     def before_batch(self, sample_ids: Sequence[str]) -> None:
         """Sets the samples of the next call.
-
-        Args:
-            sample_ids: Ids in the order of the next logits.
 
         Raises:
             ValueError: A sample is not a training sample.
@@ -113,13 +106,6 @@ class CorrectnessRanking:
     def __call__(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Cross-entropy plus the ranking term of each sample.
 
-        Args:
-            logits: Logits of the samples of `before_batch`. Shape (samples, classes).
-            targets: Class indices. Shape (samples,).
-
-        Returns:
-            One loss per sample. Shape (samples,).
-
         Raises:
             ValueError: `before_batch` was called with another number of samples.
         """
@@ -134,11 +120,7 @@ class CorrectnessRanking:
         return F.cross_entropy(logits, targets, reduction="none") + self.coefficient * term
 
     def after_batch(self, correct: Tensor) -> None:
-        """Counts the correct predictions, after the step.
-
-        Args:
-            correct: Whether each sample of `before_batch` was correct. Shape (samples,).
-        """
+        """Counts the correct predictions, after the step."""
         self._counts[self._batch] += correct.detach().to("cpu", torch.int64)
 
     def state_dict(self) -> dict[str, Any]:

@@ -10,11 +10,16 @@ from torch import Tensor
 from difficulty_service.base.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, equal_width_bins
 from trainer.metrics.predictions import as_array, check_predictions
-from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics
-from trainer.metrics.weighted.calibration import equal_width_statistic
-from trainer.metrics.weighted.means import weighted_mean
-from trainer.metrics.weighted.ranking import weighted_ood
-from trainer.metrics.weighted.statistic import Counts, Statistic, Values
+from trainer.metrics.weighted import (
+    WEIGHTED_METRICS,
+    Counts,
+    Statistic,
+    Values,
+    equal_width_statistic,
+    weighted_mean,
+    weighted_metrics,
+    weighted_ood,
+)
 
 NUM_RESAMPLES = 1000
 

@@ -23,16 +23,7 @@ ROUNDING = 8 * float(torch.finfo(torch.float64).eps)
 
 
 def check_predictions(logits: Tensor, targets: Tensor) -> None:
-    """Validates logits and targets.
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: There are no samples, shapes do not fit together, or a target is not one of
-            the classes.
-    """
+    """Refuses logits and targets whose shapes do not fit, and targets that are not classes."""
     check_logits(logits)
     if targets.shape != logits.shape[:1]:
         raise MetricError(
@@ -59,16 +50,9 @@ def check_logits(logits: Tensor) -> None:
 
 
 def confidence_and_correct(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest probability of every sample, and whether its class is the target.
+    """The largest probability of every sample, float64, and whether its class is the target, bool.
 
-    Among equal largest logits the first class is the prediction.
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Returns:
-        Confidence, float64, and correctness, bool. Each of shape (samples,).
+    Among equal largest logits the first class is the prediction. Each of shape (samples,).
 
     Raises:
         MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
@@ -87,9 +71,6 @@ def confidence(logits: Tensor) -> Tensor:
 
 def join_ties(values: Tensor) -> Tensor:
     """Makes values equal that differ by rounding error, so that every processor ranks them alike.
-
-    Args:
-        values: Probabilities or entropies, float64. Shape (samples,).
 
     Returns:
         Each value, or the smallest of those that lie no more than `ROUNDING` apart in a row with
@@ -114,16 +95,9 @@ def entropy(logits: Tensor) -> Tensor:
 
 
 def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """Yields logits in float64 minus the largest of their row, in blocks of rows.
+    """Yields logits in float64 minus the largest of their row, at most 0, in blocks of rows.
 
-    Args:
-        logits: Shape (samples, classes), on any device.
-
-    Yields:
-        The rows of a block and their centred logits, at most 0, of shape (rows, classes).
-
-    Raises:
-        MetricError: The largest logit of a row is NaN or infinite.
+    A block comes with its rows. A largest logit of NaN or infinity raises MetricError.
     """
     check_logits(logits)
     rows_per_block = max(1, NUMBERS_PER_BLOCK // logits.shape[1])

@@ -8,22 +8,23 @@ logits of shape (samples, num_classes).
 A name of the form `package.module:name` is a network from outside the package.
 """
 
+import copy
 import difflib
 import inspect
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import nn
 
 from difficulty_service.base.errors import ConfigError
 from trainer.config import Kind, ModelConfig
-from trainer.models.densenet import densenet121
 from trainer.models.layers import Normalisation
-from trainer.models.own_model import own_model, own_options, require_logits
-from trainer.models.probe import probe
 from trainer.models.residual import (
+    densenet121,
     resnet18,
     resnet34,
     resnet50,
@@ -33,13 +34,99 @@ from trainer.models.residual import (
     wide_resnet,
     wide_resnet_post_activation,
 )
-from trainer.models.text_cnn import text_cnn
 from trainer.models.timm_models import timm_model
 from trainer.models.transformers_models import transformers_model
-from trainer.models.tree_lstm import tree_lstm
-from trainer.own_code import is_own
+from trainer.models.word_networks import text_cnn, tree_lstm
+from trainer.own_code import Settings, find_own, is_own, settings_of
 from trainer.samples import InputSpec
 from trainer.transformers_files import PREFIX as TRANSFORMERS_PREFIX
+
+RESERVED = ("num_classes", "spec")
+"""Parameters of a builder that are no options."""
+
+
+def own_options(name: str) -> Settings:
+    """The options of a network from outside the package."""
+    own = find_own(name)
+    parameters = settings_of(own, ())
+    takes_it = "num_classes" in parameters.defaults or parameters.takes_any
+    if not takes_it and not isinstance(own, nn.Module):
+        raise ConfigError(
+            f"model {name!r} does not take num_classes, the number of logits",
+            "give it a parameter of that name",
+        )
+    return settings_of(own, RESERVED)
+
+
+def own_model(name: str, spec: InputSpec, num_classes: int, **options: object) -> nn.Module:
+    """Builds a network from outside the package, or copies one that is built.
+
+    The name in a recipe is that of a class or function that takes `num_classes` by name, and
+    perhaps `spec`, or of a network.
+    """
+    own = find_own(name)
+    if isinstance(own, nn.Module):
+        return copy.deepcopy(own)  # so that the next run starts from the same parameters
+    given: Mapping[str, Any] = {"num_classes": num_classes}
+    if "spec" in settings_of(own, ()).defaults:
+        given = {**given, "spec": spec}
+    network = own(**given, **options)
+    if not isinstance(network, nn.Module):
+        raise ConfigError(
+            f"model {name!r} makes an object of type {type(network).__name__}",
+            "let it return a torch.nn.Module",
+        )
+    return network
+
+
+def require_logits(model: nn.Module, name: str, spec: InputSpec, num_classes: int) -> None:
+    """Tries a network from outside the package on two blank samples."""
+    is_image = len(spec.shape) == 3  # noqa: PLR2004 - channels, height and width
+    dtype = torch.uint8 if is_image else torch.int64 if spec.vocabulary else torch.float32
+    device = next((each.device for each in model.parameters()), torch.device("cpu"))
+    if spec.shape:
+        blank = torch.zeros((2, *spec.shape), dtype=dtype, device=device)
+    else:
+        # Two trees of one word each.
+        blank = torch.tensor([[0, -1, -1, 0, 0], [0, -1, -1, 0, 1]], device=device)
+    training = model.training
+    model.eval()  # leaves the statistics of batch normalisation as they are
+    try:
+        with torch.no_grad():
+            logits = model(blank)
+    except Exception as error:  # whatever the network does
+        raise ConfigError(
+            f"model {name!r} cannot take a batch of samples of shape {spec.shape} "
+            f"({type(error).__name__}: {error})"
+        ) from error
+    finally:
+        model.train(training)
+    if getattr(logits, "shape", None) != (2, num_classes):
+        found = f"shape {tuple(logits.shape)}" if hasattr(logits, "shape") else type(logits)
+        raise ConfigError(
+            f"model {name!r} returns {found} for 2 samples of {num_classes} classes",
+            f"let it return a tensor of shape (2, {num_classes})",
+        )
+
+
+def probe(
+    spec: InputSpec, num_classes: int, *, hidden: Sequence[int] = (), dropout: float = 0.0
+) -> nn.Module:
+    """A linear layer, or several with ReLU and dropout between them, for features (samples, dim).
+
+    `hidden` is the width of each hidden layer; a linear probe has none, and no dropout.
+    """
+    if dropout and not hidden:
+        raise ConfigError(
+            f"probe has dropout {dropout} but no hidden layer",
+            "set hidden to widths of layers, such as [512], or dropout to 0",
+        )
+    layers: list[nn.Module] = []
+    widths = (spec.shape[0], *hidden)
+    for inputs, outputs in pairwise(widths):
+        layers += [nn.Linear(inputs, outputs), nn.ReLU(), nn.Dropout(dropout)]
+    return nn.Sequential(*layers, nn.Linear(widths[-1], num_classes))
+
 
 Builder = Callable[..., nn.Module]
 
@@ -79,14 +166,7 @@ def kind_of_model(name: str) -> Kind:
 
 
 def model_options(name: str) -> dict[str, Any]:
-    """The options of a model and their default values, by name.
-
-    Args:
-        name: A key of `MODELS`, `timm:NAME`, `transformers:NAME`, or `package.module:name`.
-
-    Raises:
-        ConfigError: No model has that name.
-    """
+    """The options of a model and their default values, by name."""
     if is_own(name):
         return dict(own_options(name).defaults)
     return {
@@ -97,19 +177,7 @@ def model_options(name: str) -> dict[str, Any]:
 
 
 def build_model(config: ModelConfig, spec: InputSpec, num_classes: int) -> nn.Module:
-    """Builds a model with initial parameters drawn from PyTorch's global generator.
-
-    Args:
-        config: Name and options of the model.
-        spec: Specification of its inputs.
-        num_classes: Number of logits.
-
-    Returns:
-        A model that maps batches of `Inputs.batches` to logits of shape (samples, num_classes).
-
-    Raises:
-        ConfigError: There is no such model or option, or it does not fit the inputs.
-    """
+    """Builds a model with initial parameters drawn from PyTorch's global generator."""
     known = model_options(config.name)
     unknown = sorted(config.options.keys() - known.keys())
     own = is_own(config.name)

@@ -13,9 +13,6 @@ def initialise(network: nn.Module) -> None:
     Convolutions are drawn as in He et al. (arXiv:1502.01852), preserving the variance of the
     backward pass; batch normalisation starts as the identity; linear layers keep PyTorch's own
     initialisation.
-
-    Args:
-        network: Network with any layers.
     """
     for layer in network.modules():
         if isinstance(layer, nn.Conv1d | nn.Conv2d):
@@ -41,12 +38,9 @@ class Normalisation(nn.Module):
     std: Tensor
 
     def __init__(self, mean: Tensor, std: Tensor, sample_ndim: int) -> None:
-        """Registers the statistics as buffers.
+        """Registers the statistics, of shape (channels,) or (dim,), as buffers.
 
-        Args:
-            mean: Shape (channels,) or (dim,).
-            std: Same shape.
-            sample_ndim: Number of dimensions of one sample: 3 for images, 1 for features.
+        A sample has 3 dimensions if it is an image, and 1 if it is features.
         """
         super().__init__()
         shape = (-1,) + (1,) * (sample_ndim - 1)
@@ -55,13 +49,5 @@ class Normalisation(nn.Module):
         self.register_buffer("std", safe_std.float().reshape(shape))
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """Normalises inputs to float32, in their memory format.
-
-        Args:
-            inputs: Images, uint8 of shape (samples, channels, height, width), or features, float
-                of shape (samples, dim).
-
-        Returns:
-            Same shape.
-        """
+        """Normalises inputs to float32, in their memory format; the shape stays."""
         return (inputs.float() - self.mean) / self.std

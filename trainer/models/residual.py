@@ -1,13 +1,13 @@
-"""Blocks of residual networks (He et al., arXiv:1512.03385), and networks made of them.
+"""Residual, wide residual and densely connected networks for small images.
 
-Residual networks (He et al., arXiv:1512.03385) for small images.
-
-Wide residual networks (Zagoruyko and Komodakis, arXiv:1605.07146).
+He et al., arXiv:1512.03385; Zagoruyko and Komodakis, arXiv:1605.07146; Huang et al.,
+arXiv:1608.06993.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -148,14 +148,7 @@ class ResNet(nn.Module):
         initialise(self)
 
     def forward(self, images: Tensor) -> Tensor:
-        """Computes logits of normalised images.
-
-        Args:
-            images: Shape (samples, channels, height, width).
-
-        Returns:
-            Shape (samples, num_classes).
-        """
+        """Normalised images, shape (samples, channels, h, w), to logits (samples, num_classes)."""
         hidden = self.blocks(F.relu(self.bn1(self.conv1(images))))
         return self.classifier(F.adaptive_avg_pool2d(hidden, self.pooled_size).flatten(1))
 
@@ -163,12 +156,7 @@ class ResNet(nn.Module):
 def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-18 with a 3x3 first convolution of stride 1 and no max-pool.
 
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-
-    Returns:
-        A network from normalised images to logits, with 11.2 million parameters at 10 classes.
+    11.2 million parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (2, 2, 2, 2))
     return ResNet(spec.shape[0], num_classes, plan)
@@ -177,12 +165,7 @@ def resnet18(spec: InputSpec, num_classes: int) -> nn.Module:
 def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-34 with a 3x3 first convolution of stride 1 and no max-pool.
 
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-
-    Returns:
-        A network from normalised images to logits, with 21.3 million parameters at 10 classes.
+    21.3 million parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 6, 3))
     return ResNet(spec.shape[0], num_classes, plan)
@@ -191,18 +174,9 @@ def resnet34(spec: InputSpec, num_classes: int) -> nn.Module:
 def resnet50(spec: InputSpec, num_classes: int, *, pooled_size: int = 1) -> nn.Module:
     """ResNet-50 with a 3x3 first convolution of stride 1 and no max-pool.
 
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-        pooled_size: Height and width of the grid that the last stage is averaged to before the
-            classifier; 1 is global average pooling. The code of Mukhoti et al. (2020) has 2 for
-            the 64x64 images of Tiny-ImageNet.
-
-    Returns:
-        A network from normalised images to logits, with 23.5 million parameters at 10 classes.
-
-    Raises:
-        ConfigError: The pooled size is below 1.
+    The last stage is averaged to a grid of `pooled_size` before the classifier; 1 is global average
+    pooling. The code of Mukhoti et al. (2020) has 2 for the 64x64 images of Tiny-ImageNet. 23.5
+    million parameters at 10 classes.
     """
     if pooled_size < 1:
         raise ConfigError(f"resnet50 has pooled_size {pooled_size}", "make it 1 or more")
@@ -216,14 +190,8 @@ def resnet110_bottleneck(spec: InputSpec, num_classes: int) -> nn.Module:
     """The ResNet-110 of the focal loss papers: ResNet-101 with three more blocks in a stage.
 
     The code of Mukhoti et al. (2020) and Ghosh et al. (2022) has four stages of 3, 4, 26 and 3
-    bottleneck blocks, which is 27 times the network that He et al. call ResNet-110.
-
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-
-    Returns:
-        A network from normalised images to logits, with 45.9 million parameters at 10 classes.
+    bottleneck blocks, which is 27 times the network that He et al. call ResNet-110: 45.9 million
+    parameters at 10 classes.
     """
     plan = ResNetPlan(64, (64, 128, 256, 512), (3, 4, 26, 3), bottleneck=True)
     return ResNet(spec.shape[0], num_classes, plan)
@@ -232,14 +200,8 @@ def resnet110_bottleneck(spec: InputSpec, num_classes: int) -> nn.Module:
 def resnet110_basic(spec: InputSpec, num_classes: int) -> nn.Module:
     """ResNet-110 of He et al.'s section 4.2: three stages of 18 basic blocks.
 
-    Its shortcuts have no parameters and fill new channels with zeros, as in that section.
-
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-
-    Returns:
-        A network from normalised images to logits, with 1.7 million parameters at 10 classes.
+    Its shortcuts have no parameters and fill new channels with zeros, as in that section. 1.7
+    million parameters at 10 classes.
     """
     plan = ResNetPlan(16, (16, 32, 64), (18, 18, 18), shortcut=PaddingShortcut)
     return ResNet(spec.shape[0], num_classes, plan)
@@ -254,21 +216,10 @@ def small_resnet(
 ) -> nn.Module:
     """A residual network that two CPU cores train on CIFAR-10 in minutes.
 
-    The first convolution halves the image, so that nothing is computed at full resolution. Most
-    parameters are in the last stage, where 32x32 images are 4x4 and a parameter costs least.
-
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-        widths: Number of channels of each stage; the first convolution has that of the first.
-        blocks: Number of basic blocks of each stage.
-
-    Returns:
-        A network from normalised images to logits; by default it has 2.2 million parameters and,
-        for 32x32 images, 45 million multiply-adds.
-
-    Raises:
-        ConfigError: The numbers of widths and blocks differ, or one is below 1.
+    The first convolution, as wide as the first stage, halves the image, so that nothing is computed
+    at full resolution. Most parameters are in the last stage, where 32x32 images are 4x4 and a
+    parameter costs least. By default it has 2.2 million parameters and, for 32x32 images, 45
+    million multiply-adds. Widths are numbers of channels, and blocks basic ones.
     """
     if len(widths) != len(blocks) or not blocks or min(*widths, *blocks) < 1:
         raise ConfigError(
@@ -332,24 +283,12 @@ def wide_resnet(
 ) -> nn.Module:
     """The WRN-28-10 of Zagoruyko and Komodakis, and other depths and widths.
 
-    Depth is counted as in the focal loss papers, without the 1x1 convolutions of the shortcuts:
-    the default of 26 has four blocks per stage, as WRN-28-10 has. Normalisation and ReLU come
-    before each convolution; `wide_resnet_post_activation` has them after it.
-
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
-            six.
-        widen: Factor of the stages' 16, 32 and 64 channels.
-        dropout: Fraction of values set to zero between the convolutions of a block in training.
-
-    Returns:
-        A network from normalised images to logits; by default it has 36.5 million parameters at 10
-        classes.
-
-    Raises:
-        ConfigError: No number of blocks gives that depth.
+    Depth is counted as in the focal loss papers, in consecutive convolutions and linear layers,
+    without the 1x1 convolutions of the shortcuts, and is two more than a multiple of six: the
+    default of 26 has four blocks per stage, as WRN-28-10 has. The stages have `widen` times 16, 32
+    and 64 channels, and dropout is between the convolutions of a block. Normalisation and ReLU come
+    before each convolution; `wide_resnet_post_activation` has them after it. 36.5 million
+    parameters at 10 classes.
     """
     return WideResNet(spec.shape[0], num_classes, _blocks("wide_resnet", depth), widen, dropout)
 
@@ -360,21 +299,8 @@ def wide_resnet_post_activation(
     """WRN-26-10 of the focal loss papers, with normalisation and ReLU after each convolution.
 
     The code of Mukhoti et al. (2020) widens a residual network of He et al.'s basic blocks; its
-    shortcuts are normalised where the shape changes, and it has no dropout.
-
-    Args:
-        spec: Specification of images.
-        num_classes: Number of logits.
-        depth: Number of consecutive convolutions and linear layers, two more than a multiple of
-            six.
-        widen: Factor of the stages' 16, 32 and 64 channels.
-
-    Returns:
-        A network from normalised images to logits; by default it has 36.5 million parameters at 10
-        classes.
-
-    Raises:
-        ConfigError: No number of blocks gives that depth.
+    shortcuts are normalised where the shape changes, and it has no dropout. Depth and width are
+    those of `wide_resnet`. 36.5 million parameters at 10 classes.
     """
     blocks = _blocks("wide_resnet_post_activation", depth)
     plan = ResNetPlan(16, (16 * widen, 32 * widen, 64 * widen), (blocks,) * 3)
@@ -390,3 +316,70 @@ def _blocks(name: str, depth: int) -> int:
             "make it two more than a multiple of six, such as 14, 20 or 26",
         )
     return blocks
+
+
+GROWTH = 32
+BLOCKS = (6, 12, 24, 16)
+
+
+class DenseLayer(nn.Module):
+    """A 1x1 and a 3x3 convolution whose outputs are concatenated with their inputs."""
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        self.bn1 = nn.BatchNorm2d(in_channels)
+        self.conv1 = nn.Conv2d(in_channels, 4 * GROWTH, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(4 * GROWTH)
+        self.conv2 = nn.Conv2d(4 * GROWTH, GROWTH, 3, padding=1, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, in_channels + GROWTH, h, w)."""
+        hidden = self.conv1(F.relu(self.bn1(images)))
+        hidden = self.conv2(F.relu(self.bn2(hidden)))
+        return torch.cat((images, hidden), dim=1)
+
+
+class Transition(nn.Module):
+    """A 1x1 convolution that halves the channels, and a 2x2 average pooling."""
+
+    def __init__(self, in_channels: int) -> None:
+        super().__init__()
+        self.bn = nn.BatchNorm2d(in_channels)
+        self.conv = nn.Conv2d(in_channels, in_channels // 2, 1, bias=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Shape (samples, in_channels, h, w) to (samples, in_channels / 2, h / 2, w / 2)."""
+        return F.avg_pool2d(self.conv(F.relu(self.bn(images))), 2)
+
+
+class DenseNet(nn.Module):
+    """A 3x3 convolution, blocks of dense layers, global average pooling, and a linear layer."""
+
+    def __init__(self, in_channels: int, num_classes: int) -> None:
+        super().__init__()
+        channels = 2 * GROWTH
+        layers: list[nn.Module] = [nn.Conv2d(in_channels, channels, 3, padding=1, bias=False)]
+        for block, count in enumerate(BLOCKS):
+            if block > 0:
+                layers.append(Transition(channels))
+                channels //= 2
+            for _ in range(count):
+                layers.append(DenseLayer(channels))
+                channels += GROWTH
+        self.layers = nn.Sequential(*layers)
+        self.bn = nn.BatchNorm2d(channels)
+        self.classifier = nn.Linear(channels, num_classes)
+        initialise(self)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Normalised images, shape (samples, channels, h, w), to logits (samples, num_classes)."""
+        hidden = F.relu(self.bn(self.layers(images)))
+        return self.classifier(hidden.mean((2, 3)))
+
+
+def densenet121(spec: InputSpec, num_classes: int) -> nn.Module:
+    """DenseNet-121 with a 3x3 first convolution of stride 1 and no max-pool.
+
+    For images of at least 8 pixels on each side; 7.0 million parameters at 10 classes.
+    """
+    return DenseNet(spec.shape[0], num_classes)

@@ -24,19 +24,9 @@ def timm_model(
 ) -> nn.Module:
     """Builds a network of timm with a classifier for the given number of classes.
 
-    Args:
-        architecture: Name in timm, with or without a tag, such as `resnet50.tv_in1k`.
-        spec: Specification of images.
-        num_classes: Number of logits.
-        pretrained: Whether to start from timm's parameters, which are downloaded once.
-        checkpoint: File of initial parameters, `.safetensors` or of `torch.save`; a classifier for
-            other classes in it is ignored.
-
-    Returns:
-        A network from normalised images to logits.
-
-    Raises:
-        ConfigError: timm has no such network, or the parameters cannot be loaded or do not fit.
+    An architecture is a name in timm, with or without a tag, such as `resnet50.tv_in1k`. Its
+    parameters are those of timm, which are downloaded once, or of a checkpoint, `.safetensors` or
+    of `torch.save`; a classifier for other classes in that file is ignored.
     """
     import timm
 

@@ -10,15 +10,7 @@ from trainer.transformers_files import PREFIX, load_network
 
 
 class TextTransformer(nn.Module):
-    """An encoder of texts, one vector per text, dropout, and a linear classifier.
-
-    Args:
-        encoder: Network that takes `input_ids` and `attention_mask`.
-        padding: Token after the end of a text.
-        num_classes: Number of logits.
-        pooling: "first" takes the state of the first token, "mean" the mean over all tokens.
-        dropout: Fraction of that vector set to zero in training.
-    """
+    """An encoder of texts, one vector per text, dropout, and a linear classifier."""
 
     def __init__(
         self,
@@ -37,14 +29,7 @@ class TextTransformer(nn.Module):
         self.classifier = nn.Linear(encoder.config.hidden_size, num_classes)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Computes logits of texts; padding does not change them.
-
-        Args:
-            tokens: Int64 of shape (samples, length).
-
-        Returns:
-            Shape (samples, num_classes).
-        """
+        """Int64 tokens (samples, length) to logits (samples, num_classes), whatever the padding."""
         is_token = tokens != self.padding
         states = self.encoder(input_ids=tokens, attention_mask=is_token.long()).last_hidden_state
         if self.pooling == "first":
@@ -66,21 +51,9 @@ def transformers_model(
 ) -> nn.Module:
     """Builds a network of transformers with a classifier for the given number of classes.
 
-    Args:
-        name: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
-        spec: Specification of texts, with the padding of the network's tokenizer.
-        num_classes: Number of logits.
-        pretrained: Whether to start from its parameters, which are downloaded once.
-        pooling: "first" classifies the state of the first token, as in the paper of BERT; "mean"
-            the mean over all tokens.
-        dropout: Fraction of that vector set to zero in training.
-
-    Returns:
-        A network from tokens of shape (samples, length) to logits of shape (samples, num_classes).
-
-    Raises:
-        ConfigError: The network cannot be loaded, or there is no such pooling.
-        MissingPackage: transformers is not installed.
+    Its name is one on the Hugging Face hub, or a folder that `save_pretrained` wrote. Pooling
+    "first" classifies the state of the first token, as in the paper of BERT; "mean" the mean over
+    all tokens. Dropout is of that vector.
     """
     if pooling not in {"first", "mean"}:
         raise ConfigError(

@@ -1,30 +1,98 @@
-"""Checks for tables of a recipe that are valid alone but contradict each other."""
+"""Checks of the settings of a model or loss, which their names decide, and of the whole recipe."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 
+from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Recipe
-from trainer.losses import LOSSES_WITH_MEMORY, Loss, make_loss
+from trainer.losses import (
+    LOSSES,
+    LOSSES_WITH_MEMORY,
+    Loss,
+    loss_constants,
+    make_loss,
+    own_constants,
+)
 from trainer.losses.focal import ScheduledFocal
-from trainer.models import MODELS, kind_of_model
-from trainer.own_code import is_own
-from trainer.recipes.messages import wrong_value
+from trainer.models import AMBIGUOUS, MODELS, PREFIXES, kind_of_model, model_options, own_options
+from trainer.own_code import REQUIRED, is_own
+from trainer.recipes.tables import did_you_mean, keys_of_table, unknown_key, wrong_value
+
+# The type of a default value, the types of the values that may replace it, and what they are.
+TYPES: tuple[tuple[type, tuple[type, ...], str], ...] = (
+    (bool, (bool,), "true or false"),
+    (int, (int,), "a whole number"),
+    (float, (int, float), "a number"),
+    (str, (str,), "text"),
+    (tuple, (list, tuple), "a list, such as [1, 2]"),
+)
+
+
+def wrong_settings(table: str, name: object, settings: Mapping[str, Any]) -> list[str]:
+    """The problems of the name of a loss or a model and of its settings."""
+    if not isinstance(name, str):
+        return []  # reported as missing or of a wrong type
+    if is_own(name):
+        return _wrong_own_settings(table, name, settings)
+    if table == "model" and name in AMBIGUOUS:
+        return [wrong_value("model.name", name, AMBIGUOUS[name])]
+    names = sorted(MODELS) if table == "model" else sorted(LOSSES | LOSSES_WITH_MEMORY)
+    if name not in names and not (table == "model" and name.startswith(PREFIXES)):
+        patterns = [f"{prefix}NAME" for prefix in PREFIXES] if table == "model" else []
+        choices = ", ".join([*names, *patterns, "package.module:name"])
+        choice = f"no such {table}{did_you_mean(name, names)} Choose one of {choices}"
+        return [wrong_value(f"{table}.name", name, choice)]
+    defaults = model_options(name) if table == "model" else loss_constants(name)
+    problems = []
+    for key, value in settings.items():
+        if key not in defaults:
+            known = [*defaults, *(each for each in keys_of_table(table) if each != "name")]
+            problems.append(unknown_key(f'[{table}] of name "{name}"', key, known))
+        else:
+            problems += _wrong_setting(f"{table}.{key}", value, defaults[key])
+    return problems
+
+
+def _wrong_own_settings(table: str, name: str, settings: Mapping[str, Any]) -> list[str]:
+    """The same of a model or a loss from outside the package, which is imported for that."""
+    try:
+        known = (own_options if table == "model" else own_constants)(name)
+    except ConfigError as error:
+        return [wrong_value(f"{table}.name", name, str(error))]
+    where = f'[{table}] of name "{name}"'
+    missing = [
+        f"{where} {key}: is missing; {name} has no default for it"
+        for key, default in known.defaults.items()
+        if default is REQUIRED and key not in settings
+    ]
+    if known.takes_any:
+        return missing
+    unknown = [key for key in settings if key not in known.defaults]
+    return [*missing, *(unknown_key(where, key, known.defaults) for key in unknown)]
+
+
+def _wrong_setting(key: str, value: object, default: object) -> list[str]:
+    """One message where a setting has another type than its default; None allows any type."""
+    for kind, accepted, expected in TYPES:
+        if isinstance(default, kind):
+            # A bool is an int in Python, but not in a recipe.
+            fits = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
+            return [] if fits else [wrong_value(key, value, f"must be {expected}")]
+    return []
+
 
 LOGITS = ((1.0, 0.0), (1.0, 0.0))
 """Logits of the batch on which losses are tried."""
 
 
 def contradictions(recipe: Recipe, *, in_sweep: bool = False) -> list[str]:
-    """Finds settings of different tables that contradict each other.
+    """Finds settings of different tables, each valid by itself, that contradict each other.
 
-    Args:
-        recipe: A recipe whose tables are valid by themselves.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Returns:
-        One message with its remedy for each contradiction; empty for a valid recipe.
+    Returns one message with its remedy for each. In a sweep alpha may be 0 with weights by scores,
+    which is the plain loss.
     """
     checks = (
         _check_model(recipe),

@@ -12,14 +12,7 @@ from pydantic import ValidationError
 
 from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Needs, Recipe, Table
-from trainer.recipes.checks import contradictions
-from trainer.recipes.messages import (
-    did_you_mean,
-    one_message,
-    unknown_key,
-    wrong_value,
-    wrong_values,
-)
+from trainer.recipes.checks import contradictions, wrong_settings
 from trainer.recipes.overrides import (
     Change,
     decisive,
@@ -28,17 +21,21 @@ from trainer.recipes.overrides import (
     split_overrides,
     with_overrides,
 )
-from trainer.recipes.settings import wrong_settings
 from trainer.recipes.tables import (
     OPEN_TABLES,
     TABLES,
     defaults_of,
+    did_you_mean,
     home_of,
     keys_of_other_kinds,
     keys_of_table,
+    one_message,
+    unknown_key,
     unknown_top_level_key,
     unmet_needs,
     without_effect,
+    wrong_value,
+    wrong_values,
 )
 
 
@@ -57,9 +54,6 @@ def read_recipe(
             Changing the name of the loss or the model removes the settings of the previous one, in
             any order of the changes.
         in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Raises:
-        ConfigError: There is no such recipe, or it is invalid; the message lists all problems.
     """
     changes = split_overrides(overrides)
     source = f"{path} with {', '.join(overrides)}" if overrides else str(path)
@@ -67,11 +61,7 @@ def read_recipe(
 
 
 def read_values(path: Path | str) -> dict[str, Any]:
-    """Reads the values of a recipe's file, or of one that ships with the package, unchecked.
-
-    Raises:
-        ConfigError: There is no such recipe, or it is no TOML.
-    """
+    """Reads the values of a recipe's file, or of one that ships with the package, unchecked."""
     file = _find(path)
     return {"name": Path(file.name).stem} | _parse(file, str(path))
 
@@ -79,17 +69,7 @@ def read_values(path: Path | str) -> dict[str, Any]:
 def changed_recipe(
     values: dict[str, Any], changes: Sequence[Change], source: str, *, in_sweep: bool = False
 ) -> Recipe:
-    """Makes a recipe from the values that its file has and changes of them; see `read_recipe`.
-
-    Args:
-        values: Values of the file, which are changed in place.
-        changes: Changes, each of another key.
-        source: Source of the values, for messages.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Raises:
-        ConfigError: The values are invalid; the message lists all problems.
-    """
+    """Makes a recipe from the values of its file, changed in place; see `read_recipe`."""
     kept = {table: keys_of_table(table) for table in OPEN_TABLES}
     values = with_overrides(values, changes, kept)
     changed = keys_of_overrides(changes)
@@ -101,17 +81,9 @@ def changed_recipe(
 
 
 def recipe_from_dict(values: Mapping[str, Any], source: str, *, in_sweep: bool = False) -> Recipe:
-    """Makes a recipe from all its values, as `recipe_as_dict` gives them.
+    """Makes a recipe from all its values, as `recipe_as_dict` gives them; errors as above.
 
     A key without an effect may have its default value; any other value is an error.
-
-    Args:
-        values: The name, and one mapping per table.
-        source: Source of the values, for messages.
-        in_sweep: Whether alpha may be 0 with weights by scores, which is the plain loss.
-
-    Raises:
-        ConfigError: The values are invalid; the message lists all problems.
     """
 
     def is_default(key: str, _need: Needs) -> bool:
@@ -178,12 +150,8 @@ def _parse_tables(values: Mapping[str, Any], source: str) -> Recipe:
 def recipe_as_dict(recipe: Recipe) -> dict[str, Any]:
     """Converts a recipe to the values of its file, which JSON and TOML can hold.
 
-    Args:
-        recipe: Any recipe; None is left out, as TOML has no value for it.
-
-    Returns:
-        Values that `recipe_from_dict` converts to the same recipe. Keys of other kinds are there,
-        too, with their defaults.
+    None is left out, as TOML has no value for it. Keys of other kinds are there, too, with their
+    defaults; `recipe_from_dict` makes the same recipe of the values.
     """
     return _values(recipe, {table: defaults_of(table) for table in TABLES})
 

@@ -1,4 +1,4 @@
-"""Changes of single keys of a recipe, such as those of `--set`."""
+"""Changes of single keys of a recipe, such as those of `--set` and `--scores`."""
 
 import tomllib
 from collections import Counter
@@ -6,20 +6,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from difficulty_service.base.errors import ConfigError
+from trainer.config import Recipe, Table
 
 Change = tuple[list[str], Any]
 """The table and key of one change, or only the latter, and its value; None removes the key."""
 
 
 def split_overrides(overrides: Sequence[str]) -> list[Change]:
-    """Splits changes such as "loss.gamma=3" into keys and values.
-
-    Args:
-        overrides: Changes; a value is TOML or else plain text, and an empty value is None.
-
-    Raises:
-        ConfigError: A change names no key, or two changes name the same.
-    """
+    """Splits changes such as "loss.gamma=3" into keys and values, each TOML or else plain text."""
     changes = [_split(override) for override in overrides]
     refuse_repeated(changes)
     return changes
@@ -49,9 +43,6 @@ def with_overrides(
         changes: Result of `split_overrides`.
         open_tables: Tables whose other keys are settings of what their name names, and are removed
             when it changes; each with the keys that stay.
-
-    Raises:
-        ConfigError: A key to remove is not there.
     """
     names = [[table, "name"] for table in open_tables]
     for keys, value in sorted(changes, key=lambda change: change[0] not in names):
@@ -122,3 +113,32 @@ def value_of(text: str) -> Any:  # noqa: ANN401 - any TOML value
         return text
     plain = len(parsed) == 1 and isinstance(parsed["value"], bool | int | float | str | list | dict)
     return parsed["value"] if plain else text  # the name of a file may look like a date
+
+
+SCORE_KEYS = ("regulariser.scores", "loss.scores")
+"""Keys of score files."""
+
+NEEDS_SCORES = (
+    'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
+    'regulariser.alpha above 0, such as 0.3, or loss.weights = "label_probability"'
+)
+"""What a score file needs."""
+
+
+def used_scores(recipe: Recipe) -> list[str | None]:
+    """The score file of each part of a recipe that needs one; None where it is not named."""
+    regulariser, loss = recipe.regulariser, recipe.loss
+    by_scores = [regulariser.scores] if regulariser.weights == "scores" else []
+    return [*by_scores, loss.scores] if loss.doubts_labels else by_scores
+
+
+def with_scores(recipe: Recipe, scores: str) -> Recipe:
+    """The recipe with a score file for every part that needs one."""
+    if not used_scores(recipe):
+        raise ConfigError(f"{scores} {NEEDS_SCORES}", parameter="scores")
+    parts: dict[str, Table] = {}
+    if recipe.regulariser.weights == "scores":
+        parts["regulariser"] = recipe.regulariser.model_copy(update={"scores": scores})
+    if recipe.loss.doubts_labels:
+        parts["loss"] = recipe.loss.model_copy(update={"scores": scores})
+    return recipe.model_copy(update=parts)

@@ -38,15 +38,7 @@ from trainer.run_folder import TEST
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one recipe.
-
-    Attributes:
-        name: Name in tables, unique within a comparison.
-        folder: Folder of the run.
-        records: Metrics by stage of each finished seed.
-        num_started: Number of seeds with a folder, finished or not.
-        objectives: What each finished seed minimised, the values of `objective.json`.
-    """
+    """The results of one recipe under a unique name: metrics and objectives of finished seeds."""
 
     name: str
     folder: Path
@@ -65,13 +57,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Summary:
-    """One metric over the seeds that have a value.
-
-    Attributes:
-        mean: Mean over these seeds.
-        std: Sample standard deviation, with n - 1; None for one seed.
-        num_seeds: Number of these seeds.
-    """
+    """One metric over the seeds that have a value; the sample deviation is None for one seed."""
 
     mean: float
     std: float | None
@@ -80,11 +66,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Runs evaluated on the same samples.
-
-    Attributes:
-        runs: Runs in the order of the rows of a table.
-    """
+    """Runs evaluated on the same samples."""
 
     runs: tuple[Run, ...]
 
@@ -96,30 +78,27 @@ class Comparison:
 
 
 def compare_runs(folders: Sequence[Path]) -> Comparison:
-    """Reads the finished seeds of runs.
-
-    Args:
-        folders: One per run; runs with the same name are distinguished by their folders.
-
-    Raises:
-        TrainingError: There are no folders, a folder is given twice or has no finished seed, a
-            file is missing or damaged, or runs were evaluated on different samples.
-    """
+    """Reads the finished seeds of runs; runs of the same name are told apart by their folders."""
     if not folders or len({folder.resolve() for folder in folders}) < len(folders):
         raise TrainingError(
             f"{len(folders)} runs to compare", "give at least one, and each once", parameter="runs"
         )
     runs = [_read_run(folder) for folder in folders]
     _check_same_samples(runs)
-    names = Counter(run.name for run in runs)
-    folder_names = Counter((run.name, run.folder.name) for run in runs)
-    renamed = []
-    for run in runs:
-        unique_folder = folder_names[run.name, run.folder.name] == 1
-        folder = run.folder.name if unique_folder else str(run.folder)
-        name = run.name if names[run.name] == 1 else f"{run.name} ({folder})"
-        renamed.append(replace(run, name=name))
-    return Comparison(tuple(renamed))
+    names = unique_names([(run.name, run.folder) for run in runs])
+    return Comparison(tuple(replace(run, name=name) for run, name in zip(runs, names, strict=True)))
+
+
+def unique_names(named: Sequence[tuple[str, Path]]) -> list[str]:
+    """Names that differ: with the name of the file where that is enough, otherwise its path."""
+    names = Counter(name for name, _ in named)
+    longer = Counter((name, path.name) for name, path in named)
+    return [
+        name
+        if names[name] == 1
+        else f"{name} ({path.name if longer[name, path.name] == 1 else path})"
+        for name, path in named
+    ]
 
 
 def summarise(run: Run, stage: str, metric: str) -> Summary | None:
@@ -135,13 +114,7 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
 def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
     """The predictions that the metrics of a stage were computed from, in the order of their ids.
 
-    Args:
-        run: Run of a comparison.
-        seed: A finished seed of it.
-        stage: A stage of the seed's record; logits are divided by its temperature.
-
-    Raises:
-        TrainingError: The file is missing or damaged.
+    Logits are divided by the temperature of the stage.
     """
     saved = read_predictions(_evaluated_predictions(run, seed))
     order = sorted(range(len(saved.sample_ids)), key=lambda row: _truth(saved, row))
@@ -175,7 +148,11 @@ def _read_run(folder: Path) -> Run:
     return Run(
         name=str(run_folder.read_run(finished[0])["recipe"]["name"]),
         folder=folder,
-        records={_seed_of(seed): _read_record(seed / run_folder.METRICS) for seed in finished},
+        records={
+            _seed_of(seed): {stage: record[stage] for stage in STAGES if stage in record}
+            for seed in finished
+            for record in [read_metrics(seed / run_folder.METRICS)]
+        },
         num_started=len(started),
         objectives={
             _seed_of(seed): run_folder.read_json(seed / run_folder.OBJECTIVE) for seed in finished
@@ -185,11 +162,6 @@ def _read_run(folder: Path) -> Run:
 
 def _seed_of(seed_folder: Path) -> int:
     return int(seed_folder.name.removeprefix("seed-"))
-
-
-def _read_record(path: Path) -> Mapping[str, MetricValues]:
-    record = read_metrics(path)
-    return {stage: record[stage] for stage in STAGES if stage in record}
 
 
 def _evaluated_predictions(run: Run, seed: int) -> Path:
@@ -246,24 +218,13 @@ class ResampledMetric:
 
 @dataclass(frozen=True)
 class ComparisonIntervals:
-    """The metrics of all runs in the same resamples.
-
-    Attributes:
-        metrics: By stage and metric.
-        resampling: Settings of the bootstrap.
-    """
+    """The metrics of all runs in the same resamples."""
 
     metrics: Mapping[tuple[str, str], ResampledMetric]
     resampling: Resampling
 
     def interval(self, run: int, stage: str, metric: str) -> tuple[float, float] | None:
-        """Interval of a run's mean over its seeds; None where the metric has none.
-
-        Args:
-            run: Position of the run in the comparison.
-            stage: Key of `record.STAGES`.
-            metric: Name of the metric in a record.
-        """
+        """Interval of the mean over the seeds of a run, which is named by its position."""
         each = self.metrics.get((stage, metric))
         if each is None:
             return None
@@ -273,7 +234,7 @@ class ComparisonIntervals:
     def difference(
         self, first: int, second: int, stage: str, metric: str
     ) -> tuple[float, float] | None:
-        """Interval of the first run's mean minus the second's; arguments as in `interval`."""
+        """Interval of the first run's mean minus the second's, likewise."""
         each = self.metrics.get((stage, metric))
         if each is None:
             return None
@@ -310,11 +271,7 @@ def _clipped(
 def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:
     """Standard error of a mean over seeds, or of a difference of two, and its degrees of freedom.
 
-    Args:
-        runs: Value of each seed of one run, or of two runs to subtract.
-
-    Returns:
-        Zeros where no run has two seeds, which say nothing about other seeds.
+    Zeros where no run has two seeds, which say nothing about other seeds.
     """
     if len(runs) == 2 and runs[0].keys() == runs[1].keys():  # noqa: PLR2004 - a difference
         runs = ({seed: value - runs[1][seed] for seed, value in runs[0].items()},)
@@ -333,14 +290,7 @@ def resample_comparison(
 ) -> ComparisonIntervals:
     """Computes metrics of all runs in the same resamples of the samples they were evaluated on.
 
-    Args:
-        comparison: Runs to compare.
-        metrics: Names of metrics in a record; those without a bootstrap are left out.
-        resampling: Settings of the bootstrap.
-        advance: Called after each seed at each stage.
-
-    Raises:
-        TrainingError: Predictions are missing or damaged.
+    Metrics without a bootstrap are left out. `advance` is called after each seed at each stage.
     """
     known = [metric for metric in metrics if metric in WEIGHTED_METRICS]
     resampled = {}

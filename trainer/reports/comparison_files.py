@@ -1,14 +1,21 @@
-"""The files of a comparison: tables and a page for people, tables for programs, and diagrams."""
+"""The files of a comparison: tables and a page for people, tables for programs, and diagrams.
 
-import csv
+The page is for any browser, of the same kind as the report of scores. Its table of differences has
+every run beside the best one of each metric.
+"""
+
+import base64
 import itertools
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.review.html_page import render_template
 from trainer import run_folder
 from trainer.reports.comparison import (
     Comparison,
@@ -17,8 +24,20 @@ from trainer.reports.comparison import (
     seed_predictions,
     summarise,
 )
-from trainer.reports.comparison_page import Diagram, write_page
-from trainer.reports.comparison_table import STAGE_TITLES, markdown_table
+from trainer.reports.comparison_table import (
+    COLUMNS,
+    HEADER,
+    MAIN_COLUMNS,
+    NO_VALUE,
+    STAGE_TITLES,
+    Column,
+    best_run,
+    leading_run,
+    legend,
+    markdown_table,
+    objective_cells,
+    stage_table,
+)
 from trainer.reports.diagrams import (
     FORMATS,
     SeedPredictions,
@@ -27,6 +46,145 @@ from trainer.reports.diagrams import (
     draw_risk_coverage,
     draw_weights,
 )
+
+CONTAINS_ZERO = "interval contains 0"
+
+
+@dataclass(frozen=True)
+class DifferenceCell:
+    """One metric of one run minus that of the best run, in the unit of its column."""
+
+    difference: str
+    interval: tuple[str, str] | None = None
+    verdict: str = ""
+
+
+@dataclass(frozen=True)
+class DifferenceRow:
+    """One metric."""
+
+    column: Column
+    best: int
+    cells: Sequence[DifferenceCell]
+
+
+def difference_rows(
+    comparison: Comparison, stage: str, metrics: Sequence[str], intervals: ComparisonIntervals
+) -> Sequence[DifferenceRow]:
+    """The differences of all runs from the best, without metrics that fewer than two runs have."""
+    rows = []
+    for column in map(COLUMNS.__getitem__, metrics):
+        best = leading_run(comparison, stage, column)
+        if best is not None:
+            cells = [
+                _cell(comparison, intervals, (number, best), stage, column)
+                for number in range(len(comparison.runs))
+            ]
+            rows.append(DifferenceRow(column, best, cells))
+    return rows
+
+
+def _cell(
+    comparison: Comparison,
+    intervals: ComparisonIntervals,
+    pair: tuple[int, int],
+    stage: str,
+    column: Column,
+) -> DifferenceCell:
+    if pair[0] == pair[1]:
+        return DifferenceCell("")
+    own, best = (summarise(comparison.runs[number], stage, column.metric) for number in pair)
+    if own is None or best is None:
+        return DifferenceCell(NO_VALUE)
+    difference = column.signed(own.mean - best.mean)
+    interval = intervals.difference(*pair, stage, column.metric)
+    if interval is None:
+        return DifferenceCell(difference)
+    low, high = interval
+    is_worse = high < 0 if column.better == "higher" else low > 0
+    verdict = CONTAINS_ZERO if low <= 0 <= high else "worse" if is_worse else ""
+    return DifferenceCell(difference, (column.signed(low), column.signed(high)), verdict)
+
+
+STYLES, SCRIPTS = ("base.css", "report.css", "runs.css"), ("theme.js",)
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A picture of a comparison."""
+
+    title: str
+    caption: str
+    path: Path
+
+    @property
+    def uri(self) -> str:
+        """The picture as a data URI."""
+        return f"data:image/svg+xml;base64,{base64.b64encode(self.path.read_bytes()).decode()}"
+
+
+@dataclass(frozen=True)
+class BestMetrics:
+    """The metrics in which a run is better than every other, beyond the intervals."""
+
+    run: str
+    titles: Sequence[str]
+
+
+def write_page(
+    path: Path,
+    comparison: Comparison,
+    intervals: ComparisonIntervals | None,
+    diagrams: Sequence[Diagram],
+) -> None:
+    """Writes a comparison as one page, which appears whole or not at all."""
+    names = [run.name for run in comparison.runs]
+    tables = [
+        stage_table(comparison, stage, MAIN_COLUMNS, intervals) for stage in comparison.stages
+    ]
+    objectives = [_objective(run.objectives) for run in comparison.runs]
+    values = {
+        "runs": comparison.runs,
+        "num_seeds": sum(len(run.records) for run in comparison.runs),
+        "num_metrics": len(MAIN_COLUMNS),
+        "has_intervals": intervals is not None,
+        "best": [] if intervals is None else best_metrics(comparison, intervals),
+        "legend": legend(intervals),
+        "objective_header": HEADER,
+        "objectives": list(zip(names, objectives, strict=True)),
+        "tables": tables,
+        "differences": []
+        if intervals is None
+        else difference_rows(comparison, comparison.stages[0], MAIN_COLUMNS, intervals),
+        "diagrams": diagrams,
+        "stem": path.stem,
+    }
+    page = render_template(
+        "runs.html.j2", values, styles=STYLES, scripts=SCRIPTS, package="trainer.reports"
+    )
+    with replacing(path) as temporary:
+        temporary.write_text(page, "utf-8", errors="replace")
+
+
+def best_metrics(comparison: Comparison, intervals: ComparisonIntervals) -> Sequence[BestMetrics]:
+    """The runs that are the best in some of MAIN_COLUMNS as trained, most metrics first."""
+    best = {
+        column.title: best_run(comparison, comparison.stages[0], column, intervals)
+        for column in map(COLUMNS.__getitem__, MAIN_COLUMNS)
+    }
+    counts = Counter(number for number in best.values() if number is not None)
+    return [
+        BestMetrics(
+            comparison.runs[number].name, [title for title in best if best[title] == number]
+        )
+        for number, _ in counts.most_common()
+    ]
+
+
+def _objective(objectives: Mapping[int, Mapping[str, object]]) -> list[str]:
+    """What the first seed minimised, without the marks of Markdown."""
+    return [cell.replace("`", "") for cell in objective_cells(objectives[min(objectives)])]
+
 
 DRAWN_STAGES = ("raw", "temperature_nll")
 """Stages of the reliability diagrams."""
@@ -56,12 +214,7 @@ have weights by scores."""
 
 
 def require_table_file(out: Path) -> None:
-    """Refuses a path that cannot become the Markdown file of a comparison.
-
-    Raises:
-        TrainingError: The name has another ending than .md, the path is a folder, or a file is in
-            the place of a folder above it.
-    """
+    """Refuses a path that cannot become the Markdown file of a comparison."""
     require_output_file(out, (".md", ""), TrainingError)
 
 
@@ -76,14 +229,6 @@ def write_comparison(
     `table.json` with all three. As .png and .svg: `table-reliability` before and after temperature
     scaling, `table-risk-coverage`, and, of runs with weights by scores, `table-weights`. CSV and
     JSON hold fractions, as in a record.
-
-    Args:
-        comparison: Runs to compare.
-        out: Path of the Markdown file; existing files are replaced.
-        intervals: Intervals of some of the metrics; None writes none.
-
-    Raises:
-        TrainingError: The name has another ending than .md, or predictions are missing or damaged.
     """
     require_table_file(out)
     rows = {
@@ -96,7 +241,7 @@ def write_comparison(
         table = markdown_table(comparison, intervals=intervals)
         temporary.write_text(table, encoding="utf-8")
     for name, suffix in (("metrics", ""), ("seeds", "-seeds"), ("differences", "-differences")):
-        _write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
+        run_folder.write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
     run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
     diagrams = _draw(comparison, out)
     write_page(out.with_name(f"{out.stem}.html"), comparison, intervals, diagrams)
@@ -150,25 +295,24 @@ def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
     return {"; ".join(names[key]): each for key, each in weights.items()}
 
 
-def _metrics_of(comparison: Comparison, stage: str) -> list[str]:
-    """Every metric that any record has at a stage, in the order of the records."""
-    records = [record.get(stage, {}) for run in comparison.runs for record in run.records.values()]
-    return list(dict.fromkeys(metric for record in records for metric in record))
-
-
 def _summary_rows(
     comparison: Comparison, intervals: ComparisonIntervals | None
 ) -> list[dict[str, Any]]:
+    """Every metric that any record has at a stage, in the order of the records."""
+    records = [record for run in comparison.runs for record in run.records.values()]
+    metrics = {
+        stage: list(dict.fromkeys(name for record in records for name in record.get(stage, {})))
+        for stage in comparison.stages
+    }
     rows = []
     for number, run in enumerate(comparison.runs):
-        for stage in comparison.stages:
-            for metric in _metrics_of(comparison, stage):
-                if (summary := summarise(run, stage, metric)) is not None:
-                    interval = intervals.interval(number, stage, metric) if intervals else None
-                    low, high = interval or (None, None)
-                    keys = {"run": run.name, "stage": stage, "metric": metric}
-                    values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
-                    rows.append(keys | values | {"low": low, "high": high})
+        for stage, metric in ((at, name) for at, names in metrics.items() for name in names):
+            if (summary := summarise(run, stage, metric)) is not None:
+                interval = intervals.interval(number, stage, metric) if intervals else None
+                low, high = interval or (None, None)
+                keys = {"run": run.name, "stage": stage, "metric": metric}
+                values = {"mean": summary.mean, "std": summary.std, "n": summary.num_seeds}
+                rows.append(keys | values | {"low": low, "high": high})
     return rows
 
 
@@ -200,17 +344,3 @@ def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
         for stage, metrics in record.items()
         for metric, value in metrics.items()
     ]
-
-
-def _write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Writes rows with a header; removes the file where there are none."""
-    if not rows:
-        path.unlink(missing_ok=True)
-        return
-    with (
-        replacing(path) as temporary,
-        temporary.open("w", encoding="utf-8", newline="") as file,
-    ):
-        writer = csv.DictWriter(file, fieldnames=list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

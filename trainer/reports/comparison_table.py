@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from trainer.metrics.selective import CERTAINTIES
 from trainer.reports.comparison import Comparison, ComparisonIntervals, Summary, summarise
+from trainer.runs.outcome import shown
 
 PERCENT, PER_MILLE = 100, 1000
 NO_VALUE = "\N{EN DASH}"
@@ -26,15 +27,7 @@ COLUMN_ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
 
 @dataclass(frozen=True)
 class Column:
-    """One metric in a table.
-
-    Attributes:
-        metric: Name of the metric in a record.
-        title: Title of the column.
-        better: Which values are better.
-        scale: Factor from the value in the record to the value shown, a key of UNITS.
-        decimals: Number of decimals shown.
-    """
+    """One metric in a table; `scale`, a key of UNITS, leads from the value to the one shown."""
 
     metric: str
     title: str
@@ -131,13 +124,9 @@ NOTHING = "\N{EN DASH}"
 
 
 def objective_cells(objective: Mapping[str, Any]) -> list[str]:
-    """The cells under HEADER.
-
-    Args:
-        objective: Values of `objective.json`.
-    """
+    """The cells under HEADER."""
     loss, weights = objective["loss"], objective["weights"]
-    constants = ", ".join(f"{key} = {_shown(value)}" for key, value in loss["constants"].items())
+    constants = ", ".join(f"{key} = {shown(value)}" for key, value in loss["constants"].items())
     name = f"{loss['name']} ({constants})" if constants else loss["name"]
     if labels := objective.get("labels"):
         name += (
@@ -164,12 +153,6 @@ def _weights(objective: Mapping[str, Any]) -> str:
     )
 
 
-def _shown(value: object) -> str:
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return f"[{', '.join(map(_shown, value))}]"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
 HEADINGS = {
     "raw": "As trained",
     "temperature_nll": "After temperature scaling by NLL",
@@ -182,13 +165,9 @@ ARROWS = "↑ higher is better, ↓ lower is better."
 
 @dataclass(frozen=True)
 class Cell:
-    """One metric of one run, in the unit of its column.
+    """One metric of one run: mean and sample deviation over the seeds, and the ends of an interval.
 
-    Attributes:
-        mean: Mean over the seeds; a dash where there is none.
-        std: Sample standard deviation over the seeds; empty for one seed.
-        interval: Ends of the interval of the mean, or None.
-        is_best: Whether the mean is better than that of every other run, beyond the intervals.
+    The mean is the best if it is better than that of every other run, beyond the intervals.
     """
 
     mean: str
@@ -199,13 +178,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class StageTable:
-    """The metrics of one stage.
-
-    Attributes:
-        heading: Title of the table.
-        columns: Metrics.
-        rows: The cells of each run, in the order of the comparison.
-    """
+    """The metrics of one stage."""
 
     heading: str
     columns: Sequence[Column]
@@ -221,13 +194,8 @@ def markdown_table(
 
     The best mean is bold only where the interval of its difference from every other run excludes
     0; without intervals nothing is bold.
-
-    Args:
-        comparison: Runs to compare.
-        metrics: Keys of `columns.COLUMNS`.
-        intervals: Intervals of these metrics; None shows none.
     """
-    parts = [legend(intervals), f"### What the runs minimise\n\n{_objectives(comparison)}"]
+    parts = [f"{legend(intervals)}\n", f"### What the runs minimise\n\n{_objectives(comparison)}"]
     for stage in comparison.stages:
         table = stage_table(comparison, stage, metrics, intervals)
         rows = [
@@ -235,8 +203,8 @@ def markdown_table(
             for run, cells in zip(comparison.runs, table.rows, strict=True)
         ]
         header = ["run", "seeds", *(column.header for column in table.columns)]
-        parts.append(f"### {table.heading}\n\n{_table(header, rows)}")
-    return "\n\n".join(parts) + "\n"
+        parts.append(f"### {table.heading}\n\n{markdown_rows(header, rows)}")
+    return "\n".join(parts)
 
 
 def stage_table(
@@ -245,14 +213,7 @@ def stage_table(
     metrics: Sequence[str],
     intervals: ComparisonIntervals | None,
 ) -> StageTable:
-    """The metrics of every run at one stage, after temperature scaling with the temperature.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        metrics: Keys of `columns.COLUMNS`.
-        intervals: Intervals of these metrics; None shows none and marks nothing.
-    """
+    """The metrics of every run at one stage, after temperature scaling with the temperature."""
     columns = [COLUMNS[metric] for metric in metrics]
     if stage != "raw":
         columns.append(TEMPERATURE)
@@ -263,14 +224,7 @@ def stage_table(
 def best_run(
     comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals
 ) -> int | None:
-    """Position of the run that is better than every other, beyond the intervals; None for none.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        column: Metric and its better direction.
-        intervals: Intervals of the differences.
-    """
+    """Position of the run that is better than every other, beyond the intervals; None for none."""
     best = leading_run(comparison, stage, column)
     if best is None:
         return None
@@ -283,13 +237,7 @@ def best_run(
 
 
 def leading_run(comparison: Comparison, stage: str, column: Column) -> int | None:
-    """Position of the run with the best mean; None where fewer than two runs have one.
-
-    Args:
-        comparison: Runs to compare.
-        stage: Key of `record.STAGES`.
-        column: Metric and its better direction.
-    """
+    """Position of the run with the best mean; None where fewer than two runs have one."""
     means = _means(comparison, stage, column)
     if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
         return None
@@ -326,7 +274,7 @@ def _objectives(comparison: Comparison) -> str:
     for run in comparison.runs:
         cells = objective_cells(run.objectives[min(run.objectives)])
         rows.append([_name(run.name), *(cell.replace("|", r"\|") for cell in cells)])
-    return _table(["run", *HEADER], rows)
+    return markdown_rows(["run", *HEADER], rows)
 
 
 def _cells(
@@ -373,6 +321,7 @@ def _name(name: str) -> str:
     return name.replace("|", r"\|")
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
     lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"

@@ -85,16 +85,7 @@ def line_of(number: int) -> dict[str, Any]:
 
 
 def require_picture(path: Path, num_drawn: int, noun: str) -> None:
-    """Refuses to draw nothing, or into a file of another type.
-
-    Args:
-        path: File to write.
-        num_drawn: Number of things to draw.
-        noun: What these are, in the plural.
-
-    Raises:
-        MetricError: There is nothing to draw, or the name ends neither in .png nor in .svg.
-    """
+    """Refuses to draw nothing, or into a file of another type."""
     if not num_drawn or path.suffix.lower() not in FORMATS:
         raise MetricError(
             f"{num_drawn} {noun} to draw into {path}",
@@ -129,16 +120,6 @@ def draw_reliability(
     a gap that is 0 in a calibrated classifier. Both are of the predictions of all seeds together;
     with several seeds, a point is the accuracy of one of them in that bin. The title has ECE and
     adaptive ECE, mean and standard deviation over the seeds.
-
-    Args:
-        predictions: Predictions of the seeds of each classifier, by its name.
-        path: The .png or .svg file to write; an existing one is replaced.
-        num_bins: Number of bins, of equal width for the bars and of equal mass for the adaptive
-            ECE.
-
-    Raises:
-        MetricError: There is nothing to draw, the file is of another type, or the predictions are
-            invalid.
     """
     require_picture(path, len(predictions), "classifiers")
     from matplotlib.figure import Figure
@@ -154,13 +135,10 @@ def draw_reliability(
             lower = figure.add_subplot(grid[2 * row + 1, column], sharex=upper)
             _draw_panel(upper, lower, name, seeds, num_bins)
         # The panel with most seeds has an entry for each kind of mark.
-        entries = max((axes.get_legend_handles_labels() for axes in figure.axes), key=_num_entries)
+        legends = (axes.get_legend_handles_labels() for axes in figure.axes)
+        entries = max(legends, key=lambda entries: len(entries[1]))
         figure.legend(*entries, loc="outside lower center", ncols=LEGEND_COLUMNS[across])
         save_picture(figure, path)
-
-
-def _num_entries(entries: tuple[list[Any], list[Any]]) -> int:
-    return len(entries[1])
 
 
 def _draw_panel(
@@ -252,15 +230,6 @@ def draw_risk_coverage(
 
     A line is the mean over the seeds of a classifier, and a band reaches from the lowest to the
     highest of several seeds. The legend has the AURC, mean and standard deviation over the seeds.
-
-    Args:
-        predictions: Logits (samples, classes) and targets (samples,) of each seed, by the name of
-            the classifier.
-        path: The .png or .svg file to write; an existing one is replaced.
-
-    Raises:
-        MetricError: There is nothing to draw, the file is of another type, or the predictions are
-            invalid.
     """
     require_picture(path, len(predictions), "classifiers")
     from matplotlib.figure import Figure
@@ -291,15 +260,7 @@ def draw_risk_coverage(
 
 
 def risk_curve(logits: Tensor, targets: Tensor) -> NDArray[np.float64]:
-    """Error rate among the most certain samples, for each of COVERAGES. Shape (points,).
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: Logits are invalid, or a target is not one of the classes.
-    """
+    """Error rate among the most certain samples, for each of COVERAGES. Shape (points,)."""
     curve = accuracy_over_rejection(
         *confidence_and_correct(logits, targets), (1 - COVERAGES).tolist()
     )
@@ -323,12 +284,7 @@ TITLES = {"msp": "MSP", "entropy": "entropy", "max_logit": "max logit"}
 
 
 def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
-    """Draws the ROC curves of the model as trained, without temperature scaling.
-
-    Args:
-        curves: Curves of all seeds, at least one as trained.
-        path: Path without an ending; the .png and .svg files there are replaced.
-    """
+    """Draws the ROC curves of the model as trained, without temperature scaling."""
     with style():
         figure = _draw(curves)
         for suffix in FORMATS:
@@ -396,13 +352,6 @@ def draw_weights(runs: Mapping[str, WeightsOfRun], path: Path) -> None:
 
     The scores are all those of the file, the weights those of the training samples, on average over
     the seeds. Where the file is no longer there or has other contents, the row says so instead.
-
-    Args:
-        runs: Weights made from scores, by the names of the runs.
-        path: The .png or .svg file to write; an existing one is replaced.
-
-    Raises:
-        MetricError: There is nothing to draw, or the file is of another type.
     """
     require_picture(path, len(runs), "runs with weights by scores")
     from matplotlib.figure import Figure

@@ -1,17 +1,31 @@
-"""Evaluates every seed of a run: files in the folders of the seeds, and tables.
+"""Evaluates every seed of a run: files in the folders of the seeds, tables, and a score file.
 
-Markdown tables of the metrics of a run: mean and standard deviation over its seeds.
+The tables are Markdown, with mean and standard deviation over the seeds. Loss as difficulty and
+confidence as difficulty are the scores that Cui et al. (2023) compare the relative Mahalanobis
+distance with in table 10.
 """
 
+import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import torch
+from torch import Tensor
+
+from difficulty_service.base.contract import given
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
+from difficulty_service.features.description import RecordedOptions
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
+from trainer.config import Data
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import (
     STAGES,
@@ -23,6 +37,7 @@ from trainer.evaluation.record import (
 )
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.ood import OOD_SCORES
+from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
 from trainer.reports.comparison_table import (
     COLUMNS,
@@ -30,9 +45,9 @@ from trainer.reports.comparison_table import (
     STAGE_TITLES,
     TEMPERATURE,
     Column,
+    markdown_rows,
 )
 from trainer.reports.diagrams import FORMATS, draw_roc
-from trainer.reports.prediction_scores import write_prediction_scores
 from trainer.runs.evaluate import (
     DatasetChoice,
     Record,
@@ -45,7 +60,135 @@ from trainer.runs.evaluate import (
     saved_predictions,
     validation_predictions,
 )
+from trainer.runs.model_file import read_recipe
 from trainer.samples import Samples, SkippedEntry
+
+MEANINGS = {
+    "loss": "cross-entropy of the label in nats, mean over the seeds",
+    "doubt": "1 - the largest probability, mean over the seeds",
+    "nearest_label": "class of the largest mean log-probability",
+    "label_margin": "largest mean log-probability of another class minus the label's, in nats",
+    "percentile": "rank of `loss`, 0 easiest to 1 hardest",
+}
+"""Meaning of the columns that are filled."""
+
+
+def write_prediction_scores(
+    path: Path,
+    run: Path,
+    predictions: Mapping[Path, Predictions],
+    choice: DatasetChoice | None = None,
+) -> None:
+    """Writes the loss and the doubt of every sample as a score file.
+
+    Probabilities are those of the models as trained, without temperature scaling.
+    """
+    first, *others = predictions.values()
+    for other in others:
+        if list(other.sample_ids) != list(first.sample_ids) or not torch.equal(
+            other.targets, first.targets
+        ):
+            raise TrainingError(
+                f"the seeds of {run} were evaluated on different samples",
+                "evaluate all of them on one dataset with ",
+                Setting("data"),
+            )
+    folder = next(iter(predictions))
+    recipe, _ = read_recipe(folder)
+    _, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
+    table = prediction_scores(list(predictions.values()), class_names)
+    has_test = (folder / run_folder.TEST).exists()
+    location, options = _place(recipe.data, choice, has_test=has_test)
+    provenance = Provenance(
+        dataset=location,
+        dataset_options=options,
+        class_names=tuple(class_names),
+        num_samples=len(table),
+        num_scored=len(table),
+        num_doubtful=pc.sum(pc.greater(table["label_margin"], 0)).as_py() or 0,
+        package_version=version("difficulty-service"),
+        predictions=EvaluatedRun(
+            run=str(run),
+            recipe=recipe.name,
+            seeds={each.name: _sha256(each / run_folder.MODEL) for each in predictions},
+            columns=MEANINGS,
+        ),
+        warnings=(),
+    )
+    write_scores(path, table, provenance)
+
+
+def prediction_scores(seeds: Sequence[Predictions], class_names: Sequence[str]) -> pa.Table:
+    """The columns of MEANINGS and the labels, one row per sample, in their order."""
+    targets = seeds[0].targets.long()
+    nearest = torch.empty(len(targets), dtype=torch.int32)
+    losses, doubts, margins = (torch.empty(len(targets), dtype=torch.float64) for _ in range(3))
+    for blocks in zip(*(centred_blocks(each.logits) for each in seeds), strict=True):
+        rows = blocks[0][0]
+        logarithms = [block.log_softmax(dim=1) for _, block in blocks]
+        doubts[rows] = _mean([1 - each.amax(dim=1).exp() for each in logarithms])
+        mean = _mean(logarithms)
+        own = mean.gather(1, targets[rows, None])[:, 0]
+        losses[rows] = -own
+        nearest[rows] = mean.argmax(dim=1).int()
+        rest = mean.scatter(1, targets[rows, None], -torch.inf)
+        margins[rows] = rest.amax(dim=1) - own
+    names = pa.array(list(class_names), pa.string())
+    return pa.table(
+        {
+            "sample_id": list(seeds[0].sample_ids),
+            "label": targets.int().numpy(),
+            "label_name": pa.DictionaryArray.from_arrays(targets.int().numpy(), names),
+            "loss": losses.numpy(),
+            "doubt": doubts.numpy(),
+            "nearest_label": nearest.numpy(),
+            "nearest_label_name": pa.DictionaryArray.from_arrays(nearest.numpy(), names),
+            # Without another class there is no margin.
+            "label_margin": pa.array(margins.numpy(), mask=(~margins.isfinite()).numpy()),
+            "percentile": _percentiles(losses).numpy(),
+        }
+    )
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _mean(tensors: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(tensors)).mean(dim=0)
+
+
+def _percentiles(scores: Tensor) -> Tensor:
+    """Ranks from 0 for the smallest to 1 for the largest; ties get their mean."""
+    ordered = scores.sort().values
+    low = torch.searchsorted(ordered, scores, side="left")
+    high = torch.searchsorted(ordered, scores, side="right") - 1
+    return (low + high).float() / max(1, 2 * (len(scores) - 1))
+
+
+def _place(
+    data: Data, choice: DatasetChoice | None, *, has_test: bool
+) -> tuple[str, RecordedOptions]:
+    """The dataset of the samples and how it was read, as other score files have them."""
+    keys = data.model_dump()
+    if choice is not None:
+        location, split, label_column = choice.location, choice.split, choice.label_column
+    elif has_test:
+        location, split = data.test or "", keys.get("test_split")
+        label_column = keys.get("test_label_column") or data.label_column
+    elif isinstance(data.validation, str):
+        location, split, label_column = (
+            data.validation,
+            keys.get("validation_split"),
+            data.label_column,
+        )
+    else:
+        location, split, label_column = data.train, data.split, data.label_column
+    columns = given(image_column=keys.get("image_column"), label_column=label_column)
+    named = given(split=split, id_column=data.id_column)
+    return location, RecordedOptions(**columns, **named)
+
 
 OOD_COLUMNS = (
     Column("auroc", "AUROC", "higher", 100),
@@ -63,12 +206,9 @@ CORRUPTION_CELLS = (
 
 
 def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) -> str:
-    """One row per metric and one column per stage.
+    """One row per metric and one column per stage; the records are those of the seeds.
 
-    Args:
-        records: The record of each seed.
-        show_intervals: Whether a cell ends in the ends of its bootstrap interval, each averaged
-            over the seeds.
+    The ends of the intervals that are shown are averaged over the seeds.
     """
     stages = [stage for stage in STAGES if all(stage in record for record in records)]
     columns = [TEMPERATURE, *COLUMNS.values()]
@@ -80,7 +220,7 @@ def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) ->
         ]
         if any(cell != NO_VALUE for cell in cells):
             rows.append([column.header, *cells])
-    return _table(["metric", *(STAGE_TITLES[stage] for stage in stages)], rows)
+    return markdown_rows(["metric", *(STAGE_TITLES[stage] for stage in stages)], rows)
 
 
 def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = False) -> str:
@@ -101,7 +241,9 @@ def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = Fa
                 values = [item[score] for item in at_stage]
                 cells = (_cell(values, c, show_intervals=show_intervals) for c in OOD_COLUMNS)
                 rows.append([location.replace("|", r"\|"), score, STAGE_TITLES[stage], *cells])
-    return _table(["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows)
+    return markdown_rows(
+        ["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows
+    )
 
 
 def corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> str:
@@ -125,7 +267,7 @@ def corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> 
         COLUMNS[metric].header + (", scaled" if stage != "raw" else "")
         for metric, stage in CORRUPTION_CELLS
     ]
-    return _table(["corrupted by", *titles], rows)
+    return markdown_rows(["corrupted by", *titles], rows)
 
 
 def _mean_over(
@@ -166,11 +308,6 @@ def _interval(seeds: Sequence[Mapping[str, float | None]], column: Column) -> st
     return f" [{', '.join(ends)}]"
 
 
-def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
 @dataclass(frozen=True)
 class EvaluationRequest:
     """The data to evaluate a run on.
@@ -198,17 +335,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True)
 class _Seed:
-    """A finished seed to evaluate.
-
-    Attributes:
-        folder: Folder of the seed.
-        request: Data to evaluate on.
-        device: "auto", "cpu", "cuda", ...
-        skipped: Receives the entries of the opened datasets that are not used.
-        warnings: Receives the warnings about the opened datasets.
-        curves: Receives the ROC curves.
-        predictions: Receives the predictions that it was evaluated on.
-    """
+    """A finished seed to evaluate."""
 
     folder: Path
     request: EvaluationRequest
@@ -247,23 +374,7 @@ def evaluate_seeds(
     advance: Callable[[], None],
     warn: Callable[[Sequence[str]], None] = lambda _sentences: None,
 ) -> list[str]:
-    """Evaluates every finished seed and writes the metrics into its folder.
-
-    Args:
-        run: Folder of the run.
-        request: Data to evaluate on.
-        device: "auto", "cpu", "cuda", ...
-        advance: Called after each corruption of each seed.
-        warn: Called once with the warnings about the datasets.
-
-    Returns:
-        Markdown tables with mean and standard deviation over the seeds.
-
-    Raises:
-        TrainingError: No seed is finished, or scores are to be written and the seeds were evaluated
-            on different samples.
-        DatasetError: A dataset cannot be read, or has other classes.
-    """
+    """Evaluates every finished seed and writes the metrics into its folder."""
     folders = [
         folder for folder in run_folder.seed_folders(run) if (folder / run_folder.METRICS).exists()
     ]
@@ -299,7 +410,8 @@ def _evaluate(seed: _Seed) -> Record:
     choice, folder, resampling = seed.request.data, seed.folder, seed.request.resampling
     if choice is None:
         record = evaluate_saved_predictions(folder, resampling)
-        source = _source_of_saved_predictions(folder)
+        has_test = (folder / run_folder.TEST).exists()
+        source = "the recipe's test data" if has_test else "the validation samples held out"
         predictions, validation = saved_predictions(folder)
     else:
         record, predictions = evaluate_on_dataset(seed.load(), choice, resampling)
@@ -314,12 +426,6 @@ def _evaluate(seed: _Seed) -> Record:
         misclassification_curves(predictions.logits, predictions.targets, validation)
     )
     return record
-
-
-def _source_of_saved_predictions(folder: Path) -> str:
-    """The data that the saved predictions of a run are for."""
-    has_test = (folder / run_folder.TEST).exists()
-    return "the recipe's test data" if has_test else "the validation samples held out"
 
 
 def _evaluate_ood(seed: _Seed) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from torch.utils.hooks import RemovableHandle
 
 from difficulty_service.base.errors import TrainingError
 from trainer.config import ImageData
-from trainer.data.image_splits import evaluation_margin
+from trainer.data.images import evaluation_margin
 from trainer.models.layers import Normalisation
 from trainer.run_folder import FINAL, MODEL, RECIPE, seed_folders
 from trainer.runs.model_file import SavedModel, read_model, read_recipe
@@ -45,16 +45,7 @@ class RunNetwork:
 
 
 def read_network(folder: Path) -> RunNetwork:
-    """Reads a network that `difficulty train` trained on images.
-
-    Args:
-        folder: Folder of a run with a single seed, or of one of its seeds.
-
-    Raises:
-        TrainingError: There is no such run, it is unfinished or damaged, it was not trained on
-            square images, or its logits do not come from a linear layer.
-        ConfigError: The network can no longer be built.
-    """
+    """Reads a network that `difficulty train` trained on images."""
     seed = _find_seed(folder)
     data = _images_of_finished_run(seed)
     saved = read_model(seed)

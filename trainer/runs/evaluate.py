@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from torch import Tensor, nn
+from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
-from trainer.config import Recipe
 from trainer.data import match_classes, open_samples, open_test_images
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import (
@@ -22,60 +21,33 @@ from trainer.evaluation.record import (
     ood_curves,
 )
 from trainer.metrics.bootstrap import Resampling
-from trainer.runs.model_file import read_model
-from trainer.samples import Inputs, InputSpec, Samples
-from trainer.training.accelerator import make_accelerator
-from trainer.training.predict import predict
+from trainer.runs.model_file import SavedModel, read_model
+from trainer.samples import Inputs, Samples
+from trainer.training.accelerator import make_accelerator, predict_split
 
 Record = dict[str, MetricValues]
 """Metrics of each stage, as `evaluate_predictions` returns them."""
 
 
 @dataclass(frozen=True)
-class TrainedModel:
-    """A classifier at the end of its run.
+class TrainedModel(SavedModel):
+    """A classifier in evaluation mode, at the end of its run, in the folder of its seed.
 
-    Attributes:
-        folder: Folder of its seed.
-        recipe: Recipe it was trained with.
-        seed: Seed it was trained with.
-        spec: Specification of its inputs.
-        class_names: Name of the class of each logit.
-        model: Model in evaluation mode, on the accelerator's device.
-        accelerator: Accelerator of this process.
-        on_open: Called with the samples of each dataset that is opened for an evaluation.
+    `on_open` is called with the samples of each dataset that is opened for an evaluation.
     """
 
     folder: Path
-    recipe: Recipe
-    seed: int
-    spec: InputSpec
-    class_names: tuple[str, ...]
-    model: nn.Module
     accelerator: Accelerator
     on_open: Callable[[Samples], None] = lambda _samples: None
 
     def predict(self, samples: Samples) -> Tensor:
         """Computes the logits of every sample, float32 on the CPU. Shape (samples, classes)."""
-        return predict(
-            self.model,
-            samples.inputs,
-            len(samples),
-            self.recipe.training.evaluation_batch_size,
-            self.accelerator,
-            channels_last=self.recipe.training.channels_last,
-        )
+        return predict_split(self.model, samples, self.recipe.training, self.accelerator)
 
 
 @dataclass(frozen=True)
 class DatasetChoice:
-    """A dataset to evaluate on.
-
-    Attributes:
-        location: Location of the dataset, in any form that `difficulty score` takes.
-        split: Sub-folder or named split; None is the whole dataset.
-        label_column: Column with the labels; None detects it.
-    """
+    """A dataset to evaluate on, in any form that `difficulty score` takes."""
 
     location: str
     split: str | None = None
@@ -84,14 +56,7 @@ class DatasetChoice:
 
 @dataclass(frozen=True)
 class CorruptedInputs:
-    """Images of a split, all with the same corruption.
-
-    Attributes:
-        inputs: Images without corruption.
-        name: Name of the corruption.
-        severity: Severity of the corruption, 1 to 5.
-        seed: Seed of its noise.
-    """
+    """Images of a split, all with the same corruption."""
 
     inputs: Inputs
     name: str
@@ -105,38 +70,15 @@ class CorruptedInputs:
 
 
 def load_model(folder: Path, device: str) -> TrainedModel:
-    """Loads the model of a finished seed.
-
-    Args:
-        folder: Folder of the seed.
-        device: "auto", "cpu", "cuda", ...
-
-    Raises:
-        TrainingError: The run is not finished, or its files are damaged.
-    """
+    """Loads the model of a finished seed."""
     saved = read_model(folder)
     accelerator = make_accelerator(device, saved.recipe.training.precision)
-    return TrainedModel(
-        folder,
-        saved.recipe,
-        saved.seed,
-        saved.spec,
-        saved.class_names,
-        saved.model.to(accelerator.device).eval(),
-        accelerator,
-    )
+    saved.model.to(accelerator.device).eval()
+    return TrainedModel(**vars(saved), folder=folder, accelerator=accelerator)
 
 
 def evaluate_saved_predictions(folder: Path, resampling: Resampling) -> Record:
-    """Computes every metric of the predictions that a run saved, with bootstrap intervals.
-
-    Args:
-        folder: Folder of the seed.
-        resampling: Bootstrap settings of the intervals.
-
-    Raises:
-        TrainingError: The run is not finished, or saved no predictions.
-    """
+    """Computes every metric of the predictions that a run saved, with bootstrap intervals."""
     predictions, validation = saved_predictions(folder)
     return evaluate_predictions(predictions.logits, predictions.targets, validation, resampling)
 
@@ -146,12 +88,6 @@ def saved_predictions(folder: Path) -> tuple[Predictions, tuple[Tensor, Tensor] 
 
     A run without test data is evaluated on its validation samples; a temperature fitted on the same
     samples would look too good, so there are none to fit on.
-
-    Args:
-        folder: Folder of the seed.
-
-    Raises:
-        TrainingError: The run is not finished, or saved no predictions.
     """
     test, validation = folder / run_folder.TEST, folder / run_folder.VALIDATION
     if test.exists():
@@ -173,11 +109,7 @@ def validation_predictions(folder: Path) -> tuple[Tensor, Tensor] | None:
 def evaluate_on_dataset(
     trained: TrainedModel, choice: DatasetChoice, resampling: Resampling
 ) -> tuple[Record, Predictions]:
-    """Computes every metric on another dataset of the same classes, and returns the predictions.
-
-    Raises:
-        DatasetError: The dataset cannot be read, or has other classes.
-    """
+    """Computes every metric on another dataset of the same classes, and returns the predictions."""
     samples = match_classes(_open(trained, choice), trained.class_names, choice.location)
     trained.on_open(samples)
     logits = trained.predict(samples)
@@ -191,17 +123,7 @@ def evaluate_ood_dataset(
 ) -> tuple[dict[str, Any], list[NamedCurve]]:
     """Measures how well the model separates the samples of a dataset from those of its test set.
 
-    Args:
-        trained: Model with test predictions.
-        location: Location of the OOD dataset.
-        resampling: Bootstrap settings; None computes no intervals.
-
-    Returns:
-        The record of `evaluate_ood`, and the ROC curve of every score at every stage.
-
-    Raises:
-        TrainingError: The run has no test predictions.
-        DatasetError: The dataset cannot be read.
+    Returns the record of `evaluate_ood`, and the ROC curve of every score at every stage.
     """
     path = trained.folder / run_folder.TEST
     if not path.exists():
@@ -220,18 +142,7 @@ def evaluate_ood_dataset(
 def evaluate_corruptions(
     trained: TrainedModel, advance: Callable[[], None]
 ) -> dict[str, dict[str, Record]]:
-    """Computes every metric on the test images with every corruption at every severity.
-
-    Args:
-        trained: A classifier of images.
-        advance: Called after each pass over the images.
-
-    Returns:
-        One record by corruption and severity.
-
-    Raises:
-        ConfigError: The model was not trained on images, or its recipe has no test dataset.
-    """
+    """Computes every metric on the test images with every corruption at every severity."""
     data = trained.recipe.data
     samples = (
         open_test_images(data, trained.spec, trained.accelerator.device, trained.class_names)

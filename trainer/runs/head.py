@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from difficulty_service.features.description import PrecisionPilot
 from trainer import run_folder
@@ -17,7 +17,8 @@ from trainer.models import build_model
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
-from trainer.training.checkpoint import (
+from trainer.training.loop import Callbacks
+from trainer.training.state import (
     Checkpoint,
     load_checkpoint,
     require_same_run,
@@ -27,7 +28,6 @@ from trainer.uncertainty.cached_features import open_source, read_cached_feature
 from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
 from trainer.uncertainty.training import (
-    HeadCallbacks,
     HeadSamples,
     HeadState,
     auroc_correct,
@@ -40,16 +40,7 @@ from trainer.uncertainty.training import (
 
 @dataclass(frozen=True)
 class HeadRun:
-    """The run of a classifier that gets a head.
-
-    Attributes:
-        folder: Folder of the seed, which holds the finished classifier.
-        recipe: Recipe of the run.
-        seed: Seed of the head's order and initial parameters.
-        splits: Data of the run.
-        identity: Identity of the classifier.
-        device: Device to train on.
-    """
+    """The run of a classifier that gets a head."""
 
     folder: Path
     recipe: Recipe
@@ -64,17 +55,7 @@ def train_uncertainty(
 ) -> bool:
     """Trains and evaluates the head of a run; a finished one stays unchanged.
 
-    Args:
-        run: Run whose classifier is finished.
-        on_epoch: Called with the record of each epoch.
-        should_stop: Whether to save and stop after this epoch.
-
-    Returns:
-        Whether the head is finished; False when a callback stopped it.
-
-    Raises:
-        TrainingError: The folder holds a head with other settings; or the loss is not finite.
-        FeatureStoreError: The features cannot be read.
+    Returns whether the head is finished; False when a callback stopped it.
     """
     folder, config = run.folder, run.recipe.uncertainty
     source = open_source(run.recipe.data.train)
@@ -88,7 +69,10 @@ def train_uncertainty(
     if metrics.exists():
         require_same_run(metrics, run_folder.read_json(metrics)["identity"], identity)
         return True
-    classifier = _open_classifier(run)
+    num_classes = len(run.splits.train.class_names)
+    classifier = build_model(run.recipe.model, run.splits.spec, num_classes)
+    load_parameters(classifier, folder)
+    classifier = classifier.to(run.device).eval()
     cached, _ = read_cached_features(run.recipe.data.train)
     features = cached.select(run.splits.train.sample_ids).to(run.device)
     samples = classify(classifier, features, run.splits.train.labels)
@@ -102,7 +86,7 @@ def train_uncertainty(
     def save() -> None:
         _save(folder, identity, state)
 
-    callbacks = HeadCallbacks(on_epoch, save, should_stop)
+    callbacks = Callbacks(lambda _: None, on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
         return False
     described = _describe(run, identity, source.description.precision_pilot)
@@ -114,13 +98,6 @@ def train_uncertainty(
             record[name] = _evaluate(state.head, split_samples, split.labels)
     run_folder.write_json(metrics, record)
     return True
-
-
-def _open_classifier(run: HeadRun) -> nn.Module:
-    classes = len(run.splits.train.class_names)
-    model = build_model(run.recipe.model, run.splits.spec, classes)
-    load_parameters(model, run.folder)
-    return model.to(run.device).eval()
 
 
 def _features_of(samples: Samples) -> Tensor:

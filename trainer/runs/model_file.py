@@ -20,15 +20,7 @@ INITIAL_PARAMETERS = {"pretrained", "checkpoint", "embeddings"}
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model as a run saved it.
-
-    Attributes:
-        recipe: Recipe it was trained with.
-        seed: Seed it was trained with.
-        spec: Specification of its inputs.
-        class_names: Name of the class of each logit.
-        model: Model on the CPU, with its normalisation as the first layer.
-    """
+    """A model as a run saved it."""
 
     recipe: Recipe
     seed: int
@@ -44,11 +36,7 @@ def write_parameters(path: Path, model: nn.Module) -> None:
 
 
 def load_parameters(model: nn.Module, folder: Path) -> None:
-    """Gives a model the parameters of the finished run in the folder of a seed.
-
-    Raises:
-        TrainingError: The run is not finished, or its file is damaged.
-    """
+    """Gives a model the parameters of the finished run in the folder of a seed."""
     path = folder / run_folder.MODEL
     try:
         model.load_state_dict(read_tensors(path)[0])
@@ -61,15 +49,7 @@ def load_parameters(model: nn.Module, folder: Path) -> None:
 
 
 def read_model(folder: Path) -> SavedModel:
-    """Builds the network of a finished run and gives it its parameters.
-
-    Args:
-        folder: Folder of the seed.
-
-    Raises:
-        TrainingError: The run is not finished, or its files are damaged.
-        ConfigError: The network can no longer be built.
-    """
+    """Builds the network of a finished run and gives it its parameters."""
     recipe, seed = read_recipe(folder)
     spec, class_names = run_folder.read_inputs(folder / run_folder.INPUTS)
     model = build_model(_without_files(recipe.model), spec, len(class_names))
@@ -78,11 +58,7 @@ def read_model(folder: Path) -> SavedModel:
 
 
 def read_recipe(folder: Path) -> tuple[Recipe, int]:
-    """The recipe and the number of a seed.
-
-    Raises:
-        TrainingError: The file is missing, damaged or of another version.
-    """
+    """The recipe and the number of a seed."""
     path = folder / run_folder.RECIPE
     description = run_folder.read_run(folder)
     try:

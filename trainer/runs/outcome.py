@@ -18,11 +18,10 @@ from trainer.evaluation.record import MetricValues, evaluate_predictions, write_
 from trainer.losses import loss_constants
 from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
-from trainer.training.predict import predict
+from trainer.training.accelerator import predict_split
 from trainer.training.state import TrainState
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import describe_scores
-from trainer.weights.supervision import LabelBeliefs
+from trainer.weights.from_scores import LabelBeliefs, describe_scores
 
 
 def finish(
@@ -30,12 +29,7 @@ def finish(
 ) -> None:
     """Writes the model and its predictions, and last their metrics, which mark the run finished.
 
-    Args:
-        folder: Folder of the seed.
-        state: State after the last epoch; with the best epoch, its model gets those parameters.
-        splits: Data of the run.
-        recipe: Recipe of the run.
-        accelerator: Accelerator of this process.
+    With a best epoch, the model of the state gets its parameters.
     """
     model = state.final_model(accelerator)
     if state.best is not None:
@@ -89,14 +83,7 @@ def predictions_of(
     model: nn.Module, samples: Samples, recipe: Recipe, accelerator: Accelerator
 ) -> Predictions:
     """The predictions of a model for a split."""
-    logits = predict(
-        model,
-        samples.inputs,
-        len(samples),
-        recipe.training.evaluation_batch_size,
-        accelerator,
-        channels_last=recipe.training.channels_last,
-    )
+    logits = predict_split(model, samples, recipe.training, accelerator)
     return Predictions(samples.sample_ids, logits, samples.labels)
 
 
@@ -111,11 +98,6 @@ def describe_objective(
 ) -> dict[str, Any]:
     """Describes the objective of a run completely, with the defaults of everything left out.
 
-    Args:
-        recipe: Recipe of the run.
-        distribution: Distribution of the weights; None where all samples are weighed alike.
-        beliefs: What the loss knows about the labels; None where it takes them as given.
-
     Returns:
         JSON values:
 
@@ -129,9 +111,6 @@ def describe_objective(
         - `distribution`: for weights by scores, the statistics of `weights.json`.
         - `labels`: where the loss does not take the labels as given, its keys of [loss] for that,
           the file, and how many labels are doubted.
-
-    Raises:
-        ScoreFileError: The score file cannot be read.
     """
     config = recipe.regulariser
     constants = loss_constants(recipe.loss.name) | dict(recipe.loss.constants)
@@ -154,22 +133,17 @@ def describe_objective(
             "scores": describe_scores(Path(recipe.loss.scores), "label_probability"),
             "beliefs": beliefs.describe(),
         }
-    record["sentence"] = _sentence(recipe, constants, distribution)
+    unweighted = _unweighted(recipe, constants, distribution)
+    record["sentence"] = f"{unweighted}{_trust(recipe.loss)}."
     return record
-
-
-def _sentence(
-    recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
-) -> str:
-    return f"{_unweighted(recipe, constants, distribution)}{_trust(recipe.loss)}."
 
 
 def _unweighted(
     recipe: Recipe, constants: dict[str, Any], distribution: WeightsDistribution | None
 ) -> str:
     config = recipe.regulariser
-    shown = ", ".join(f"{name} = {_shown(value)}" for name, value in constants.items())
-    loss = f"{recipe.loss.name} ({shown})" if shown else recipe.loss.name
+    listed = ", ".join(f"{name} = {shown(value)}" for name, value in constants.items())
+    loss = f"{recipe.loss.name} ({listed})" if listed else recipe.loss.name
     if config.alpha == 0:
         return f"{loss}, without an entropy term"
     if config.weights == "constant" or distribution is None:
@@ -203,7 +177,8 @@ def _weights(config: ScoreWeights, distribution: WeightsDistribution) -> str:
     )
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
+    """A constant of a loss as text."""
     if isinstance(value, tuple | list):
-        return f"[{', '.join(map(_shown, value))}]"
+        return f"[{', '.join(map(shown, value))}]"
     return f"{value:g}" if isinstance(value, float) else str(value)

@@ -15,10 +15,9 @@ from difficulty_service.scores.file import read_score_schema
 from trainer import run_folder
 from trainer.config import EqualWeights, Recipe
 from trainer.recipes.file import read_recipe
-from trainer.recipes.overrides import value_of
-from trainer.recipes.scores import NEEDS_SCORES, used_scores, with_scores
+from trainer.recipes.overrides import NEEDS_SCORES, used_scores, value_of, with_scores
 from trainer.runs.train import fixed_part
-from trainer.training.checkpoint import require_same_run
+from trainer.training.state import require_same_run
 
 ALPHA = "regulariser.alpha"
 LONGEST_NAME = 120
@@ -30,13 +29,7 @@ Combination = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class SweptRun:
-    """One run of a sweep.
-
-    Attributes:
-        label: The keys that are swept with their values, as in "loss.gamma=2, training.epochs=30".
-        folder: Folder of the run.
-        recipe: Recipe of the run.
-    """
+    """One run of a sweep."""
 
     label: str
     folder: Path
@@ -79,23 +72,10 @@ class SweepRequest:
 
 
 def plan_sweep(request: SweepRequest) -> list[SweptRun]:
-    """Plans the runs of a sweep, and checks all of them.
+    """Plans the runs of a sweep, in the order of the values, of which the last change fastest.
 
-    A run with alpha 0 has no entropy term, so it has no weights either, and what the recipe says
-    about them is left out; combinations that differ in nothing else are one run.
-
-    Args:
-        request: Sweep to plan.
-
-    Returns:
-        The runs, in the order of the values; the last key changes fastest.
-
-    Raises:
-        ConfigError: A key or value is invalid, alone or in a combination; or no run uses the
-            scores.
-        ScoreFileError: The score file cannot be read.
-        TrainingError: The folder already holds runs of the sweep, and these are not to be resumed,
-            or were started with another recipe.
+    All are checked. A run with alpha 0 has no entropy term, so it has no weights either, and what
+    the recipe says about them is left out; combinations that differ in nothing else are one run.
     """
     axes = _axes(request)
     combinations = [
@@ -164,11 +144,7 @@ def _values(key: str, text: str) -> list[Any]:
 
 
 def _read(request: SweepRequest, combination: Combination) -> Recipe:
-    """The recipe of one combination.
-
-    Raises:
-        ConfigError: The combination is invalid.
-    """
+    """The recipe of one combination."""
     changes = [f"{key}={json.dumps(value, default=str)}" for key, value in combination.items()]
     overrides = [*request.settings, *changes]
     recipe = read_recipe(request.recipe, overrides, in_sweep=ALPHA in combination)

@@ -1,13 +1,13 @@
-"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics.
-
-Records of a run for TensorBoard.
-"""
+"""One run, of one recipe and one seed: from the data to a folder with the model and its metrics."""
 
 import hashlib
+import signal
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from accelerate import Accelerator
@@ -24,31 +24,53 @@ from trainer.runs.head import HeadRun, train_uncertainty
 from trainer.runs.outcome import describe_objective, finish
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, make_accelerator
-from trainer.training.checkpoint import Progress, require_same_run
 from trainer.training.loop import Callbacks, train
 from trainer.training.objective import TRUSTED
-from trainer.training.state import make_train_state, resume_train_state, save_train_state
+from trainer.training.state import (
+    Progress,
+    make_train_state,
+    require_same_run,
+    resume_train_state,
+    save_train_state,
+)
 from trainer.training.step import TrainingData
 from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import weights_of_samples
-from trainer.weights.supervision import LabelBeliefs, Supervision, label_beliefs
+from trainer.weights.from_scores import LabelBeliefs, Supervision, label_beliefs, weights_of_samples
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], int]]:
+    """Records SIGTERM and the first Ctrl-C; a second signal ends the process at once.
+
+    Yields:
+        A function that returns the number of the received signal, 0 for none.
+    """
+    received = 0
+
+    def record(number: int, _frame: FrameType | None) -> None:
+        nonlocal received
+        received = number
+        # The second signal must not wait for the checkpoint.
+        signal.signal(number, signal.SIG_DFL)
+
+    if threading.current_thread() is not threading.main_thread():
+        # In Python only the main thread can handle signals.
+        yield lambda: 0
+        return
+    before = {number: signal.signal(number, record) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield lambda: received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
 def log_to_tensorboard(
     folder: Path, epochs_done: int, accelerator: Accelerator
 ) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Writes event files into the folder of a seed.
-
-    Args:
-        folder: Folder of the seed.
-        epochs_done: Number of finished epochs of a resumed run; events of later ones are dropped.
-        accelerator: Accelerator of this process; only the main process writes.
-
-    Yields:
-        A function that logs the record of one epoch.
-    """
+    """Writes event files into the folder of a seed."""
     if not accelerator.is_main_process:
         yield lambda _: None
         return
@@ -105,15 +127,7 @@ class RunCallbacks:
 
 @dataclass(frozen=True)
 class RunRequest:
-    """A run to execute.
-
-    Attributes:
-        recipe: Everything the run depends on besides its seed.
-        seed: Seed of the split, the order, augmentation and the initial parameters.
-        out: Folder of the run; the files of this seed are in a folder inside it.
-        device: "auto", "cpu", "cuda", ...
-        resume: Whether to resume an earlier run of the same recipe and seed.
-    """
+    """A run to execute, whose files are in a folder of its seed inside `out`."""
 
     recipe: Recipe
     seed: int
@@ -125,18 +139,7 @@ class RunRequest:
 def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     """Trains, predicts and evaluates; a finished run that is resumed stays unchanged.
 
-    Args:
-        request: Run to execute.
-        callbacks: Functions called with the progress of the run.
-
-    Returns:
-        Whether the run is finished; False when a callback stopped it.
-
-    Raises:
-        TrainingError: The folder already holds a run, or not the run to resume.
-        ConfigError: The recipe does not fit the data.
-        DatasetError: The data cannot be read.
-        UnmatchedScores: Scores and samples do not fit together.
+    Returns whether the run is finished; False when a callback stopped it.
     """
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
@@ -155,7 +158,11 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     if request.resume and (folder / run_folder.CHECKPOINT).exists():
         state = resume_train_state(folder / run_folder.CHECKPOINT, identity, state, accelerator)
     if accelerator.is_main_process:
-        _write_description(folder, request, identity, distribution)
+        folder.mkdir(parents=True, exist_ok=True)
+        description = {"recipe": recipe_as_dict(recipe), "seed": request.seed, "identity": identity}
+        run_folder.write_run(folder, description)
+        if distribution is not None:
+            run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())
         objective = describe_objective(recipe, distribution, beliefs)
         run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
@@ -166,7 +173,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     def save() -> None:
         if accelerator.is_main_process:
             save_train_state(folder, identity, state, accelerator)
-            run_folder.write_loss_rows(folder, recipe.loss.name, state.progress.loss_rows)
+            if state.progress.loss_rows:
+                run_folder.write_csv(folder / f"{recipe.loss.name}.csv", state.progress.loss_rows)
         accelerator.wait_for_everyone()
 
     with log_to_tensorboard(folder, state.progress.epoch, accelerator) as log:
@@ -282,17 +290,3 @@ def _identity(
 
 def _sha256(values: Tensor) -> str:
     return hashlib.sha256(values.numpy().tobytes()).hexdigest()
-
-
-def _write_description(
-    folder: Path,
-    request: RunRequest,
-    identity: Mapping[str, Any],
-    distribution: WeightsDistribution | None,
-) -> None:
-    """Writes the recipe, the identity and the weights of a run before it starts."""
-    folder.mkdir(parents=True, exist_ok=True)
-    recipe = recipe_as_dict(request.recipe)
-    run_folder.write_run(folder, {"recipe": recipe, "seed": request.seed, "identity": identity})
-    if distribution is not None:
-        run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())

@@ -1,4 +1,4 @@
-"""Devices and precision of a run, by Accelerate."""
+"""Devices and precision of a run, by Accelerate, and logits by any number of processes."""
 
 import atexit
 import os
@@ -7,8 +7,11 @@ from typing import Literal
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
+from torch import Tensor, nn
 
 from difficulty_service.base.errors import Setting, TrainingError
+from trainer.config import TrainingConfig
+from trainer.samples import Inputs, Samples
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 MIXED: dict[str, Literal["no", "bf16", "fp16"]] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
@@ -21,9 +24,6 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         device: "auto", "cpu", "cuda", "cuda:1" or "mps"; only "auto" or "cpu" with several
             processes, to which Accelerate assigns the devices.
         precision: Precision of forward and backward; "auto" is bf16 on GPUs that support it.
-
-    Raises:
-        TrainingError: There is no such device, or it does not support the precision.
     """
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if launched and device not in {"auto", "cpu"}:
@@ -84,3 +84,72 @@ def _supports_bf16(*, on_cpu: bool) -> bool:
     if on_cpu or not torch.cuda.is_available():
         return False
     return torch.cuda.get_device_capability() >= (8, 0)
+
+
+def share_of_process(positions: Tensor, accelerator: Accelerator) -> Tensor:
+    """This process's share of some positions; shares differ by at most one sample."""
+    return positions.tensor_split(accelerator.num_processes)[accelerator.process_index]
+
+
+def to_memory_format(inputs: Tensor, *, channels_last: bool) -> Tensor:
+    """Converts images to channels last in memory; other inputs stay unchanged."""
+    if channels_last and inputs.ndim == 4:  # noqa: PLR2004 - samples, channels, height, width
+        return inputs.contiguous(memory_format=torch.channels_last)
+    return inputs
+
+
+def predict_split(
+    model: nn.Module, samples: Samples, settings: TrainingConfig, accelerator: Accelerator
+) -> Tensor:
+    """As `predict`, of a split with the settings of a recipe."""
+    return predict(
+        model,
+        samples.inputs,
+        len(samples),
+        settings.evaluation_batch_size,
+        accelerator,
+        channels_last=settings.channels_last,
+    )
+
+
+@torch.no_grad()
+def predict(
+    model: nn.Module,
+    inputs: Inputs,
+    num_samples: int,
+    batch_size: int,
+    accelerator: Accelerator,
+    *,
+    channels_last: bool = False,
+) -> Tensor:
+    """Computes the logits of every sample in evaluation mode, and restores the model's mode.
+
+    A batch has at most `batch_size` samples over all processes. Float32 on the CPU, the same in
+    every process. Shape (samples, classes).
+    """
+    batches = torch.arange(num_samples).split(batch_size)
+    plan = [share for batch in batches if len(share := share_of_process(batch, accelerator))]
+    was_training = model.training
+    model.eval()
+    with accelerator.autocast():
+        parts = [
+            model(to_memory_format(batch, channels_last=channels_last)).float()
+            for batch in inputs.batches(plan, None)
+        ]
+    model.train(was_training)
+    if accelerator.num_processes == 1:
+        return torch.cat(parts).cpu()
+    return _gather(torch.cat(parts), torch.cat(plan), num_samples, accelerator)
+
+
+def _gather(
+    logits: Tensor, positions: Tensor, num_samples: int, accelerator: Accelerator
+) -> Tensor:
+    """The rows of all processes, in the order of the samples."""
+    rows = accelerator.gather(accelerator.pad_across_processes(logits)).cpu()
+    all_positions = accelerator.pad_across_processes(positions.to(accelerator.device), pad_index=-1)
+    all_positions = accelerator.gather(all_positions).cpu()
+    gathered = rows.new_empty(num_samples, rows.shape[1])
+    is_sample = all_positions >= 0
+    gathered[all_positions[is_sample]] = rows[is_sample]
+    return gathered

@@ -15,12 +15,9 @@ from trainer.config import Recipe
 from trainer.losses import call_hook
 from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
-from trainer.training.accelerator import any_process
-from trainer.training.checkpoint import Progress
-from trainer.training.predict import predict, share_of_process
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import Purpose, draw_augmentation, plan_epoch, seed_of
-from trainer.training.state import TrainState
+from trainer.training.accelerator import any_process, predict_split, share_of_process
+from trainer.training.plan import Purpose, draw_augmentation, plan_epoch, rate_at, seed_of
+from trainer.training.state import Progress, TrainState
 from trainer.training.step import (
     GradientStep,
     TrainingData,
@@ -37,14 +34,7 @@ VALIDATION_METRICS = ("accuracy", "nll", "ece", "adaptive_ece")
 
 @dataclass(frozen=True)
 class Callbacks:
-    """Functions that the loop calls.
-
-    Attributes:
-        on_step: Called with the number of samples of each step.
-        on_epoch: Called with the record of each epoch.
-        save: Writes a checkpoint.
-        should_stop: Whether to stop after this step.
-    """
+    """Functions that the loop calls."""
 
     on_step: Callable[[int], None]
     on_epoch: Callable[[dict[str, Any]], None]
@@ -60,21 +50,9 @@ def train(
     accelerator: Accelerator,
     callbacks: Callbacks,
 ) -> bool:
-    """Trains until the last epoch or until a callback stops it.
+    """Trains until the last epoch, or until a callback stops it and a checkpoint is saved.
 
-    Args:
-        state: State to train from, new or restored from a checkpoint.
-        data: Training and validation samples.
-        recipe: Recipe of the run.
-        seed: Seed of the order, augmentation and dropout.
-        accelerator: Accelerator of this process.
-        callbacks: Called with the progress; a checkpoint is saved before stopping.
-
-    Returns:
-        Whether training is finished.
-
-    Raises:
-        TrainingError: The loss is no longer finite.
+    Returns whether training is finished.
     """
     progress, settings = state.progress, recipe.training
     while progress.epoch < settings.epochs:
@@ -151,14 +129,7 @@ def _end_epoch(
     model = state.final_model(accelerator)
     record |= _norms(progress, model)
     if data.validation is not None:
-        logits = predict(
-            model,
-            data.validation.inputs,
-            len(data.validation),
-            recipe.training.evaluation_batch_size,
-            accelerator,
-            channels_last=recipe.training.channels_last,
-        )
+        logits = predict_split(model, data.validation, recipe.training, accelerator)
         if not logits.isfinite().all():
             raise _divergence("predictions are no longer finite at the end", progress)
         targets = data.validation.labels

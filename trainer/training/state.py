@@ -1,6 +1,7 @@
 """The state of a training run: built from a recipe, saved to a checkpoint, restored from one.
 
-The best epoch of a run by a validation metric, and the parameters of its model.
+From a checkpoint a run resumes as if it had never stopped. The state includes the best epoch of a
+run by a validation metric, and the parameters of its model.
 """
 
 from collections.abc import Mapping
@@ -14,21 +15,96 @@ from accelerate.utils import broadcast
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.checksums import add_checksum, verify_zip
+from difficulty_service.base.errors import ConfigError, Setting, TrainingError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.wording import differences
 from trainer import run_folder
 from trainer.config import BestBy, Optimiser, Recipe
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
-from trainer.training.checkpoint import (
-    Checkpoint,
-    Progress,
-    load_checkpoint,
-    require_same_run,
-    save_checkpoint,
-)
 from trainer.training.objective import Objective
-from trainer.training.seeding import Purpose, seed_of
+from trainer.training.plan import Purpose, seed_of
+
+VERSION = 1
+
+
+@dataclass
+class Progress:
+    """Progress of a run, updated in place by the loop.
+
+    Loss, correct predictions, seconds and norms of the last layer's gradient are sums over the
+    steps of the current epoch that are done, the norms only over those steps where it was measured.
+    """
+
+    epoch: int = 0
+    step: int = 0
+    loss: float = 0.0
+    correct: int = 0
+    seconds: float = 0.0
+    gradient_norm: float = 0.0
+    measured_steps: int = 0
+    history: list[dict[str, Any]] = field(default_factory=list)
+    loss_rows: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A run after one step; what the run does not have is empty.
+
+    Another run, by its identity, cannot resume here.
+    """
+
+    identity: Mapping[str, Any]
+    progress: Progress
+    model: Mapping[str, Tensor]
+    optimiser: Mapping[str, Any]
+    loss: Mapping[str, Any]
+    average: Mapping[str, Any]
+    scaler: Mapping[str, Any]
+    best: Mapping[str, Any] = field(default_factory=dict)
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Replaces a checkpoint file atomically."""
+    values = vars(checkpoint) | {"progress": vars(checkpoint.progress), "version": VERSION}
+    with replacing(path) as temporary:
+        torch.save(values, temporary)
+        add_checksum(temporary)
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Reads a checkpoint onto the CPU."""
+    try:
+        verify_zip(path)
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise
+    except Exception as error:  # torch raises a dozen kinds for a damaged file
+        raise TrainingError(
+            f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error})",
+            "delete it and train from the start",
+        ) from error
+    version = values.pop("version", None) if isinstance(values, dict) else None
+    if version != VERSION:
+        raise TrainingError(
+            f"{path} has version {version} of checkpoints, but this package reads {VERSION}",
+            "delete it and train from the start",
+        )
+    return Checkpoint(**(values | {"progress": Progress(**values["progress"])}))
+
+
+def require_same_run(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
+    """Refuses to resume a run with another recipe, seed, data or weights."""
+    different = differences(saved, current)
+    if different:
+        raise TrainingError(
+            f"{path} belongs to another run: {'; '.join(different)}",
+            "resume it with the settings it was started with, or use another ",
+            Setting("out"),
+        )
+
 
 HIGHER_IS_BETTER: Mapping[BestBy, bool] = {
     "accuracy": True,
@@ -41,14 +117,7 @@ HIGHER_IS_BETTER: Mapping[BestBy, bool] = {
 
 @dataclass
 class BestEpoch:
-    """The best epoch so far, updated in place by the loop.
-
-    Attributes:
-        by: Validation metric that decides.
-        epoch: Number of the epoch, counted from one; 0 before the first.
-        value: Value of the metric; None before the first epoch.
-        parameters: Parameters and buffers of the model, on the CPU.
-    """
+    """The best epoch so far, counted from one, 0 before the first; updated in place by the loop."""
 
     by: BestBy
     epoch: int = 0
@@ -56,13 +125,7 @@ class BestEpoch:
     parameters: dict[str, Tensor] = field(default_factory=dict)
 
     def update(self, epoch: int, value: float, model: nn.Module) -> None:
-        """Keeps a model that is better than all before; the first one wins a tie.
-
-        Args:
-            epoch: Number of the epoch, counted from one.
-            value: Value of the metric on the validation samples.
-            model: Model at the end of that epoch.
-        """
+        """Keeps a model that is better than all before; the first one wins a tie."""
         sign = 1 if HIGHER_IS_BETTER[self.by] else -1
         if self.value is not None and sign * value <= sign * self.value:
             return
@@ -74,16 +137,7 @@ class BestEpoch:
 
 @dataclass(frozen=True)
 class TrainState:
-    """Everything that changes with every training step.
-
-    Attributes:
-        model: Model as prepared by the accelerator.
-        optimiser: Optimiser as prepared by the accelerator.
-        objective: Objective, whose loss may have a memory.
-        average: Moving average of the model; None where none is kept.
-        progress: Number of epochs and steps that are done.
-        best: Best epoch so far; None where the last one is final.
-    """
+    """Everything that changes with every training step."""
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -107,17 +161,7 @@ class TrainState:
 def make_train_state(
     recipe: Recipe, seed: int, splits: Splits, accelerator: Accelerator
 ) -> TrainState:
-    """Builds the state before the first step.
-
-    Args:
-        recipe: Recipe of the run.
-        seed: Seed of the initial parameters.
-        splits: Data that the model must fit.
-        accelerator: Accelerator of this process.
-
-    Raises:
-        ConfigError: There is no such model or loss, or it does not fit the data.
-    """
+    """Builds the state before the first step."""
     settings = recipe.training
     torch.manual_seed(seed_of(seed, Purpose.PARAMETERS))
     model = build_model(recipe.model, splits.spec, len(splits.train.class_names))
@@ -190,17 +234,7 @@ def save_train_state(
 def resume_train_state(
     path: Path, identity: Mapping[str, Any], state: TrainState, accelerator: Accelerator
 ) -> TrainState:
-    """Restores a state from a checkpoint.
-
-    Args:
-        path: Checkpoint file.
-        identity: Identity of the run that resumes.
-        state: State before the first step, whose model, optimiser and loss are overwritten.
-        accelerator: Accelerator of this process.
-
-    Raises:
-        TrainingError: The checkpoint is damaged or belongs to another run.
-    """
+    """Restores a state from a checkpoint."""
     checkpoint = load_checkpoint(path)
     require_same_run(path, checkpoint.identity, identity)
     accelerator.unwrap_model(state.model).load_state_dict(checkpoint.model)

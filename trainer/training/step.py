@@ -1,43 +1,97 @@
 """One gradient step: forward, objective, backward and the update of the parameters.
 
-What a run notes of each epoch besides metrics: how sure it is, and the norms of its last layer.
-
+What a run notes of each epoch besides metrics is how sure it is, and the norms of its last layer.
 Mukhoti et al. (2020) follow these over training: overfitting of the NLL comes from samples that are
 classified wrongly (their figures 1 and 2a to 2c), whose entropy falls (2d) while the weights of the
 last layer grow (2e), and its gradients tell by how much (3b to 3d).
 """
 
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 
 from trainer.config import Recipe
 from trainer.metrics.predictions import confidence_and_correct, entropy
 from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
+from trainer.training.accelerator import to_memory_format
 from trainer.training.objective import TRUSTED
-from trainer.training.predict import to_memory_format
 from trainer.training.state import TrainState
-from trainer.training.strided_convolutions import RightGradients
-from trainer.weights.supervision import Supervision
+from trainer.weights.from_scores import Supervision
+
+_SUBSAMPLING: dict[Callable[..., Any], Callable[..., Tensor]] = {
+    torch.conv1d: F.avg_pool1d,
+    torch.conv2d: F.avg_pool2d,
+    torch.conv3d: F.avg_pool3d,
+}
+
+
+class RightGradients(TorchFunctionMode):
+    """Within it, 1x1 convolutions with a stride take their pixels first, on CPUs.
+
+    oneDNN 3.13, which PyTorch 2.15 uses, writes past the end of its workspace where it computes the
+    gradient of the weights of such a convolution with the channels last and fewer input channels
+    than a vector of the processor has numbers (2 to 7 with AVX2; uxlfoundation/oneDNN#6035).
+    Gradients are then wrong and differ from run to run, and the process may hang or be aborted. A
+    1x1 convolution with a stride reads every second, third, ... pixel: to take those first and
+    convolve them with stride 1 gives the same result, is as fast, and never comes to that code.
+    This reaches the convolutions of every network, those of other packages among them.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Sequence[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:  # noqa: ANN401 - whatever the function returns
+        """Calls a function of torch, with other arguments where it is such a convolution."""
+        given = kwargs or {}
+        if func in _SUBSAMPLING:
+            return _convolve(func, *args, **given)
+        return func(*args, **given)
+
+
+def _convolve(  # noqa: PLR0913, PLR0917 - the parameters of torch.conv2d
+    function: Callable[..., Tensor],
+    input: Tensor,  # noqa: A002
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Tensor:
+    has_stride = stride != 1 if isinstance(stride, int) else set(stride) != {1}
+    is_affected = has_stride and set(weight.shape[2:]) == {1} and input.device.type == "cpu"
+    if not is_affected or padding == "same":  # which torch refuses
+        return function(input, weight, bias, stride, padding, dilation, groups)
+    pixels = _SUBSAMPLING[function](_padded(input, padding, weight.ndim - 2), 1, stride)
+    return function(pixels, weight, bias, 1, 0, 1, groups)
+
+
+def _padded(images: Tensor, padding: int | str | Sequence[int], dimensions: int) -> Tensor:
+    """Images with zeros around them, as many as a convolution would add."""
+    if isinstance(padding, str):  # "valid"
+        return images
+    margins = [padding] if isinstance(padding, int) else list(padding)
+    if len(margins) == 1:
+        margins *= dimensions
+    # From the last dimension to the first, at both of its ends.
+    return F.pad(images, [margin for margin in reversed(margins) for _ in range(2)])
 
 
 def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
-    """Mean NLL and entropy, of the rightly and of the wrongly classified samples too.
+    """Mean NLL and entropy in nats, of the rightly and of the wrongly classified samples too.
 
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Returns:
-        Means in nats by name: "entropy", and "nll" and "entropy" with the endings "_right" and
-        "_wrong", None where there are no such samples.
-
-    Raises:
-        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
-            one of the classes.
+    By name: "entropy", and "nll" and "entropy" with the endings "_right" and "_wrong", None where
+    there are no such samples.
     """
     _, correct = confidence_and_correct(logits, targets)
     quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
@@ -62,9 +116,6 @@ def weight_norm(layer: nn.Linear) -> float:
 def gradient_norm(layer: nn.Linear | None) -> Tensor:
     """Norm of the gradient of a layer's weights at one step, and whether it counts.
 
-    Args:
-        layer: Layer after a backward pass; None for a model without one.
-
     Returns:
         The Euclidean norm and 1; or 0 and 0 where the layer has no gradient or one that is not
         finite, as in a step that half precision skips. Shape (2,), float32, on the layer's device.
@@ -82,15 +133,7 @@ def _mean(values: Tensor) -> float | None:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data of a training run.
-
-    Attributes:
-        train: Training samples.
-        weights: Weight of the entropy of each training sample; None weighs all by one. Shape
-            (samples,).
-        validation: Validation samples, evaluated after every epoch; None where there are none.
-        supervision: How far the labels of the training samples are trusted.
-    """
+    """The data of a training run: None weighs the entropy of all samples by one."""
 
     train: Samples
     weights: Tensor | None
@@ -100,15 +143,7 @@ class TrainingData:
 
 @dataclass(frozen=True)
 class GradientStep:
-    """Takes gradient steps.
-
-    Attributes:
-        state: Train state that every step changes.
-        data: Data of the run.
-        recipe: Recipe of the run.
-        accelerator: Accelerator of this process.
-        last_layer: Layer whose gradient is measured; None measures none.
-    """
+    """Takes gradient steps."""
 
     state: TrainState
     data: TrainingData

@@ -1,6 +1,10 @@
-"""Applies a trained head to features of other samples, part by part."""
+"""Applies a trained head to features of other samples, part by part.
 
-from collections.abc import Iterator
+The file of uncertainties has one row per sample, and says which head and features they are of.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -10,26 +14,83 @@ import pyarrow as pa
 import torch
 from torch import Tensor
 
-from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.tables import strings_to_arrow, to_arrow
+from difficulty_service.base.errors import DatasetError, TrainingError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.tables import (
+    UNREADABLE,
+    open_parquet,
+    parquet_writer,
+    strings_to_arrow,
+    to_arrow,
+)
 from difficulty_service.features.source import FeatureSource
 from trainer.uncertainty.cached_features import CachedFeatures, open_source, read_parts
 from trainer.uncertainty.head import TrainedHead
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, Retrieval, evaluate_retrieval
 from trainer.uncertainty.training import predict_uncertainties
-from trainer.uncertainty.uncertainty_file import SCHEMA, write_uncertainties
+
+SCHEMA_VERSION = 1
+METADATA_KEY = b"uncertainty"
+
+SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("label", pa.int32(), nullable=False),
+        pa.field("uncertainty", pa.float32(), nullable=False),
+    ]
+)
+"""Columns of the file; larger is more uncertain."""
+
+
+@dataclass(frozen=True)
+class UncertaintyFile:
+    """The contents of a file of uncertainties."""
+
+    table: pa.Table
+    provenance: Mapping[str, Any]
+
+
+def require_uncertainty_file_name(path: Path) -> None:
+    """Raises TrainingError where `write_uncertainties` could not write to a path."""
+    require_output_file(path, (".parquet",), TrainingError)
+
+
+def write_uncertainties(
+    path: Path, parts: Iterable[pa.Table], provenance: Mapping[str, Any]
+) -> None:
+    """Writes a file of uncertainties; it appears whole or not at all."""
+    require_uncertainty_file_name(path)
+    description = {"schema_version": SCHEMA_VERSION, **provenance}
+    described = json.dumps(description, sort_keys=True, allow_nan=False)
+    schema = SCHEMA.with_metadata({METADATA_KEY: described.encode()})
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, parquet_writer(temporary, schema) as write:
+        for part in parts:
+            write(part)
+
+
+def read_uncertainties(path: Path) -> UncertaintyFile:
+    """Reads a file that `write_uncertainties` wrote."""
+    try:
+        with open_parquet(path) as file:
+            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            table = file.read(SCHEMA.names)
+    except FileNotFoundError:
+        raise TrainingError(f"there is no file {path}") from None
+    except UNREADABLE as error:
+        raise TrainingError(
+            f"{path} is damaged: {error}", "make it again with `difficulty uncertainty`"
+        ) from error
+    if described is None or len(table.column_names) != len(SCHEMA):
+        raise TrainingError(
+            f"{path} is not a file of uncertainties", "make one with `difficulty uncertainty`"
+        )
+    return UncertaintyFile(table.replace_schema_metadata(None), json.loads(described))
 
 
 @dataclass(frozen=True)
 class Application:
-    """The result of applying a head.
-
-    Attributes:
-        num_samples: Number of samples.
-        retrieval: R-AUROC and recall; None where they were not asked for, or there are too few
-            samples or classes.
-        warnings: Warnings about the features, one sentence each.
-    """
+    """The result of applying a head."""
 
     num_samples: int
     retrieval: Retrieval | None
@@ -71,21 +132,9 @@ def apply_head(
     device: torch.device,
     r_auroc: bool | None = None,
 ) -> Application:
-    """Writes the uncertainty of every sample, in the order of the features.
+    """Writes the uncertainty of every sample of a store or file, in the order of the features.
 
-    Args:
-        trained: Head to apply.
-        location: Feature store, or file of arrays.
-        out: Parquet file to write.
-        device: Device that computes.
-        r_auroc: Whether to compute the R-AUROC, which keeps all features in memory; None for up to
-            `CHEAP_SAMPLES` samples.
-
-    Raises:
-        TrainingError: The features are of another kind than those of the head, or `out` cannot be
-            written.
-        FeatureStoreError: The features are incomplete, damaged or not finite.
-        DatasetError: There are none.
+    The R-AUROC keeps all features in memory; None computes it for up to `CHEAP_SAMPLES` samples.
     """
     source = open_source(location)
     trained.require_same_features(source.description, location)
@@ -96,7 +145,8 @@ def apply_head(
     first = next(tables, None)
     if first is None:
         raise DatasetError(f"{location!r} holds no features: none of its images could be read")
-    write_uncertainties(out, chain([first], tables), _provenance(trained, source))
+    provenance = {"head": dict(trained.description), **source.description.origin()}
+    write_uncertainties(out, chain([first], tables), provenance)
     mixed = source.description.precision_warnings(trained.features, "the head")
     return Application(seen.num_samples, seen.retrieval(), (*source.warnings, *mixed))
 
@@ -115,7 +165,3 @@ def _tables(
             to_arrow(uncertainties.numpy()),
         ]
         yield pa.table(columns, schema=SCHEMA)
-
-
-def _provenance(trained: TrainedHead, source: FeatureSource) -> dict[str, Any]:
-    return {"head": dict(trained.description), **source.description.origin()}

@@ -37,12 +37,7 @@ class CachedFeatures:
 
 
 def open_source(location: str) -> FeatureSource:
-    """Opens a feature store, a file of arrays or an object of the caller.
-
-    Raises:
-        FeatureStoreError: The store is incomplete, damaged or not a feature store.
-        DatasetError: The file holds no features or no labels.
-    """
+    """Opens a feature store, a file of arrays or an object of the caller."""
     source: FeatureSource = (
         find_own(location) if is_object(location) else open_features(Path(location))
     )
@@ -50,19 +45,7 @@ def open_source(location: str) -> FeatureSource:
 
 
 def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]:
-    """Reads features part by part.
-
-    Args:
-        source: Features to read.
-        location: Their location, for messages.
-
-    Yields:
-        The samples of each part that has any.
-
-    Raises:
-        FeatureStoreError: A part is damaged, its rows are not one for each sample and run, or its
-            features are not finite.
-    """
+    """Reads features part by part."""
     for shard in range(source.num_parts):
         part = source.open_part(shard, ("sample_id",))
         rows = part.sample_ids.to_pylist()
@@ -82,12 +65,7 @@ def read_parts(source: FeatureSource, location: str) -> Iterator[CachedFeatures]
 
 
 def read_cached_features(location: str) -> tuple[CachedFeatures, FeatureDescription]:
-    """Reads all features, and the description of what made them.
-
-    Raises:
-        DatasetError: There are none.
-        FeatureStoreError: They cannot be read; see `read_parts`.
-    """
+    """Reads all features, and the description of what made them."""
     source = open_source(location)
     parts = list(read_parts(source, location))
     if not parts:

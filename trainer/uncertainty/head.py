@@ -44,13 +44,7 @@ class UncertaintyHead(nn.Module):
     std: Tensor
 
     def __init__(self, mean: Tensor, std: Tensor, hidden: Sequence[int] = (512, 512)) -> None:
-        """Draws the initial parameters from the global generator.
-
-        Args:
-            mean: Mean of the training features. Shape (dim,).
-            std: Standard deviation of the training features. Shape (dim,).
-            hidden: Width of each hidden layer; none for a linear head.
-        """
+        """Draws the initial parameters from the global generator."""
         super().__init__()
         self.register_buffer("mean", mean.float())
         self.register_buffer("std", torch.where(std < STD_FLOOR, 1.0, std).float())
@@ -61,13 +55,9 @@ class UncertaintyHead(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Computes uncertainties above 0; no gradient flows to the features.
+        """Uncertainties above 0, shape (samples,), of features, shape (samples, dim).
 
-        Args:
-            features: Any floating type. Shape (samples, dim).
-
-        Returns:
-            Shape (samples,).
+        No gradient flows to the features.
         """
         standard = (features.detach().to(self.mean.dtype) - self.mean) / self.std
         return F.softplus(self.layers(standard)).squeeze(-1) + SMALLEST
@@ -98,15 +88,7 @@ class TrainedHead:
         return FeatureKind.of(self.description["features"])
 
     def require_same_features(self, description: FeatureKind, location: str) -> None:
-        """Refuses features that another backbone made, or the same one in another way.
-
-        Args:
-            description: Description of the features.
-            location: Their location, for the message.
-
-        Raises:
-            TrainingError: They differ; the message names each difference.
-        """
+        """Refuses features that another backbone made, or the same one in another way."""
         names = ("for the head", f"in {location}")
         different = self.features.kind_differences(description, names)
         if different:
@@ -126,11 +108,7 @@ def write_head(path: Path, trained: TrainedHead) -> None:
 
 
 def read_head(path: Path) -> TrainedHead:
-    """Reads a head from its file, the folder of its seed, or that of a run with one seed.
-
-    Raises:
-        TrainingError: There is no head, or more than one, or its file is damaged.
-    """
+    """Reads a head from its file, the folder of its seed, or that of a run with one seed."""
     file = _find(path)
     try:
         tensors, metadata = read_tensors(file)

@@ -36,15 +36,8 @@ def evaluate_retrieval(uncertainties: Tensor, features: Tensor, labels: Tensor) 
     """Computes the R-AUROC of Kirchhof et al. (2023) and the recall at 1.
 
     It needs no classifier of the classes of the samples, so that it also measures uncertainties on
-    datasets other than the one the head was trained on.
-
-    Args:
-        uncertainties: Larger is more uncertain; only their order matters. Shape (samples,).
-        features: Shape (samples, dim).
-        labels: Class indices. Shape (samples,).
-
-    Raises:
-        MetricError: There are fewer than two samples, values are not finite, or shapes differ.
+    datasets other than the one the head was trained on. Only the order of the uncertainties
+    matters.
     """
     if not len(uncertainties) == len(features) == len(labels):
         raise MetricError(
@@ -63,18 +56,8 @@ def nearest_neighbours(features: Tensor) -> Tensor:
     """Finds the other sample of highest cosine similarity, the first one among equals.
 
     A sample is never its own neighbour, also where another one has the same features. All-zero
-    features are at right angles to all others. Time grows with the square of the number of
-    samples, memory does not.
-
-    Args:
-        features: float64, or another floating type that is converted to float32. Shape (samples,
-            dim).
-
-    Returns:
-        Positions on the CPU, int64. Shape (samples,).
-
-    Raises:
-        MetricError: There are fewer than two samples, or features are not finite.
+    features are at right angles to all others. Types other than float64 are converted to float32.
+    Time grows with the square of the number of samples, memory does not.
     """
     if len(features) < 2:  # noqa: PLR2004 - a sample and its neighbour
         raise MetricError(

@@ -10,7 +10,6 @@ The losses of the samples are constants in both; no gradient flows to the classi
 
 import math
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +20,9 @@ from torch.nn import functional as F
 from difficulty_service.base.errors import TrainingError
 from trainer.config import CosineRate, Head
 from trainer.metrics.ranking import auroc
-from trainer.training.checkpoint import Progress
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import Purpose, plan_epoch, seed_of
+from trainer.training.loop import Callbacks
+from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of
+from trainer.training.state import Progress
 from trainer.uncertainty.head import UncertaintyHead
 
 
@@ -39,15 +38,6 @@ def ranking_loss(
 
     A pair of equal losses has no order and counts as `margin`, a constant without a gradient; the
     published code pushes its second sample up.
-
-    Args:
-        uncertainties: Shape (samples,).
-        losses: Loss of each sample. Shape (samples,).
-        margin: Difference of uncertainties from which a pair counts as 0.
-        leeway: Difference of losses below which they count as equal.
-
-    Returns:
-        One loss per pair, none for an empty batch. Shape (half the samples, rounded up,).
     """
     closing = slice(0, len(losses) % 2)  # the first row of an odd batch, or no row
     second_uncertainties = torch.cat([uncertainties[1::2], uncertainties[closing]])
@@ -61,13 +51,6 @@ def squared_loss(uncertainties: Tensor, losses: Tensor) -> Tensor:
     """Squared difference of each uncertainty from the loss, the older form of loss prediction.
 
     Unlike `ranking_loss` it depends on the scale of the losses, and large losses dominate it.
-
-    Args:
-        uncertainties: In nats. Shape (samples,).
-        losses: In nats. Shape (samples,).
-
-    Returns:
-        One loss per sample, in squared nats. Shape (samples,).
     """
     return (uncertainties - losses.detach()).square()
 
@@ -96,46 +79,16 @@ class HeadSamples:
 
 @dataclass(frozen=True)
 class HeadState:
-    """Everything that changes with every step of a head.
-
-    Attributes:
-        head: The head.
-        optimiser: Its optimiser.
-        progress: Number of epochs that are done, and their history.
-    """
+    """Everything that changes with every step of a head."""
 
     head: UncertaintyHead
     optimiser: torch.optim.Optimizer
     progress: Progress
 
 
-@dataclass(frozen=True)
-class HeadCallbacks:
-    """Functions that the training of a head calls.
-
-    Attributes:
-        on_epoch: Called with the record of each epoch.
-        save: Writes a checkpoint; called after each epoch.
-        should_stop: Whether to stop after this epoch.
-    """
-
-    on_epoch: Callable[[dict[str, Any]], None]
-    save: Callable[[], None]
-    should_stop: Callable[[], bool]
-
-
 @torch.no_grad()
 def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSamples:
-    """Computes the losses of a classifier for all rows of features.
-
-    Args:
-        classifier: Network in evaluation mode, on the device of the features.
-        features: float32. Shape (samples, runs, dim).
-        labels: Class indices of the classifier. Shape (samples,).
-
-    Raises:
-        TrainingError: Losses are not finite.
-    """
+    """Computes the losses of a classifier in evaluation mode for features (samples, runs, dim)."""
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
     targets = labels.to(features.device).repeat_interleave(runs).split(ROWS)
@@ -156,14 +109,9 @@ def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSam
 
 @torch.no_grad()
 def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
-    """Computes the uncertainty of each sample, the mean over its augmentation runs.
+    """The uncertainty of each sample, the mean over its augmentation runs. Shape (samples,).
 
-    Args:
-        head: On the device of the features.
-        features: Shape (samples, runs, dim).
-
-    Returns:
-        float32 on the device. Shape (samples,).
+    Features are of shape (samples, runs, dim), on the device of the head.
     """
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
@@ -171,13 +119,7 @@ def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
 
 
 def make_head_state(config: Head, seed: int, features: Tensor) -> HeadState:
-    """Builds the state before the first step.
-
-    Args:
-        config: Settings of the head.
-        seed: Seed of the initial parameters.
-        features: Training features, whose statistics standardise. Shape (samples, runs, dim).
-    """
+    """Builds the state before the first step."""
     rows = features.detach().reshape(-1, features.shape[-1])
     torch.manual_seed(seed_of(seed, Purpose.HEAD))
     std = rows.std(dim=0, correction=0)
@@ -194,24 +136,9 @@ def train_head(
     validation: HeadSamples | None,
     config: Head,
     seed: int,
-    callbacks: HeadCallbacks,
+    callbacks: Callbacks,
 ) -> bool:
-    """Trains until the last epoch or until a callback stops it.
-
-    Args:
-        state: State to train from, new or restored.
-        samples: Training samples.
-        validation: Samples to measure each epoch on; None measures nothing.
-        config: Settings of the head.
-        seed: Seed of the order.
-        callbacks: Called with the progress.
-
-    Returns:
-        Whether training is finished.
-
-    Raises:
-        TrainingError: The loss is no longer finite.
-    """
+    """Trains until the last epoch or until a callback stops it; returns whether it is finished."""
     progress = state.progress
     while progress.epoch < config.epochs:
         began = time.perf_counter()

@@ -1,8 +1,8 @@
-"""Weights of training samples from a score file, joined by sample id.
+"""Weights of training samples, and how far their labels are trusted, from a score file.
 
-Joins samples to the rows of a score file by their ids.
-
-Which scores the weights of a run were made from, and whether these are reliable.
+Samples are joined to the rows of a score file by their ids. A score file with suspicion holds the
+probability that each label is right and the likeliest other class. Either can tell the loss which
+labels not to believe.
 """
 
 import hashlib
@@ -27,15 +27,17 @@ from difficulty_service.base.errors import (
 from difficulty_service.score_columns import require_columns, scorer_of
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
-from trainer.config import ScoreWeights
+from trainer.config import LossConfig, ScoreWeights
+from trainer.samples import Samples
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
 
 EXAMPLES = 3
 """Number of ids that a message names."""
 
 
-def require_unique(sample_ids: pa.Array, path: Path) -> None:
-    """Raises ScoreFileError where a score file, named for the message, has an id twice."""
+def unique_ids(table: pa.Table, path: Path) -> pa.Array:
+    """The ids of a score file; raises ScoreFileError where it has one twice."""
+    sample_ids = pa.chunked_array(table["sample_id"]).cast(pa.large_string()).combine_chunks()
     first = positions_of(sample_ids, sample_ids)
     repeated = np.flatnonzero(first != np.arange(len(first)))
     if len(repeated):
@@ -44,6 +46,7 @@ def require_unique(sample_ids: pa.Array, path: Path) -> None:
             f"{examples_of(sample_ids.take(pa.array(repeated)))}",
             "score again",
         )
+    return sample_ids
 
 
 def positions_of(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
@@ -59,16 +62,7 @@ def examples_of(sample_ids: pa.Array) -> str:
 
 
 def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -> None:
-    """Refuses scores that were marked as unreliable when they were written.
-
-    Args:
-        provenance: Provenance of the score file.
-        path: Score file, for the message.
-        config: Whether the recipe allows such scores.
-
-    Raises:
-        TrainingError: The scores are unreliable, and the recipe does not allow that.
-    """
+    """Refuses scores that were marked as unreliable when they were written."""
     if provenance.reliable is not False or config.unreliable == "allow":
         return
     raise TrainingError(
@@ -80,19 +74,7 @@ def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -
 
 
 def describe_scores(path: Path, column: str) -> dict[str, Any]:
-    """The identity of the scores that weights are made from, as JSON values.
-
-    Args:
-        path: Score file.
-        column: Column of the scores.
-
-    Returns:
-        Location and SHA-256 of the file, the column and its scorer, whether the scores are
-        reliable, and what the file says about its dataset and backbone; None where it says nothing.
-
-    Raises:
-        ScoreFileError: The file cannot be read.
-    """
+    """The identity of the scores that weights are made from, as JSON values; None is not known."""
     provenance = read_scores(path, ["sample_id"]).provenance
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
@@ -113,13 +95,7 @@ def describe_scores(path: Path, column: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class _ScoreColumn:
-    """A column of a score file.
-
-    Attributes:
-        sample_ids: Sample id of each row.
-        scores: Score of each row, NaN where there is none. Shape (rows,).
-        dim: Dimension of the features that the scores were computed from, if it is known.
-    """
+    """A column of a score file."""
 
     sample_ids: pa.Array
     scores: NDArray[np.float64]
@@ -153,27 +129,12 @@ def weights_of_samples(
     """Computes the weight of each training sample from its score.
 
     Only the scores of training samples are used for normalisation, so that held-out samples do not
-    change the weights.
-
-    Args:
-        sample_ids: Ids of the training samples.
-        path: Score file.
-        config: Column, normalisation, and handling of missing scores.
-        known_ids: Ids of the whole dataset, as scores of held-out samples are no error. None is
-            `sample_ids`.
+    change the weights; with their ids known, their scores are no error either.
 
     Returns:
         Weights in (0, 1), float64 in the order of `sample_ids`, of shape (samples,), and their
         distribution. With `missing = "mean"`, samples whose score is absent, null or NaN have
         the mean weight of the others.
-
-    Raises:
-        ScoreFileError: The file cannot be read, or has two scores for one sample.
-        ConfigError: The file has no such score column, or no dimension of features to divide by.
-        UnmatchedScores: A training sample has no score, or a score no sample, and `missing` is
-            "error"; or no training sample has a score at all.
-        TrainingError: A score is infinite, or the scores are marked as unreliable and `unreliable`
-            is "error".
     """
     column = _read_column(path, config)
     joined = _join(column, sample_ids, known_ids)
@@ -209,8 +170,7 @@ def _read_column(path: Path, config: ScoreWeights) -> _ScoreColumn:
             f"regulariser.column {name!r} {reason} in {path}",
             f"choose one of {filled}, or score again so that it is filled",
         )
-    sample_ids = pa.chunked_array(file.table["sample_id"]).cast(pa.large_string()).combine_chunks()
-    require_unique(sample_ids, path)
+    sample_ids = unique_ids(file.table, path)
     scores = file.table[name].cast(pa.float64()).to_numpy()
     return _ScoreColumn(sample_ids, scores, file.provenance.feature_dim)
 
@@ -254,3 +214,156 @@ def _check_matched(joined: _JoinedScores, path: Path, config: ScoreWeights) -> N
         remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
         remedy += "weight and to ignore scores without a sample"
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
+
+
+COLUMNS = ("sample_id", "label_name", "label_probability", "suspected_label_name")
+
+
+@dataclass(frozen=True)
+class Supervision:
+    """What the loss of each sample is computed from besides its given label.
+
+    Attributes:
+        weights: Factor of the objective of each sample, with mean 1 over the training samples; None
+            counts all alike. Shape (samples,).
+        shares: Share of the given label in the loss, from 0 to 1; the rest belongs to `others`.
+            None where the given labels are the only ones. Shape (samples,).
+        others: A second label of each sample; None where there is none. Shape (samples,).
+    """
+
+    weights: Tensor | None = None
+    shares: Tensor | None = None
+    others: Tensor | None = None
+
+    def of(self, positions: Tensor, device: torch.device) -> "Supervision":
+        """That of some samples, on a device."""
+        weights, shares, others = (
+            None if each is None else each[positions].to(device, non_blocking=True)
+            for each in (self.weights, self.shares, self.others)
+        )
+        return Supervision(weights, shares, others)
+
+
+@dataclass(frozen=True)
+class LabelBeliefs:
+    """What a score file says about the labels of training samples, in their order.
+
+    Attributes:
+        probabilities: Probability that the given label is right, 1 where nothing is known.
+            Shape (samples,).
+        known: Whether it is known. Shape (samples,).
+        others: Likeliest other class, or the given label where nothing is known. Shape (samples,).
+    """
+
+    probabilities: Tensor
+    known: Tensor
+    others: Tensor
+
+    def supervision(self, config: LossConfig) -> Supervision:
+        """The weights, or the shares and second labels, that a recipe asks for."""
+        shares = self.probabilities.float()
+        if config.targets == "posterior":
+            return Supervision(shares=shares, others=self.others)
+        mean = self.probabilities[self.known].mean()
+        if not mean > 0:
+            raise TrainingError(
+                "the label_probability of every training sample is 0",
+                "look at the labels, or train without loss.weights",
+            )
+        weights = torch.where(self.known, self.probabilities / mean, 1.0)
+        return Supervision(weights=weights.float())
+
+    def describe(self) -> dict[str, float | int]:
+        """JSON values: the mean probability, and how many samples are doubted or not known.
+
+        Kish's effective sample size of weights by the probability is a share of all samples.
+        """
+        known = self.probabilities[self.known]
+        return {
+            "mean_probability": float(known.mean()),
+            "more_likely_wrong": int((known < 0.5).sum()),  # noqa: PLR2004 - a probability
+            "effective_share": float(known.mean() ** 2 / known.square().mean()),
+            "missing": int((~self.known).sum()),
+        }
+
+
+def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeliefs:
+    """Reads what a score file says about the labels of training samples; joined by sample id."""
+    table = read_scores(path, COLUMNS).table
+    probabilities = table["label_probability"].cast(pa.float64()).to_numpy()
+    if np.isnan(probabilities).all():
+        raise ConfigError(
+            f"no sample of {path} has a label_probability", "score labels of several classes"
+        )
+    scored_ids = unique_ids(table, path)
+    ids = pa.array(list(samples.sample_ids), pa.large_string())
+    positions = positions_of(ids, scored_ids)
+    found = np.append(probabilities, np.nan)[positions]
+    known = ~np.isnan(found)
+    _require_known(ids, known, positions, path, config)
+    names = np.array(samples.class_names, dtype=object)
+    given = names[samples.labels.numpy()]
+    _require_same_labels(ids, given, _take(table["label_name"], positions), path)
+    suspected = np.where(known, _take(table["suspected_label_name"], positions), given)
+    return LabelBeliefs(
+        probabilities=torch.from_numpy(np.where(known, found, 1.0)),
+        known=torch.from_numpy(known),
+        others=_class_indices(suspected, samples.class_names, path),
+    )
+
+
+def _take(column: pa.ChunkedArray, positions: NDArray[np.int64]) -> NDArray[np.object_]:
+    """Texts of some rows; None for the row -1, and where there is none."""
+    texts = np.array([*column.cast(pa.large_string()).to_pylist(), None], dtype=object)
+    return texts[positions]
+
+
+def _require_known(
+    ids: pa.Array,
+    known: NDArray[np.bool_],
+    positions: NDArray[np.int64],
+    path: Path,
+    config: LossConfig,
+) -> None:
+    if known.all() or (config.missing == "keep" and known.any()):
+        return
+    problems = [
+        f"{len(some):,} of {len(ids):,} training samples {problem}, {examples_of(some)}"
+        for some, problem in (
+            (ids.filter(pa.array(positions < 0)), "are not in it"),
+            (ids.filter(pa.array(~known & (positions >= 0))), "have no label_probability"),
+        )
+        if len(some)
+    ]
+    remedy = "score the training dataset"
+    if known.any():
+        remedy += ', or set loss.missing = "keep" to train on the labels of such samples as given'
+    raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
+
+
+def _require_same_labels(
+    ids: pa.Array, given: NDArray[np.object_], scored: NDArray[np.object_], path: Path
+) -> None:
+    """Refuses scores of other labels than those that are trained on."""
+    differs = np.array([name is not None for name in scored]) & (scored != given)
+    if differs.any():
+        first = int(np.flatnonzero(differs)[0])
+        raise UnmatchedScores(
+            f"{differs.sum():,} of {len(ids):,} training samples have another label than in "
+            f"{path}, for example {ids[first].as_py()!r}: {given[first]!r}, and {scored[first]!r} "
+            "there",
+            "score the labels that are trained on; data.label_noise changes labels after scoring",
+        )
+
+
+def _class_indices(names: NDArray[np.object_], class_names: tuple[str, ...], path: Path) -> Tensor:
+    """The class of each name. Shape (samples,)."""
+    index = {name: position for position, name in enumerate(class_names)}
+    unknown = sorted({str(name) for name in names if name not in index})
+    if unknown:
+        raise UnmatchedScores(
+            f"{path} suspects labels of classes that the training samples lack: "
+            f"{', '.join(map(repr, unknown[:3]))}",
+            "score the training dataset",
+        )
+    return torch.tensor([index[name] for name in names], dtype=torch.int64)

@@ -10,9 +10,9 @@ from trainer.config import Augmentation
 from trainer.data.augmentation import (
     augmentation_of,
     crop_boxes,
-    flip,
     flip_crop,
     keep,
+    mirror,
     random_resized_crop,
 )
 from trainer.samples import NUM_DRAWS
@@ -64,7 +64,7 @@ def test_a_padded_crop_reaches_every_corner_of_the_frame(images: Tensor) -> None
 def test_a_flip_mirrors_exactly_the_images_whose_draw_is_below_one_half(images: Tensor) -> None:
     draws = torch.tensor([[0.49] + [0.0] * 4, [0.5] + [0.0] * 4])
 
-    changed = flip(images[:2], draws)
+    changed = mirror(images[:2], draws)
 
     assert torch.equal(changed[0], images[0].flip(2))
     assert torch.equal(changed[1], images[1])

@@ -12,7 +12,7 @@ from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.preparation import prepare
-from trainer.data.decoding import Fit, decode, failure_reason, pixels_of
+from trainer.data.images import Fit, decode, failure_reason, pixels_of
 
 PREPROCESSING = Preprocessing(8, 8, "bicubic", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 

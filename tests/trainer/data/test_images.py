@@ -13,8 +13,7 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from trainer.data.augmentation import flip_crop, keep
-from trainer.data.decoding import Fit
-from trainer.data.images import MemoryImages, decode_images
+from trainer.data.images import Fit, MemoryImages, decode_images
 from trainer.samples import NUM_DRAWS
 
 Pixels = NDArray[np.uint8]

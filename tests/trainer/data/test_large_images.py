@@ -12,8 +12,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from trainer.config import Augmentation
 from trainer.data.augmentation import augmentation_of
-from trainer.data.decoding import Fit
-from trainer.data.images import BatchReader, LargeImages, MemoryImages, decode_images
+from trainer.data.images import BatchReader, Fit, LargeImages, MemoryImages, decode_images
 from trainer.samples import NUM_DRAWS
 
 Pixels = NDArray[np.uint8]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer.data.words import build_vocabulary, encode_texts, split_words
+from trainer.data.texts import build_vocabulary, encode_texts, split_words
 
 VOCABULARY = ("<padding>", "<unknown>", "one", "two")
 

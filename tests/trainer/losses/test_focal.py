@@ -19,9 +19,11 @@ from trainer.losses.focal import (
     flsd_532,
     focal,
     focal_gra,
+    gamma_53,
+    gamma_532,
     lambert_focal,
+    lambert_gamma,
 )
-from trainer.losses.gammas import gamma_53, gamma_532, lambert_gamma
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 REFERENCES = {

@@ -2,7 +2,7 @@
 
 import torch
 
-from trainer.models.densenet import GROWTH, DenseLayer, Transition
+from trainer.models.residual import GROWTH, DenseLayer, Transition
 
 
 def test_a_dense_layer_keeps_its_input_and_adds_channels() -> None:

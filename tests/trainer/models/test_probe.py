@@ -4,8 +4,7 @@ import torch
 from torch import nn
 
 from trainer.config import ModelConfig
-from trainer.models import build_model
-from trainer.models.probe import probe
+from trainer.models import build_model, probe
 from trainer.samples import InputSpec
 
 

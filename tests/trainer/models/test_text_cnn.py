@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from difficulty_service.base.errors import ConfigError
-from trainer.models.text_cnn import text_cnn
+from trainer.models.word_networks import text_cnn
 from trainer.samples import InputSpec
 
 VOCABULARY = ("", "?", "cat", "dog", "sat")

@@ -10,7 +10,7 @@ from difficulty_service.base.errors import ConfigError
 from trainer.config import ModelConfig
 from trainer.data.trees import Tree, TreeInputs, parse_tree, plant
 from trainer.models import build_model
-from trainer.models.tree_lstm import TreeLSTM
+from trainer.models.word_networks import TreeLSTM
 from trainer.samples import InputSpec
 
 WORDS = ("<padding>", "<unknown>", "it", "is", "not", "good")

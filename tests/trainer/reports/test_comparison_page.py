@@ -13,8 +13,7 @@ from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
 from trainer.reports.comparison import compare_runs, resample_comparison
-from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_page import best_metrics
+from trainer.reports.comparison_files import best_metrics, write_comparison
 from trainer.reports.comparison_table import COLUMNS, MAIN_COLUMNS, best_run
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}

@@ -17,9 +17,10 @@ from difficulty_service.scores.file import SCHEMA, read_scores
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.metrics.bootstrap import Resampling
-from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
-from trainer.reports.prediction_scores import (
+from trainer.reports.evaluation import (
     MEANINGS,
+    EvaluationRequest,
+    evaluate_seeds,
     prediction_scores,
     write_prediction_scores,
 )

@@ -7,11 +7,11 @@ import threading
 
 import pytest
 
-from trainer.runs.signals import stop_on_signals
+from trainer.runs.train import stop_on_signals
 
 TWICE = """
 import os, signal
-from trainer.runs.signals import stop_on_signals
+from trainer.runs.train import stop_on_signals
 
 with stop_on_signals() as came:
     os.kill(os.getpid(), signal.SIGTERM)

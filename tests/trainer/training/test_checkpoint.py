@@ -9,7 +9,7 @@ import torch
 
 from difficulty_service.base.checksums import add_checksum
 from difficulty_service.base.errors import TrainingError
-from trainer.training.checkpoint import (
+from trainer.training.state import (
     Checkpoint,
     Progress,
     load_checkpoint,

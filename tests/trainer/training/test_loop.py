@@ -15,8 +15,7 @@ from torch.nn import functional as F
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.training.loop import Callbacks, train
-from trainer.training.schedules import rate_at
-from trainer.training.seeding import plan_epoch
+from trainer.training.plan import plan_epoch, rate_at
 from trainer.training.state import TrainState, make_train_state
 from trainer.training.step import TrainingData
 

@@ -13,7 +13,7 @@ from trainer.config import LossConfig
 from trainer.losses import make_loss
 from trainer.losses.cross_entropy import cross_entropy, entropy, entropy_regularised
 from trainer.training.objective import Objective
-from trainer.weights.supervision import LabelBeliefs
+from trainer.weights.from_scores import LabelBeliefs
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 

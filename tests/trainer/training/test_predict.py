@@ -7,7 +7,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
-from trainer.training.predict import predict, share_of_process, to_memory_format
+from trainer.training.accelerator import predict, share_of_process, to_memory_format
 
 
 class Numbers:

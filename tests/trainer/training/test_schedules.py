@@ -7,7 +7,7 @@ import pytest
 
 from trainer.config import StepRate
 from trainer.recipes.tables import TABLES
-from trainer.training.schedules import rate_at
+from trainer.training.plan import rate_at
 
 STEPS, EPOCHS = 100, 10
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from trainer.training.seeding import Purpose, draw_augmentation, generator_of, plan_epoch, seed_of
+from trainer.training.plan import Purpose, draw_augmentation, generator_of, plan_epoch, seed_of
 
 
 @pytest.mark.parametrize(("num_samples", "batch_size"), [(10, 3), (10, 10), (7, 100), (101, 10)])

@@ -13,14 +13,14 @@ import torch
 from difficulty_service.base.errors import DatasetError, FeatureStoreError, TrainingError
 from difficulty_service.features.description import FeatureKind
 from difficulty_service.features.store import open_store
-from trainer.uncertainty.application import apply_head
-from trainer.uncertainty.head import TrainedHead, UncertaintyHead
-from trainer.uncertainty.retrieval import evaluate_retrieval
-from trainer.uncertainty.training import predict_uncertainties
-from trainer.uncertainty.uncertainty_file import (
+from trainer.uncertainty.application import (
+    apply_head,
     read_uncertainties,
     require_uncertainty_file_name,
 )
+from trainer.uncertainty.head import TrainedHead, UncertaintyHead
+from trainer.uncertainty.retrieval import evaluate_retrieval
+from trainer.uncertainty.training import predict_uncertainties
 
 CPU = torch.device("cpu")
 

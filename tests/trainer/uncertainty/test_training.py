@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from difficulty_service.base.errors import TrainingError
 from trainer.config import Head, RankingHead, SquaredHead
+from trainer.training.loop import Callbacks
 from trainer.uncertainty.training import (
-    HeadCallbacks,
     HeadSamples,
     HeadState,
     classify,
@@ -28,7 +28,7 @@ SHARED: dict[str, Any] = {
     "learning_rate": 0.01,
 }
 CONFIG = RankingHead(**SHARED)
-QUIET = HeadCallbacks(lambda _: None, lambda: None, lambda: False)
+QUIET = Callbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
 
 
 def make_classifier() -> nn.Module:
@@ -49,9 +49,7 @@ def make_targets() -> HeadSamples:
     return HeadSamples(features, losses, losses < 1)
 
 
-def trained(
-    samples: HeadSamples, config: Head = CONFIG, callbacks: HeadCallbacks = QUIET
-) -> HeadState:
+def trained(samples: HeadSamples, config: Head = CONFIG, callbacks: Callbacks = QUIET) -> HeadState:
     state = make_head_state(config, 0, samples.features)
     train_head(state, samples, samples, config, 0, callbacks)
     return state
@@ -152,7 +150,9 @@ def test_batches_of_any_size_can_be_trained_on(batch_size: int) -> None:
 def test_a_callback_stops_the_training_after_an_epoch() -> None:
     samples, saved = make_targets(), []
     state = make_head_state(CONFIG, 0, samples.features)
-    callbacks = HeadCallbacks(lambda _: None, lambda: saved.append(1), lambda: len(saved) == 2)
+    callbacks = Callbacks(
+        lambda _: None, lambda _: None, lambda: saved.append(1), lambda: len(saved) == 2
+    )
 
     finished = train_head(state, samples, None, CONFIG, 0, callbacks)
 

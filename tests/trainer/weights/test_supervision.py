@@ -17,7 +17,7 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from trainer.config import LossConfig
 from trainer.samples import Samples
-from trainer.weights.supervision import LabelBeliefs, label_beliefs
+from trainer.weights.from_scores import LabelBeliefs, label_beliefs
 
 CLASSES = ("bird", "cat", "dog")
 

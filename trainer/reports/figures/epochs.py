@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.reports.diagrams import GREY, save_picture, style
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
-from trainer.reports.figures.lines import draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
 from trainer.reports.figures.sources import ADAFOCAL, Sources
 
 if TYPE_CHECKING:
@@ -24,14 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class _Plan:
-    """A figure of columns of the history.
-
-    Attributes:
-        panels: Label of each column.
-        caption: Caption of the figure.
-        paper: The figures of the papers that it corresponds to.
-        missing: Why a run may lack the columns.
-    """
+    """A figure of columns of the history."""
 
     panels: Mapping[str, str]
     caption: str

@@ -31,8 +31,7 @@ from trainer.reports.diagrams import (
     title_of,
 )
 from trainer.reports.diagrams import ROC_PANELS_PER_ROW as PANELS_PER_ROW
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
-from trainer.reports.figures.lines import draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
 from trainer.reports.figures.sources import Sources
 
 Seeds = Mapping[str, Sequence[tuple[int, Tensor, Tensor]]]

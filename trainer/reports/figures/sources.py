@@ -2,7 +2,6 @@
 
 import csv
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,29 +19,21 @@ from difficulty_service.scores.provenance import Provenance
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import read_metrics
+from trainer.reports.comparison import unique_names
 
 ADAFOCAL = "adafocal.csv"
 
 
 @dataclass(frozen=True)
 class SeedFolder:
-    """The files of one seed, each of which may be missing.
-
-    Attributes:
-        seed: The seed.
-        folder: Its folder.
-    """
+    """The files of one seed, each of which may be missing."""
 
     seed: int
     folder: Path
 
     @cached_property
     def history(self) -> Sequence[Mapping[str, Any]]:
-        """The records of its epochs; none before its first checkpoint.
-
-        Raises:
-            TrainingError: The file is damaged.
-        """
+        """The records of its epochs; none before its first checkpoint."""
         path = self.folder / run_folder.HISTORY
         try:
             return run_folder.read_history(path) if path.is_file() else []
@@ -78,13 +69,7 @@ class SeedFolder:
 
 @dataclass(frozen=True)
 class RunSource:
-    """A run.
-
-    Attributes:
-        name: Name in legends, unique among the runs.
-        folder: Its folder.
-        seeds: Its seeds in ascending order, at least one.
-    """
+    """A run."""
 
     name: str
     folder: Path
@@ -93,15 +78,7 @@ class RunSource:
 
 @dataclass(frozen=True)
 class ScoreSource:
-    """A score file.
-
-    Attributes:
-        name: Name in legends, unique among the files.
-        path: The file.
-        column: Name of the column of scores.
-        table: Columns `sample_id`, `label_name` and the one of scores.
-        provenance: Where the scores come from.
-    """
+    """A score file."""
 
     name: str
     path: Path
@@ -129,12 +106,7 @@ class ScoreSource:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that figures are drawn from.
-
-    Attributes:
-        runs: The runs, in the order in which they were given.
-        scores: The score files, in that order.
-    """
+    """Everything that figures are drawn from."""
 
     runs: tuple[RunSource, ...]
     scores: tuple[ScoreSource, ...]
@@ -152,40 +124,19 @@ class Sources:
 
 
 def read_sources(paths: Sequence[Path], column: str) -> Sources:
-    """Reads folders of runs and score files.
-
-    Args:
-        paths: Folders of runs, finished or not, and score files, in any order.
-        column: Column of the score files.
-
-    Raises:
-        TrainingError: Nothing is given, something is given twice, or a folder holds no run.
-        ScoreFileError: A file is missing, is no score file, or has no scores in that column.
-    """
+    """Reads folders of runs and score files."""
     if not paths or len({path.resolve() for path in paths}) < len(paths):
         raise TrainingError(
             f"{len(paths)} runs and score files to draw", "give at least one, and each once"
         )
     runs = [_read_run(path) for path in paths if path.is_dir()]
     scores = [_read_scores(path, column) for path in paths if not path.is_dir()]
-    run_names = _unique([(run.name, run.folder) for run in runs])
-    score_names = _unique([(each.path.stem, each.path) for each in scores])
+    run_names = unique_names([(run.name, run.folder) for run in runs])
+    score_names = unique_names([(each.path.stem, each.path) for each in scores])
     return Sources(
         tuple(replace(run, name=name) for run, name in zip(runs, run_names, strict=True)),
         tuple(replace(each, name=name) for each, name in zip(scores, score_names, strict=True)),
     )
-
-
-def _unique(named: Sequence[tuple[str, Path]]) -> list[str]:
-    """Names that differ: with the name of the file where that is enough, otherwise its path."""
-    names = Counter(name for name, _ in named)
-    longer = Counter((name, path.name) for name, path in named)
-    return [
-        name
-        if names[name] == 1
-        else f"{name} ({path.name if longer[name, path.name] == 1 else path})"
-        for name, path in named
-    ]
 
 
 def _read_run(folder: Path) -> RunSource:

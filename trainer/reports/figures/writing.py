@@ -1,28 +1,35 @@
 """Writes figures, their numbers, and the page that lists them."""
 
-import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing
-from trainer.reports.figures import FAMILIES
-from trainer.reports.figures.figure import Figure, LeftOut
+from trainer.reports.figures.epochs import epoch_figures, gamma_figures
+from trainer.reports.figures.figure import Drawn, Figure, LeftOut
+from trainer.reports.figures.predictions import prediction_figures, roc_figures
+from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import Sources
+from trainer.run_folder import write_csv
 
 INDEX = "index.md"
+
+FAMILIES: Sequence[Callable[[Sources], Drawn]] = (
+    prediction_figures,
+    epoch_figures,
+    gamma_figures,
+    error_figures,
+    severity_figures,
+    sheet_figures,
+    roc_figures,
+)
+"""What draws each family of figures, in the order in which they are listed."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What was written.
-
-    Attributes:
-        figures: The figures, in the order of the page.
-        left_out: What the data did not allow.
-        index: The page that lists both.
-    """
+    """What was written."""
 
     figures: tuple[Figure, ...]
     left_out: tuple[LeftOut, ...]
@@ -30,18 +37,8 @@ class Written:
 
 
 def write_figures(sources: Sources, out: Path, kind: str) -> Written:
-    """Draws every figure that the sources allow into a folder, with its numbers as CSV.
-
-    Args:
-        sources: Runs and score files.
-        out: Folder, which is created; files of the same names are replaced.
-        kind: Type of the pictures, "svg" or "png".
-
-    Raises:
-        TrainingError: No figure can be drawn; the message says why not.
-        MetricError: The predictions of a run are invalid.
-    """
-    parts = [part for family in FAMILIES.values() for part in family(sources)]
+    """Draws every figure that the sources allow into a folder, with its numbers as CSV."""
+    parts = [part for family in FAMILIES for part in family(sources)]
     figures = tuple(part for part in parts if isinstance(part, Figure))
     left_out = tuple(part for part in parts if isinstance(part, LeftOut))
     if not figures:
@@ -50,18 +47,11 @@ def write_figures(sources: Sources, out: Path, kind: str) -> Written:
     out.mkdir(parents=True, exist_ok=True)
     for each in figures:
         each.draw(out / f"{each.name}.{kind}")
-        _write_rows(out / f"{each.name}.csv", each)
+        write_csv(out / f"{each.name}.csv", each.rows)
     index = out / INDEX
     with replacing(index) as temporary:
         temporary.write_text(_page(figures, left_out, kind))
     return Written(figures, left_out, index)
-
-
-def _write_rows(path: Path, figure: Figure) -> None:
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, list(figure.rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(figure.rows)
 
 
 def _page(figures: Sequence[Figure], left_out: Sequence[LeftOut], kind: str) -> str:

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 
 from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in, write
-from trainer.reports.figures.error_by_difficulty import error_figures
 from trainer.reports.figures.figure import Figure
-from trainer.reports.figures.severity import severity_figures
-from trainer.reports.figures.sheets import sheet_figures
+from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import read_sources
 
 

@@ -1,15 +1,18 @@
-"""Random numbers of a run as a function of the seed, the purpose, the epoch and the step.
+"""Rates and random numbers of a run as a function of its seed, the epoch and the step.
 
-They do not depend on the numbers drawn before, so a run resumes at any step as if it had never
-stopped, and several processes draw the same numbers without communication.
+Random numbers also depend on their purpose, but not on the numbers drawn before, so a run resumes
+at any step as if it had never stopped, and several processes draw the same numbers without
+communication.
 """
 
+import math
 from enum import IntEnum
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from trainer.config import Schedule
 from trainer.samples import NUM_DRAWS
 
 
@@ -39,18 +42,8 @@ def plan_epoch(
 ) -> list[Tensor]:
     """The batches of one epoch: every sample once, in random order, in nearly equal batches.
 
-    Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy.
-
-    Args:
-        num_samples: Number of training samples.
-        batch_size: Maximum number of samples per batch, or of groups.
-        seed: Seed of the run.
-        epoch: Epoch, counted from zero.
-        groups: Group of each sample, all of whose samples are in one batch. Shape (samples,).
-
-    Returns:
-        Positions of the samples of each batch, int64. The numbers of samples, or of groups, differ
-        by at most one.
+    Equal sizes avoid a small last batch, whose gradient and batch statistics would be noisy: the
+    numbers of samples, or of groups whose samples stay together, differ by at most one.
     """
     generator = generator_of(seed, Purpose.ORDER, epoch)
     if groups is None:
@@ -67,3 +60,24 @@ def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:
     """Random numbers in [0, 1) for the augmentation of each sample. Shape (samples, NUM_DRAWS)."""
     generator = generator_of(seed, Purpose.AUGMENTATION, epoch)
     return torch.rand(num_samples, NUM_DRAWS, generator=generator)
+
+
+def rate_at(step: int, steps: int, epochs: int, config: Schedule) -> float:
+    """The learning rate at a step of the whole run, as a fraction of the highest one, in (0, 1].
+
+    Milestones of 1 and more are epochs.
+    """
+    warmup = config.warmup * steps
+    if step < warmup:
+        # A rate of zero would waste the first step, so the rise starts one step above zero.
+        return (step + 1) / (math.floor(warmup) + 1)
+    if config.name == "steps":
+        fractions = (each if each < 1 else each / epochs for each in config.milestones)
+        # Half a step of tolerance: 150 / 350 of the steps must be the first step of epoch 150.
+        return config.factor ** sum(step + 0.5 >= fraction * steps for fraction in fractions)
+    done = (step - warmup) / (steps - warmup)
+    if config.name == "cosine":
+        return 0.5 * (1 + math.cos(math.pi * done))
+    if config.name == "one_cycle":
+        return 1 - done
+    return 1.0
