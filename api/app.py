@@ -60,17 +60,7 @@ fault in `field` and what to do in `remedy`.
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Creates the application, which opens its resources when it is started.
-
-    Args:
-        settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `scoring_process`, `thumbnails`, `open_scores`,
-            `maps`, `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
-            `stopping` says whether long answers should end because the server is stopping.
-
-    Raises:
-        ConfigError: A setting is invalid.
-    """
+    """Creates the application, which opens its resources when it is started."""
     app = FastAPI(
         title="difficulty",
         version=version("difficulty-service"),
@@ -144,11 +134,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 def require_device(name: str) -> None:
-    """Checks that a device can be used, in another process, since that takes torch.
-
-    Raises:
-        BackboneError: This machine has no such device.
-    """
+    """Checks that a device can be used, in another process, since that takes torch."""
     if name not in EVERYWHERE:
         call_apart(_choose_device, name)
 

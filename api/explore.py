@@ -50,11 +50,6 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
 
     They are made in another process, since that takes torch, which the server does without.
 
-    Args:
-        artifact_root: Folder or URI of the results of jobs.
-        job: Job of a score file.
-        folder: Folder of the features.
-
     Raises:
         ConfigError: The folder holds no features, or none of these images.
         FeatureStoreError: They are incomplete or damaged.
@@ -115,15 +110,9 @@ def explore(
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
-    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`.
-
-    Args:
-        scores: Score file of any format.
-        images: Location of the dataset; None for the one that the score file names.
-        features: Folder of the features; None for the one beside the score file, if there is one.
-        port: Port to listen on; 0 for any free one.
-        tell: Called with a sentence where features beside the score file cannot be used.
-        on_listening: Called with the address of the first page.
+    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`. `tell` is
+    called with a sentence where features beside the score file cannot be used, `on_listening` with
+    the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
@@ -204,15 +193,7 @@ def import_scores(
     location: str,
     errors: Sequence[BadImage] = (),
 ) -> Job:
-    """Makes a score file the result of a finished job; the same file is the same job.
-
-    Args:
-        engine: The database.
-        artifacts: Results of jobs.
-        content: All columns of a score file.
-        location: Location of the dataset.
-        errors: What of the dataset has no score, and why.
-    """
+    """Makes a score file the result of a finished job; the same file is the same job."""
     (root, _), path = root_and_path(location)
     recorded = content.provenance.dataset_options
     options = {} if recorded is None else recorded.options()
@@ -296,12 +277,8 @@ def _first(recorded: int | None, counted: int) -> int:
 def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
     """What of the dataset has no score, from the `errors.parquet` that belongs to a score file.
 
-    Args:
-        scores: The score file, beside which or beside whose features `errors.parquet` may be.
-        content: What it contains.
-
-    Returns:
-        Where there is no such file, one entry with the number of images and where it would be.
+    It may be beside the score file or beside its features. Where there is none, one entry has the
+    number of images and where the file would be.
     """
     number = content.provenance.num_bad_images or 0
     features = scores.with_suffix(".features")

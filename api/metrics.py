@@ -48,14 +48,7 @@ class Metrics:
         )
 
     def record(self, scope: Scope, status: int, seconds: float, problem: str | None) -> None:
-        """Counts a request that was answered.
-
-        Args:
-            scope: ASGI scope of the request.
-            status: Status of the answer.
-            seconds: Time until the end of the answer.
-            problem: Type of the problem, where the answer is one.
-        """
+        """Counts a request that was answered."""
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._requests.labels(route, method, str(status)).inc()
@@ -64,11 +57,9 @@ class Metrics:
             self._problems.labels(problem).inc()
 
     def render(self, engine: Engine, within: float) -> bytes:
-        """All metrics in Prometheus' text format.
+        """All metrics in Prometheus' text format; without those of a database that does not answer.
 
-        Args:
-            engine: The database; if it does not answer, its metrics are left out.
-            within: Seconds since the last heartbeat in which a worker counts as alive.
+        A worker counts as alive within so many seconds of its last heartbeat.
         """
         registry = CollectorRegistry()
         registry.register(_DatabaseMetrics(engine, within))

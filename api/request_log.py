@@ -33,12 +33,7 @@ class _AnswerCounter:
 
 @dataclass(frozen=True)
 class RequestLog:
-    """Middleware that logs and counts requests, and answers 500 where nothing else answered.
-
-    Attributes:
-        app: Application behind it.
-        metrics: Counts the requests.
-    """
+    """Middleware that logs and counts requests, and answers 500 where nothing else answered."""
 
     app: ASGIApp
     metrics: Metrics

@@ -35,12 +35,9 @@ IDLE_SECONDS = 30  # after which a connection without a request is closed
 def run_server(
     settings: Settings, workers: int, on_listening: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Serves until SIGTERM or SIGINT.
+    """Serves until SIGTERM or SIGINT, with so many worker processes beside the server.
 
-    Args:
-        settings: Settings of server and workers.
-        workers: Number of worker processes to run beside the server.
-        on_listening: Called with the address of the server, which answers a moment later.
+    `on_listening` is called with the address of the server, which answers a moment later.
 
     Raises:
         ConfigError: The address is not allowed, the port is in use, or the database does not
@@ -123,11 +120,7 @@ def is_in(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv
 
 
 def check_address(host: str, *, has_keys: bool) -> None:
-    """Refuses an address that other machines can reach while no key is required.
-
-    Raises:
-        ConfigError: Other machines could reach it and there is no key, or there is no such host.
-    """
+    """Refuses an address that other machines can reach while no key is required."""
     if has_keys or all(ipaddress.ip_address(address).is_loopback for address in addresses(host)):
         return
     raise ConfigError(
@@ -139,11 +132,7 @@ def check_address(host: str, *, has_keys: bool) -> None:
 
 
 def addresses(host: str) -> list[str]:
-    """All addresses of a host.
-
-    Raises:
-        ConfigError: There are none.
-    """
+    """All addresses of a host."""
     try:
         infos = socket.getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -155,11 +144,7 @@ def addresses(host: str) -> list[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 stands for any free one.
-
-    Raises:
-        ConfigError: The port is in use, or only the administrator may listen on it.
-    """
+    """A listening socket; port 0 stands for any free one."""
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
     try:

@@ -33,12 +33,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class BrowserHeaders:
-    """Middleware that tells browsers what an answer may load and who may embed it.
-
-    Attributes:
-        app: Application behind it.
-        headers: Headers that every answer gets.
-    """
+    """Middleware that tells browsers what an answer may load and who may embed it."""
 
     app: ASGIApp
     headers: dict[str, str] = field(default_factory=HEADERS.copy)
@@ -57,23 +52,12 @@ class BrowserHeaders:
 
 
 def secret_in_cookie(headers: Headers, *, secure: bool) -> str | None:
-    """The key of a signed-in browser, if there is one.
-
-    Args:
-        headers: Headers of the request.
-        secure: Whether it came by https, where only a cookie that this host has set counts.
-    """
+    """The key of a signed-in browser; over https only a cookie that this host has set counts."""
     return cookie_parser(headers.get("cookie", "")).get(_name(secure=secure)) or None
 
 
 def set_cookie(response: Response, secret: str, *, secure: bool) -> None:
-    """Signs a browser in: until it is closed it sends the key, which no script can read.
-
-    Args:
-        response: Answer that sets the cookie.
-        secret: The key.
-        secure: Whether the service is reached by https, so that the cookie must never leave it.
-    """
+    """Signs a browser in: until it is closed it sends the key, which no script can read."""
     name = _name(secure=secure)
     response.set_cookie(name, secret, httponly=True, samesite="strict", secure=secure)
 
@@ -93,9 +77,6 @@ def refuse_other_sites(method: str, headers: Headers) -> None:
     A browser adds its cookies to such a request, and needs none where there are no keys. A key in
     a header proves that the request is no page's: a page cannot send one without being asked for
     permission first, which is never given.
-
-    Raises:
-        Problem: The request would change something and comes from another site.
     """
     if method in SAFE_METHODS or "authorization" in headers or "x-api-key" in headers:
         return

@@ -34,17 +34,11 @@ def unsatisfiable(error: Unsatisfiable, size: int) -> Problem:
 
 @dataclass(frozen=True)
 class RequestedBytes:
-    """The bytes to answer with.
+    """The bytes to answer with."""
 
-    Attributes:
-        status: 200 for the whole file, 206 for a part, 304 if the client has it already.
-        start: Position of the first byte.
-        stop: Position after the last byte.
-    """
-
-    status: int
+    status: int  # 200 for the whole file, 206 for a part, 304 if the client has it already
     start: int
-    stop: int
+    stop: int  # position after the last byte
 
 
 def parse_range(
@@ -55,15 +49,8 @@ def parse_range(
     Several ranges, and a header that is not a range, are answered with the whole file, as the
     standard allows.
 
-    Args:
-        size: Number of bytes of the file.
-        etag: Strong entity tag of the file, with its quotes.
-        requested: Header Range.
-        if_range: Header If-Range: entity tag without which the range is ignored.
-        none_match: Header If-None-Match: entity tags of what the client has already.
-
-    Raises:
-        Unsatisfiable: The range begins after the end of the file.
+    The entity tag is a strong one, with its quotes. A range that begins after the end of the file
+    is `Unsatisfiable`.
     """
     if none_match is not None and _lists(none_match, etag):
         return RequestedBytes(UNCHANGED, 0, 0)
@@ -93,16 +80,7 @@ CACHED = "private, max-age=86400"
 
 
 def small_file(request: Request, path: Path, media_type: str) -> Response:
-    """The bytes of a file that a request asks for, by its headers Range and If-None-Match.
-
-    Args:
-        request: The request.
-        path: A file that fits in memory.
-        media_type: Media type of the file.
-
-    Raises:
-        Problem: The range begins after the end of the file.
-    """
+    """The bytes of a file that a request asks for, by its headers Range and If-None-Match."""
     content = path.read_bytes()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     asked = request.headers

@@ -38,18 +38,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Limits of connections and of each one's client.
-
-    Attributes:
-        max_connections: Maximum number of connections in all.
-        max_per_address: Maximum number of connections of one address, or of one IPv6 network.
-        max_header_bytes: Maximum number of bytes of a request's head and trailers.
-        header_timeout: Seconds in which the head of a request must arrive.
-        body_timeout: Seconds over which the rate of a body is averaged.
-        answer_timeout: Seconds over which the rate is averaged at which an answer is taken.
-        min_rate: Minimum number of bytes per second of both.
-        is_proxy: Whether an address is a proxy's, behind which there are many clients.
-    """
+    """Limits of connections and of each one's client, as `Settings` describes them."""
 
     max_connections: int = 512
     max_per_address: int = 128
@@ -58,7 +47,7 @@ class ConnectionLimits:
     body_timeout: float = 30.0
     answer_timeout: float = 120.0
     min_rate: float = 1024.0
-    is_proxy: Callable[[str], bool] = lambda _: False
+    is_proxy: Callable[[str], bool] = lambda _: False  # with many clients behind it
 
 
 class Connections:
@@ -67,9 +56,6 @@ class Connections:
     A connection above a limit takes the place of the one that has waited longest for a request, be
     it an idle one or one whose request never becomes complete. Where all are busy, it gets one of a
     few reserved places, which answer health checks and are freed in the same way.
-
-    Args:
-        limits: Limits of all connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:

@@ -5,10 +5,6 @@ def parse_decimal(text: str, largest: int) -> int | None:
     """The number that a text of ASCII digits stands for; None for any other text.
 
     Python refuses to convert thousands of digits, so the length is checked before.
-
-    Args:
-        text: Text of any length, possibly with leading zeros.
-        largest: Largest number to accept, 0 or more.
     """
     if not (text.isascii() and text.isdigit()):
         return None

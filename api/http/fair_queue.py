@@ -24,10 +24,8 @@ class FairQueue:
     turn was longest ago. So the first of a client waits for about one piece of work, however many
     another client has sent.
 
-    Args:
-        purpose: What the requests are, for the answer to one too many: "thumbnails".
-        at_once: Number of functions that run at once.
-        share: Maximum number of requests of a client, running or waiting.
+    `purpose` says what the requests are, for the answer to one too many: "thumbnails". A client may
+    have `share` of them, running or waiting.
     """
 
     def __init__(self, purpose: str, at_once: int, share: int) -> None:
@@ -43,11 +41,7 @@ class FairQueue:
 
     @contextmanager
     def request(self, client: str) -> Iterator[None]:
-        """Counts a request of a client within the context.
-
-        Raises:
-            Problem: With status 429, where the client has reached its share.
-        """
+        """Counts a request of a client within the context; refuses one above its share."""
         if self._requests[client] >= self._share:
             raise Problem(
                 429,

@@ -33,16 +33,8 @@ FEWEST_TO_FORGET = 1000
 def rate_limiter(rate: str) -> Callable[[str], None]:
     """Makes a counter of requests, which lives in the memory of this process.
 
-    Args:
-        rate: One or several limits in the notation of the package `limits`: `600/minute`,
-            `10/second;10000/day`.
-
-    Returns:
-        A function that counts one request of the named client and raises a `Problem` with status
-        429 where the client has reached a limit.
-
-    Raises:
-        ConfigError: The rate is not in that notation.
+    The rate is one or several limits in the notation of the package `limits`: `600/minute`,
+    `10/second;10000/day`. The counter raises a `Problem` where the named client has reached one.
     """
     limits = _parse(rate)
     limiter = FixedWindowRateLimiter(Counts())
@@ -84,9 +76,6 @@ class Counts(Storage):
     The package's own `MemoryStorage` starts a thread every 10 ms to look through all counts, which
     cost a tenth of the server's core time, and takes half a core with 100,000 addresses. Here
     expired counts are forgotten when their number may have doubled.
-
-    Args:
-        now: Gives the time, in seconds since 1970.
     """
 
     STORAGE_SCHEME = None  # no address names it
@@ -150,15 +139,10 @@ UPLOAD = re.compile(r"/v1/uploads/[^/]+/?")
 
 @dataclass(frozen=True)
 class BodyLimits:
-    """Middleware that answers 413 to a body that is too large, before or while it is read.
-
-    Attributes:
-        app: Application behind it.
-        limit_of: Gives the maximum number of bytes for the scope of a request.
-    """
+    """Middleware that answers 413 to a body that is too large, before or while it is read."""
 
     app: ASGIApp
-    limit_of: Callable[[Scope], int]
+    limit_of: Callable[[Scope], int]  # maximum number of bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, with its body up to the limit."""

@@ -17,22 +17,13 @@ STORAGE_REASONS = {
 
 @dataclasses.dataclass(eq=False)
 class Problem(Exception):
-    """An error answer.
-
-    Attributes:
-        status: HTTP status.
-        type: Stable name, such as "not-found"; a key of `TITLES`.
-        detail: What is wrong, with the value.
-        remedy: What to do about it.
-        field: Path of the field of the request that is at fault, such as "dataset.path".
-        headers: Headers to send with it.
-    """
+    """An error answer."""
 
     status: int
-    type: str
+    type: str  # stable name, a key of `TITLES`
     detail: str
     remedy: str
-    field: str | None = None
+    field: str | None = None  # path in the request that is at fault, such as "dataset.path"
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:

@@ -54,15 +54,7 @@ class Refused(Exception):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """A connection within the limits of all connections.
-
-    Args:
-        connections: The open connections and their limits.
-        config: uvicorn's configuration.
-        server_state: State that uvicorn's connections share.
-        app_state: State of the application.
-        _loop: The event loop; uvicorn passes it by this name.
-    """
+    """A connection within the limits of all connections."""
 
     def __init__(
         self,

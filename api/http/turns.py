@@ -17,12 +17,7 @@ class Turns:
         self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by client, the next one first
 
     def add(self, client: str, start: Callable[[], None]) -> None:
-        """Starts a request when it is the client's turn, at the earliest in the next iteration.
-
-        Args:
-            client: Client that sent the request.
-            start: Starts it; must not raise an error.
-        """
+        """Starts a request when it is the client's turn, at the earliest in the next iteration."""
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._start_next)
         self._waiting.setdefault(client, deque()).append(start)

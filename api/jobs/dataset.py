@@ -32,20 +32,11 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 def resolve_dataset(settings: Settings, root: str, path: str) -> str:
-    """Location of a dataset that a request names.
+    """Location of a dataset that a request names, for `open_dataset`; clients must not see it.
 
-    `root_boundary` keeps links and URIs inside the dataset from leading out of the root.
-
-    Args:
-        settings: Settings with the roots.
-        root: Name of a root.
-        path: Relative path, its parts separated by `/`; may have wildcards, "" is the root itself.
-
-    Returns:
-        A location for `open_dataset`, which clients must not see.
-
-    Raises:
-        Problem: There is no such root, or the path could lead out of it.
+    The path has its parts separated by `/`; it may have wildcards, and "" is the root itself. It is
+    refused where it could lead out of the root. `root_boundary` keeps links and URIs inside the
+    dataset from doing so.
     """
     location = _root(settings, root)
     decoded = _decode(path)
@@ -75,11 +66,7 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
 
 
 def root_boundary(settings: Settings, root: str) -> Boundary:
-    """Boundary that reading a dataset of this root must not leave.
-
-    Raises:
-        Problem: There is no such root.
-    """
+    """Boundary that reading a dataset of this root must not leave."""
     fetch = partial(fetch_image, limits=fetch_limits(settings)) if settings.remote_images else None
     return boundary_at(_root(settings, root), fetch)
 
@@ -117,25 +104,15 @@ TARGET_SHARDS = 64
 
 @dataclass(frozen=True)
 class DatasetLocation:
-    """Where the dataset of a job is.
+    """Where the dataset of a job is."""
 
-    Attributes:
-        uri: Path or URI on this server, which clients must not see.
-        name: Name that clients know it by.
-        boundary: Folder that reading it must not leave.
-    """
-
-    uri: str
-    name: str
-    boundary: Boundary
+    uri: str  # path or URI on this server, which clients must not see
+    name: str  # that clients know it by
+    boundary: Boundary  # that reading it must not leave
 
 
 def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocation:
-    """Location of the dataset of a job.
-
-    Raises:
-        Problem: The root or the upload does not exist, or the path leads out of its root.
-    """
+    """Location of the dataset of a job."""
     dataset: Mapping[str, Any] = job.request["dataset"]
     upload_id = dataset.get("upload")
     if upload_id is None:
@@ -158,11 +135,7 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
 
 
 def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) -> Dataset:
-    """The dataset of a job, under its name for clients and in shards that suit its size.
-
-    Raises:
-        DatasetError: It cannot be read, or is larger than the settings allow.
-    """
+    """The dataset of a job, under its name for clients and in shards that suit its size."""
     reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
@@ -173,11 +146,7 @@ def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) ->
 
 
 def _check_classes(class_names: Sequence[str], max_classes: int) -> None:
-    """Refuses more classes than a worker has the memory, or a row of the database the room, for.
-
-    Raises:
-        DatasetError: There are too many, or their names are too long together.
-    """
+    """Refuses more classes than a worker has the memory, or a row of the database the room, for."""
     if len(class_names) > max_classes:
         raise DatasetError(
             f"the dataset has {len(class_names):,} classes, the maximum is {max_classes:,}; "

@@ -20,12 +20,7 @@ RETRY_AFTER = 10  # seconds
 
 
 class EventStreams:
-    """Counts the open streams, so that no key takes all of them.
-
-    Args:
-        max_streams: Maximum number of streams in all.
-        max_per_owner: Maximum number of streams of one owner.
-    """
+    """Counts the open streams, so that no key takes all of them."""
 
     def __init__(self, max_streams: int = 200, max_per_owner: int = 20) -> None:
         self._max_streams = max_streams
@@ -34,11 +29,7 @@ class EventStreams:
 
     @contextmanager
     def opened(self, owner: str) -> Iterator[None]:
-        """Counts a stream while it is open; only to be used on the event loop.
-
-        Raises:
-            Problem: Too many streams are open.
-        """
+        """Counts a stream while it is open; refused where too many are. For the event loop only."""
         if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
             raise Problem(
                 429,
@@ -57,29 +48,17 @@ class EventStreams:
 
 @dataclass(frozen=True)
 class Subscription:
-    """The events of a job that a client does not have yet.
-
-    Attributes:
-        engine: The database.
-        job_id: Id of the job.
-        last_id: Id of the last event that the client has; 0 for none.
-        is_stopping: Whether the stream should end although the job is not finished.
-        watch: Checks the key of the client again.
-    """
+    """The events of a job that a client does not have yet."""
 
     engine: Engine
     job_id: str
-    last_id: int
-    is_stopping: Callable[[], bool]
+    last_id: int  # of the last event that the client has; 0 for none
+    is_stopping: Callable[[], bool]  # whether to end although the job is not finished
     watch: KeyWatch
 
 
 async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
-    """Every event after the last one that the client has, in order; ends with the job.
-
-    Raises:
-        Problem: The client's key is no longer valid.
-    """
+    """Every event after the last one that the client has, in order; ends with the job."""
     last_id = subscription.last_id
     while not subscription.is_stopping():
         await subscription.watch.check()

@@ -22,21 +22,13 @@ _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed.
-
-    Attributes:
-        type: Stable name of the kind of failure.
-        detail: What is wrong, for the owner of the job.
-        retry: Whether another attempt may succeed.
-        remedy: What the owner can do about it; None where there is nothing.
-        field: Field of the job request that is at fault, where there is one.
-    """
+    """Why an attempt failed."""
 
     type: str
-    detail: str
-    retry: bool
+    detail: str  # for the owner of the job
+    retry: bool  # whether another attempt may succeed
     remedy: str | None = None
-    field: str | None = None
+    field: str | None = None  # of the job request that is at fault
 
     def body(self) -> dict[str, str]:
         """The failure as it is stored with the job."""
@@ -56,12 +48,7 @@ def _shortened(text: str) -> str:
 
 
 def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
-    """The failure to report for an error.
-
-    Args:
-        error: Exception that ended the attempt.
-        names: Public names of paths and URIs of this server.
-    """
+    """The failure to report for an error."""
     if isinstance(error, Problem):
         return Failure(
             error.type,

@@ -86,11 +86,7 @@ def local_folders(settings: Settings, job_id: str) -> list[Path]:
 
 
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
-    """Deletes everything that a job has published, is working on or has left for later jobs.
-
-    Raises:
-        OSError: Something is left.
-    """
+    """Deletes everything that a job has published, is working on or has left for later jobs."""
     for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.arrow"):
         features.unlink(missing_ok=True)
     for folder in local_folders(settings, job_id):
@@ -112,11 +108,6 @@ def work_folder(work_dir: Path, job_id: str, attempt: int) -> Iterator[Path]:
 
     An abandoned attempt may still be running: its worker was frozen, or had lost the connection to
     the database. As long as it holds the folder, the next attempt gets a new one.
-
-    Args:
-        work_dir: Folder of all jobs.
-        job_id: Id of the job.
-        attempt: Number of the attempt.
     """
     folder = work_dir / job_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -151,13 +142,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     A file is checked when it is first opened, and again once its size or time changes: scores
     against the SHA-256 that the job recorded, others against the checksum inside them.
 
-    Args:
-        artifacts: Results of the jobs.
-        job: A succeeded job.
-        name: Name of the file.
-
-    Raises:
-        Problem: The file is gone or damaged.
+    Raises a `Problem` where the file is gone or damaged.
     """
     assert job.result is not None  # noqa: S101 - because it succeeded
     recorded = job.result.scores_sha256 if name == SCORES_FILE else None
@@ -180,7 +165,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
 
 @contextmanager
 def open_stored_parquet(artifacts: Artifacts, job: Job, name: str) -> Iterator[pq.ParquetFile]:
-    """Opens a Parquet file of a succeeded job; errors as for `open_stored`."""
+    """Opens a Parquet file of a succeeded job, as `open_stored` does."""
     with open_stored(artifacts, job, name) as opened:
         try:
             file = pq.ParquetFile(opened)
@@ -204,19 +189,9 @@ def damaged(job: Job, name: str) -> Problem:
 def delete_finished(
     engine: Engine, settings: Settings, artifacts: Artifacts, owner: str | None, job_id: str
 ) -> bool:
-    """Deletes a finished job with its files.
+    """Deletes a finished job with its files; False where there is none of this owner.
 
-    Files that cannot be deleted now are left to `finish_deletions`.
-
-    Args:
-        engine: The database.
-        settings: Settings with the folders of files.
-        artifacts: Results of the jobs.
-        owner: Owner of the job; None for any.
-        job_id: Id of the job.
-
-    Returns:
-        False if it does not exist, is not finished, or belongs to another owner.
+    Owner None stands for any. Files that cannot be deleted now are left to `finish_deletions`.
     """
     if not begin_deletion(engine, owner, job_id):
         return False

@@ -37,21 +37,13 @@ AT_ONCE = 500
 
 @dataclass(frozen=True)
 class SampleMark:
-    """The mark of a sample.
+    """The mark of a sample."""
 
-    Attributes:
-        row: Row of the sample in the score file.
-        sample_id: Its id.
-        mark: What to do with it.
-        label: Name of its new class if it is to be relabelled, otherwise None.
-        at: Time of the mark in seconds since 1970; 0 until it is stored.
-    """
-
-    row: int
+    row: int  # of the sample in the score file
     sample_id: str
     mark: Mark
-    label: str | None = None
-    at: float = 0.0
+    label: str | None = None  # name of the new class of a sample that is relabelled
+    at: float = 0.0  # seconds since 1970; 0 until it is stored
 
     @property
     def decision(self) -> tuple[Mark, str | None]:
@@ -62,8 +54,7 @@ class SampleMark:
 class MarkedMeanwhile(Exception):
     """A sample has another mark than the caller has seen; nothing was changed.
 
-    Attributes:
-        current: The marks of the samples, by row; None for a sample without a mark.
+    `current` has the marks of the samples by row, None for a sample without one.
     """
 
     def __init__(self, current: Mapping[int, SampleMark | None]) -> None:
@@ -81,12 +72,8 @@ def set_marks(
 ) -> None:
     """Stores or removes marks, all of them or none.
 
-    Args:
-        engine: The database.
-        owner: Whose marks.
-        job_id: Id of the job.
-        changes: The new mark of each row; None removes it.
-        seen: What the caller knows of the marks before; other rows are replaced unseen.
+    A change to None removes the mark of a row. Rows that the caller has not `seen` are replaced
+    whatever their mark is.
 
     Raises:
         MarkedMeanwhile: A mark is neither as seen nor already as requested.
@@ -223,9 +210,6 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
 
     They follow those that the named job has applied itself, so that each round of review builds
     on the one before.
-
-    Raises:
-        Problem: The named job does not exist, has no result, or nothing in it is to be changed.
     """
     source_id = request.get("marks")
     if source_id is None:
@@ -282,13 +266,8 @@ def encode_marks(marks: Marked | None) -> str | None:
 def apply_marks(dataset: Dataset, marks: Marked, source_id: str) -> Dataset:
     """A dataset without the dropped samples, in which the relabelled ones have their new class.
 
-    Args:
-        dataset: The dataset.
-        marks: The marks; a class that the dataset lacks is added to it.
-        source_id: Id of the job that they are from, for messages.
-
-    Raises:
-        DatasetError: No sample is marked, or every sample is dropped.
+    A class that the dataset lacks is added to it. A `DatasetError` says that no sample is marked,
+    or every one dropped.
     """
     names = list(dataset.class_names)
     indices = {name: index for index, name in enumerate(names)}
@@ -337,17 +316,11 @@ def apply_marks(dataset: Dataset, marks: Marked, source_id: str) -> Dataset:
 
 @dataclass(frozen=True)
 class _KeptImages:
-    """Opens the images of a dataset that are kept, by their positions among these.
-
-    Attributes:
-        dataset: The whole dataset.
-        kept: Whether each sample is kept. Shape (samples,).
-        positions: Positions of the samples that are. Shape (kept samples,).
-    """
+    """Opens the images of a dataset that are kept, by their positions among these."""
 
     dataset: Dataset
-    kept: NDArray[np.bool_]
-    positions: NDArray[np.int64]
+    kept: NDArray[np.bool_]  # of each sample
+    positions: NDArray[np.int64]  # of the samples that are kept
 
     def __call__(self, wanted: range) -> Iterator[ImageOpener]:
         """The openers of the samples at ascending positions."""

@@ -20,33 +20,20 @@ from api.storage.tables import JOBS
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a job.
+    """Progress of a job."""
 
-    Attributes:
-        done: Number of samples processed.
-        total: Number of samples of the dataset; None until known.
-        bad: Number of unreadable images.
-        rate: Samples per second; None until known.
-    """
-
-    done: int
-    total: int | None
-    bad: int
-    rate: float | None
+    done: int  # samples processed
+    total: int | None  # None until known
+    bad: int  # unreadable images
+    rate: float | None  # samples per second; None until known
 
 
 @retry
 def claim(engine: Engine, worker_id: str, device: str, lease: float) -> Job | None:
     """Claims a job whose lease has expired, or else the one that has waited longest.
 
-    Args:
-        engine: The database.
-        worker_id: Id of the worker that claims it.
-        device: Device of the worker, for the events of the job.
-        lease: Seconds until another worker may claim it, unless `heartbeat` renews the lease.
-
-    Returns:
-        The job with its new attempt; None if no job is waiting.
+    It comes with its new attempt. Another worker may claim it after `lease` seconds, unless
+    `heartbeat` renews the lease.
     """
     with write_transaction(engine) as connection:
         while (row := _next(connection, now(connection))) is not None:
@@ -61,8 +48,7 @@ def heartbeat(
 ) -> Literal["ok", "cancel", "lost"]:
     """Renews the lease of a job for `lease` seconds and records its progress.
 
-    Returns:
-        "cancel" if its owner has cancelled it, "lost" if another worker has claimed it.
+    It is "cancel" if its owner has cancelled the job, "lost" if another worker has claimed it.
     """
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
@@ -92,14 +78,8 @@ def succeed(engine: Engine, job: Job, result: StoredResult) -> bool:
 def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float | None) -> bool:
     """Ends an attempt, and the job with it if it cannot be retried.
 
-    Args:
-        engine: The database.
-        job: Job as it was claimed.
-        error: Failure with "type", "detail" and where known "remedy" and "field".
-        retry_in: Seconds until the next attempt; None if that would fail as well.
-
-    Returns:
-        False, and without effect, if the worker has lost the job.
+    False, and without effect, if the worker has lost the job. `retry_in` are the seconds until the
+    next attempt; None if that would fail as well.
     """
     with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()
@@ -132,8 +112,7 @@ def hand_back(engine: Engine, job: Job) -> bool:
     The attempt stays counted, because the next worker needs a number of its own as a fence; the
     maximum number of attempts grows by one instead.
 
-    Returns:
-        False, and without effect, if the worker has lost the job.
+    False, and without effect, if the worker has lost the job.
     """
     with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()

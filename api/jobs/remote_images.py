@@ -31,21 +31,13 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Limits for fetching one image.
+    """Limits for fetching one image."""
 
-    Attributes:
-        max_bytes: Maximum number of bytes of the image.
-        timeout: Seconds from the first byte sent to the last one received.
-        port: The only port to connect to.
-        authorities: File with certificates to trust; None for those of the system.
-        is_allowed: Whether an address may be connected to; None allows public addresses.
-    """
-
-    max_bytes: int
-    timeout: float = TIMEOUT
-    port: int = PORT
-    authorities: str | None = None
-    is_allowed: "Callable[[Address], bool] | None" = None
+    max_bytes: int  # of the image
+    timeout: float = TIMEOUT  # seconds from the first byte sent to the last one received
+    port: int = PORT  # the only one to connect to
+    authorities: str | None = None  # file with certificates to trust instead of the system's
+    is_allowed: "Callable[[Address], bool] | None" = None  # None for `is_public`
 
 
 def fetch_limits(settings: Settings) -> FetchLimits:
@@ -56,8 +48,7 @@ def fetch_limits(settings: Settings) -> FetchLimits:
 def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
     """The image at an https URL, in memory.
 
-    Raises:
-        ImageError: It does not exist, is too large or too slow, or its address is not public.
+    Raises an `ImageError` where it does not exist, is too large or too slow, or not public.
     """
     parts = _split(url, limits)
     addresses = _public_addresses(str(parts.hostname), limits)

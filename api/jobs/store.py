@@ -42,44 +42,28 @@ from difficulty_service.options import DatasetScoring
 
 @dataclass(frozen=True)
 class Job:
-    """One row of `JOBS`, with its JSON parsed; times are in seconds since 1970.
-
-    Attributes:
-        owner: Id of the key that submitted it; "" where there are no keys.
-        run_after: Earliest time of its next attempt.
-        started_at: Time of its first claim.
-        attempt: Number of claims, which fences off a worker that lost the job.
-        worker: Id of the worker that has or last had it.
-        lease_until: Time at which the lease expires without a heartbeat.
-        done: Number of samples processed.
-        total: Number of samples of the dataset; None until known.
-        bad: Number of unreadable images.
-        rate: Samples per second.
-        error: Failure of the job or of its previous attempt: "type", "detail" and where known
-            "remedy" and "field".
-        result: What it answers, once it has succeeded.
-    """
+    """One row of `JOBS`, with its JSON parsed; times are in seconds since 1970."""
 
     id: str
-    owner: str
+    owner: str  # id of the key that submitted it; "" where there are no keys
     state: State
     request: Mapping[str, Any]
     request_sha256: str
     idempotency_key: str | None
     created_at: float
-    run_after: float
-    started_at: float | None
+    run_after: float  # earliest time of its next attempt
+    started_at: float | None  # time of its first claim
     finished_at: float | None
-    attempt: int
+    attempt: int  # number of claims, which fences off a worker that lost the job
     max_attempts: int
-    worker: str | None
-    lease_until: float | None
+    worker: str | None  # id of the worker that has or last had it
+    lease_until: float | None  # when it expires without a heartbeat
     cancel_requested: bool
-    done: int
-    total: int | None
-    bad: int
-    rate: float | None
-    error: Mapping[str, Any] | None
+    done: int  # samples processed
+    total: int | None  # None until known
+    bad: int  # unreadable images
+    rate: float | None  # samples per second
+    error: Mapping[str, Any] | None  # `Failure.body` of the job or of its previous attempt
     result: StoredResult | None
 
     @property
@@ -103,26 +87,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a job; ids increase with time.
-
-    Attributes:
-        at: Time in seconds since 1970.
-        kind: "state", "progress" or "warning".
-        data: Content of the event.
-    """
+    """An event of a job; ids increase with time."""
 
     id: int
     at: float
-    kind: str
+    kind: str  # "state", "progress" or "warning"
     data: Mapping[str, Any]
 
 
 def job_of(row: Row[Any]) -> Job:
-    """A row of `JOBS`, with its JSON parsed.
-
-    Raises:
-        ValueError: Its result is not that of a job.
-    """
+    """A row of `JOBS`, with its JSON parsed."""
     values = row._asdict()
     for name in ("request", "error", "result"):
         values[name] = None if values[name] is None else json.loads(values[name])
@@ -172,12 +146,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class SubmitLimits:
-    """Limits for the jobs of an owner.
-
-    Attributes:
-        max_queued: Maximum number of queued jobs.
-        max_attempts: Maximum number of attempts of a job.
-    """
+    """Limits for the jobs of an owner."""
 
     max_queued: int
     max_attempts: int
@@ -199,22 +168,13 @@ def submit(
     limits: SubmitLimits,
     applied_marks: str | None = None,
 ) -> tuple[Job, bool]:
-    """Queues a job, unless one with this idempotency key exists.
+    """Queues a job, unless one with this idempotency key exists; says whether it is new.
 
-    Args:
-        engine: The database.
-        owner: Id of the key that submits it.
-        request: Validated request, of JSON values.
-        idempotency_key: At most 200 characters, none of them NUL.
-        limits: Limits for the owner.
-        applied_marks: Marks to keep with a new job, as `applied_marks.encode_marks` writes them.
+    The key has at most 200 characters, none of them NUL. `encode_marks` has written the marks to
+    keep with a new job.
 
-    Returns:
-        The job, and whether it is new.
-
-    Raises:
-        IdempotencyConflict: The idempotency key belongs to a job with another request.
-        TooManyJobs: The owner has `limits.max_queued` queued jobs.
+    Raises `IdempotencyConflict` where the key belongs to a job with another request, and
+    `TooManyJobs` where the owner has `limits.max_queued` queued jobs.
     """
     body = encode(request)
     values = {
@@ -288,8 +248,7 @@ def list_jobs(
 def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None:
     """Cancels a queued job, or asks the worker of a running one to stop it.
 
-    Returns:
-        The job afterwards; None if it does not exist or belongs to another owner.
+    None if it does not exist or belongs to another owner.
     """
     if not is_id(job_id):
         return None
@@ -316,8 +275,7 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
 def begin_deletion(engine: Engine, owner: str | None, job_id: str) -> bool:
     """Hides a finished job from every client, so that its files can be deleted.
 
-    Returns:
-        False if it does not exist, is not finished, or belongs to another owner.
+    False if it does not exist, is not finished, or belongs to another owner.
     """
     if not is_id(job_id):
         return False

@@ -28,18 +28,7 @@ def validate_submission(
 ) -> dict[str, Any]:
     """Checks everything that can be checked before an image is read.
 
-    Args:
-        body: Body of the request.
-        settings: Roots and backbones that jobs may use.
-        engine: Database with uploads and other jobs.
-        owner: Id of the key that submits the job.
-
-    Returns:
-        The request to store with the job, with defaults filled in.
-
-    Raises:
-        Problem: The server takes no jobs, or it names something that does not exist, or belongs
-            to another owner.
+    Gives the request to store with the job, with defaults filled in.
     """
     if not settings.takes_jobs:
         raise Problem(

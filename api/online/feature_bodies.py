@@ -29,11 +29,7 @@ _HEADER, _LENGTH, _COMPRESSION, _DATA = 2, 0, 3, 1  # numbers of fields in Arrow
 
 
 def read_stream(body: bytes, max_rows: int) -> pa.Table:
-    """The table of an Arrow stream with the columns `features` and, if known, `label`.
-
-    Raises:
-        Problem: The body is not such a stream, is compressed, or has too many rows.
-    """
+    """The table of an Arrow stream with the columns `features` and, if known, `label`."""
     try:
         _check_messages(body, max_rows)
         with pa.ipc.open_stream(body) as stream:
@@ -51,11 +47,7 @@ def read_stream(body: bytes, max_rows: int) -> pa.Table:
 
 
 def read_values(column: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
-    """The vectors of a column of lists. Shape (samples, dim).
-
-    Raises:
-        Problem: The column has another type, or a vector another length.
-    """
+    """The vectors of a column of lists. Shape (samples, dim)."""
     kind = column.type
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) or not (
         pa.types.is_floating(kind.value_type)
@@ -70,11 +62,7 @@ def read_values(column: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
 
 
 def read_labels(column: pa.ChunkedArray) -> list[str | int | None]:
-    """The labels of a column of text or integers; None where unknown.
-
-    Raises:
-        Problem: The column has another type, or a label is too long.
-    """
+    """The labels of a column of text or integers; None where unknown."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     kinds = (
         pa.types.is_string,
@@ -127,11 +115,7 @@ def _check_columns(schema: pa.Schema) -> None:
 
 
 def _check_messages(body: bytes, max_rows: int) -> None:
-    """Reads the headers of all messages, without decoding any.
-
-    Raises:
-        Problem: A message is compressed, or all together have too many rows.
-    """
+    """Reads the headers of all messages, without decoding any."""
     rows = dictionaries = 0
     for message in pa.ipc.MessageReader.open_stream(body):
         if message.type not in (_RECORD_BATCH, _DICTIONARY):
@@ -170,11 +154,7 @@ def _field(metadata: bytes, table: int, number: int) -> int:
 
 
 def _table_at(metadata: bytes, table: int, number: int) -> int:
-    """Position of the table that a field of a table refers to.
-
-    Raises:
-        ValueError: The table does not have the field.
-    """
+    """Position of the table that a field of a table refers to."""
     position = _field(metadata, table, number)
     if not position:
         raise ValueError("a message without its header")
@@ -206,23 +186,14 @@ class JsonBody(BaseModel):
 
 @dataclass(frozen=True)
 class Vectors:
-    """Feature vectors of a request.
+    """Feature vectors of a request."""
 
-    Attributes:
-        features: Shape (samples, dim), float32.
-        labels: Names or indices of classes; None where unknown.
-    """
-
-    features: NDArray[np.float32]
-    labels: Sequence[Label | None]
+    features: NDArray[np.float32]  # shape (samples, dim)
+    labels: Sequence[Label | None]  # names or indices of classes; None where unknown
 
 
 def parse_json(body: bytes) -> JsonBody:
-    """The samples of a JSON body.
-
-    Raises:
-        Problem: The body is not a valid `JsonBody`, or has both vectors and texts, or neither.
-    """
+    """The samples of a JSON body."""
     try:
         read = JsonBody.model_validate_json(body)
     except ValidationError as error:
@@ -234,16 +205,7 @@ def parse_json(body: bytes) -> JsonBody:
 
 
 def read_json(body: JsonBody, dim: int, max_rows: int) -> Vectors:
-    """Vectors of a JSON body that has some.
-
-    Args:
-        body: The parsed body.
-        dim: Length that every vector must have.
-        max_rows: Maximum number of vectors.
-
-    Raises:
-        Problem: There are too many vectors, or one of another length.
-    """
+    """Vectors of a JSON body that has some."""
     rows = body.features or []
     if len(rows) > max_rows:
         raise too_many(len(rows), max_rows)
@@ -257,16 +219,7 @@ def read_json(body: JsonBody, dim: int, max_rows: int) -> Vectors:
 
 
 def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
-    """Vectors of an Arrow stream: a column `features` of lists, and one `label` if known.
-
-    Args:
-        body: Body of the request.
-        dim: Length that every vector must have.
-        max_rows: Maximum number of vectors.
-
-    Raises:
-        Problem: The body is not such a stream, has too many vectors, or one of another length.
-    """
+    """Vectors of an Arrow stream: a column `features` of lists, and one `label` if known."""
     table = read_stream(body, max_rows)
     values = read_values(table["features"], dim)
     known = "label" in table.column_names
@@ -275,11 +228,7 @@ def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
 
 
 def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> NDArray[np.int64]:
-    """Class indices of names or indices, -1 where unknown. Shape (samples,).
-
-    Raises:
-        Problem: One of them is not a class.
-    """
+    """Class indices of names or indices, -1 where unknown. Shape (samples,)."""
     index = {name: position for position, name in enumerate(class_names)}
     indices = []
     for row, label in enumerate(labels):

@@ -25,17 +25,11 @@ from difficulty_service.scores.fitted_gaussians import load_gaussians
 
 @dataclass(frozen=True)
 class ScoringModel:
-    """Scores new samples like those of a job.
-
-    Attributes:
-        scorer: Scorer with the Gaussians of the job.
-        description: Description of the features that the Gaussians were fitted to.
-        training_scores: RMD of the samples of the job, ascending, without NaN. Shape (samples,).
-    """
+    """Scores new samples like those of a job."""
 
     scorer: RelativeMahalanobis
-    description: FeatureDescription
-    training_scores: NDArray[np.float64]
+    description: FeatureDescription  # of the features that the Gaussians were fitted to
+    training_scores: NDArray[np.float64]  # RMD of the samples of the job, ascending, without NaN
 
     @property
     def dim(self) -> int:
@@ -43,12 +37,9 @@ class ScoringModel:
         return len(self.scorer.mean)
 
     def score(self, features: Tensor, labels: Tensor) -> SampleScores:
-        """Distances and difficulty of samples.
+        """Distances and difficulty of samples, of features of shape (samples, dim).
 
-        Args:
-            features: Shape (samples, dim).
-            labels: Class indices; -1 where unknown, for which the nearest class is used.
-                Shape (samples,).
+        Labels are class indices; -1 where unknown, for which the nearest class is used.
         """
         distances = self.scorer.distances(features, labels)
         nearest = distances.nearest_label
@@ -79,13 +70,7 @@ MAX_TRAINING_SCORES = 1_000_000
 
 
 class LoadedModels:
-    """Gaussians by job, loaded on first use.
-
-    Args:
-        artifacts: Storage of the results.
-        folder: Folder for local copies of remote files.
-        capacity: Maximum number of jobs in the cache.
-    """
+    """Gaussians by job, loaded on first use; remote files are copied to a local folder."""
 
     def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
         self._artifacts = artifacts
@@ -93,11 +78,7 @@ class LoadedModels:
         self._cache: BoundedCache[str, ScoringModel] = BoundedCache(capacity)
 
     def get(self, job: Job) -> ScoringModel:
-        """The Gaussians of a succeeded job that has some.
-
-        Raises:
-            Problem: Its files are gone or damaged.
-        """
+        """The Gaussians of a succeeded job that has some."""
         assert job.result is not None  # noqa: S101 - because it succeeded
         prefix = job.result.prefix
         return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{GAUSSIANS_FILE}"))

@@ -13,17 +13,11 @@ from difficulty_service.features.description import FeatureDescription
 
 @dataclass(frozen=True)
 class JobGaussians:
-    """Gaussians of a job.
-
-    Attributes:
-        job: The job.
-        dim: Length of a feature vector.
-        description: Description of the features that they were fitted to.
-    """
+    """Gaussians of a job."""
 
     job: Job
-    dim: int
-    description: FeatureDescription
+    dim: int  # length of a feature vector
+    description: FeatureDescription  # of the features that they were fitted to
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -32,13 +26,7 @@ class JobGaussians:
 
 
 class ScoringModels:
-    """Finds the Gaussians of jobs and remembers those used last.
-
-    Args:
-        artifacts: Storage of the results.
-        process: Process that loads them.
-        capacity: Maximum number of jobs in the cache.
-    """
+    """Finds the Gaussians of jobs and remembers those used last."""
 
     def __init__(self, artifacts: Artifacts, process: ScoringProcess, capacity: int = 4) -> None:
         self._artifacts = artifacts
@@ -46,12 +34,7 @@ class ScoringModels:
         self._cache: BoundedCache[str, JobGaussians] = BoundedCache(capacity)
 
     def get(self, job: Job) -> JobGaussians:
-        """The Gaussians of a job.
-
-        Raises:
-            Problem: The job is not finished or used the Gaussians of another job, its files are
-                gone or damaged, or the process died.
-        """
+        """The Gaussians of a job."""
         if job.state != "succeeded" or job.result is None:
             raise Problem(
                 409,

@@ -24,22 +24,13 @@ from difficulty_service.features.description import FeatureDescription
 
 
 class ScoringProcess:
-    """Scores samples in a process that starts with the first one, and again if it has died.
-
-    Args:
-        settings: Settings of the service.
-        at_once: Number of calls that it answers at once, each in a thread of its own.
-    """
+    """Scores samples in a process that starts with the first one, and again if it has died."""
 
     def __init__(self, settings: Settings, at_once: int = 4) -> None:
         self._scorer = Apart(partial(_make_scorer, settings), threads=at_once)
 
     def describe(self, job: Job) -> tuple[int, FeatureDescription]:
-        """Length of a feature vector of a job that has Gaussians, and the features' description.
-
-        Raises:
-            Problem: Its files are gone or damaged, or the process died.
-        """
+        """Length of a feature vector of a job that has Gaussians, and the features' description."""
         described: tuple[int, FeatureDescription] = self._call("describe", job)
         return described
 
@@ -48,14 +39,8 @@ class ScoringProcess:
     ) -> EncodedScores:
         """Scores of samples against the Gaussians of a job, from features like those of the job.
 
-        Args:
-            job: A job that has Gaussians.
-            samples: Contents of image files, or texts as UTF-8 for a job of texts.
-            labels: Class indices; -1 where unknown. Shape (samples,).
-
-        Raises:
-            Problem: Its files are gone or damaged, the weights of the backbone are not those that
-                the job used, or the process died.
+        Samples are the contents of image files, or texts as UTF-8 for a job of texts. Labels are
+        class indices, -1 where unknown.
         """
         scores: EncodedScores = self._call("encode_and_score", job, list(samples), labels)
         return scores
@@ -63,16 +48,7 @@ class ScoringProcess:
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
     ) -> SampleScores:
-        """Scores of samples against the Gaussians of a job.
-
-        Args:
-            job: A job that has Gaussians.
-            features: Shape (samples, dim).
-            labels: Class indices; -1 where unknown. Shape (samples,).
-
-        Raises:
-            Problem: Its files are gone or damaged, or the process died.
-        """
+        """Scores of features of shape (samples, dim), with labels likewise."""
         scores: SampleScores = self._call("score", job, features, labels)
         return scores
 

@@ -35,11 +35,7 @@ class SampleScores:
     percentile: Numbers
 
     def rows(self, class_names: Sequence[str]) -> list[dict[str, Any]]:
-        """One mapping per sample, of JSON values; None instead of values that are not finite.
-
-        Args:
-            class_names: Name of each class index.
-        """
+        """One mapping per sample, of JSON values; None instead of values that are not finite."""
         margins = np.where(self.labels >= 0, self.label_margin, np.nan)
         numbers = {
             "md": self.md,

@@ -28,11 +28,7 @@ from difficulty_service.features.description import FeatureDescription
 
 
 class Scorer:
-    """Loaded backbones and Gaussians.
-
-    Args:
-        settings: Settings with device and limits of the backbones, and where results are.
-    """
+    """Loaded backbones and Gaussians."""
 
     def __init__(self, settings: Settings) -> None:
         self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
@@ -84,12 +80,7 @@ class Scorer:
 
 
 def end_with_slow_image(watch: ImageWatch, seconds: float) -> None:
-    """Ends this process once an image takes longer to decode: no thread can be ended from outside.
-
-    Args:
-        watch: Images that are being decoded.
-        seconds: Time that one may take.
-    """
+    """Ends this process once an image takes longer: no thread can be ended from outside."""
 
     def look() -> None:
         while not any(image.seconds > seconds for image in watch.under_way()):

@@ -38,23 +38,14 @@ Kind = Literal["check", "checks", "choice", "number", "text"]
 
 @dataclass(frozen=True)
 class OptionField:
-    """A field of a form.
-
-    Attributes:
-        name: Name of the option.
-        kind: How it is entered.
-        sentence: What it does.
-        entered: What was entered: texts as the browser sends them, none where it was left alone.
-        choices: Values to choose from, with a sentence on each where it needs one.
-        usual: What holds where nothing is entered.
-    """
+    """A field of a form."""
 
     name: str
-    kind: Kind
-    sentence: str
-    entered: tuple[str, ...]
-    choices: Mapping[str, str] = field(default_factory=dict)
-    usual: tuple[str, ...] = ()
+    kind: Kind  # how it is entered
+    sentence: str  # what it does
+    entered: tuple[str, ...]  # as the browser sends it; none where it was left alone
+    choices: Mapping[str, str] = field(default_factory=dict)  # with a sentence, or ""
+    usual: tuple[str, ...] = ()  # what holds where nothing is entered
 
     @property
     def label(self) -> str:
@@ -154,25 +145,15 @@ OPTIONS = [
 
 @dataclass(frozen=True)
 class NewJob:
-    """What was entered in the form, as the browser sends it.
+    """What was entered in the form, as the browser sends it."""
 
-    Attributes:
-        source: Whether the dataset is below a `root` of the server or an `upload`.
-        root: Name of a root.
-        path: Path below the root.
-        upload: Id of an upload.
-        backbone: Name of a backbone; empty for the usual one.
-        token: Token of the page, by which a form that is sent twice is one job.
-        options: Texts of each option; none where it was left alone.
-    """
-
-    source: str = "root"
+    source: str = "root"  # "root" or "upload"
     root: str = ""
     path: str = ""
     upload: str = ""
-    backbone: str = ""
-    token: str = ""
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    backbone: str = ""  # empty for the usual one
+    token: str = ""  # of the page, by which a form that is sent twice is one job
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # texts of each
 
     @property
     def fields(self) -> list[OptionField]:
@@ -185,11 +166,7 @@ class NewJob:
         return any(each.shown != each.usual for each in self.fields if each.name != "scorers")
 
     def as_body(self) -> dict[str, Any]:
-        """Body of the request that submits this job.
-
-        Raises:
-            ValueError: A number cannot be read.
-        """
+        """Body of the request that submits this job."""
         dataset = (
             {"upload": self.upload}
             if self.source == "upload"

@@ -26,14 +26,7 @@ UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 def render(
     request: Request, name: str, values: Mapping[str, Any] | None = None, status: int = 200
 ) -> HTMLResponse:
-    """Fills a template; every value is escaped.
-
-    Args:
-        request: The request, which says who is signed in.
-        name: Name of the template, without its extension.
-        values: Variables of the template.
-        status: HTTP status of the answer.
-    """
+    """Fills a template; every value is escaped."""
     principal: Principal | None = getattr(request.state, "principal", None)
     html = (
         _environment()

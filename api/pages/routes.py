@@ -24,13 +24,7 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 
 @dataclass(frozen=True)
 class Asset:
-    """A file.
-
-    Attributes:
-        content: The whole file.
-        media_type: Media type, by its name.
-        etag: Changes with the content.
-    """
+    """A file."""
 
     content: bytes
     media_type: str
@@ -42,9 +36,6 @@ class Assets:
 
     Anybody may ask for them without a key, so an answer must cost little: reading the file in a
     thread took longer than all the rest.
-
-    Args:
-        folder: The folder, with all that is below it.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -33,14 +33,7 @@ CHECKED_FOR_A_SHARE = 5
 
 @dataclass(frozen=True)
 class ScoredJob:
-    """A finished job as its pages show it.
-
-    Attributes:
-        request: The request for a page.
-        key: The caller.
-        job: The job.
-        open_scores: The scores of all jobs.
-    """
+    """A finished job as its pages show it."""
 
     request: Request
     key: Principal
@@ -102,11 +95,7 @@ class ScoredJob:
         return is_own and settings.takes_jobs and "write" in self.key.scopes
 
     def values(self, current: str) -> dict[str, Any]:
-        """Variables that every page of the job has.
-
-        Args:
-            current: Name of the page, which the navigation marks.
-        """
+        """Variables that every page of the job has."""
         engine = self.request.app.state.engine
         return {
             "job": self.job,
@@ -124,21 +113,13 @@ class ScoredJob:
 
 
 def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
-    """The finished job of an address.
-
-    Raises:
-        Problem: It does not exist, the caller may not see it, or it has no results.
-    """
+    """The finished job of an address."""
     job = succeeded_job(request, key, job_id)
     return ScoredJob(request, key, job, request.app.state.open_scores)
 
 
 def existing_card(job: ScoredJob, row: int) -> Card:
-    """The card of a sample.
-
-    Raises:
-        Problem: There is no such row.
-    """
+    """The card of a sample."""
     if row >= len(job.samples):
         raise not_found("sample", str(row))
     return job.cards([row])[0]

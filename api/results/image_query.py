@@ -26,23 +26,13 @@ _CURSOR = struct.Struct(">8sdq")
 
 
 def write_cursor(conditions: Mapping[str, str], key: float, row: int) -> str:
-    """The cursor after an image.
-
-    Args:
-        conditions: Conditions that the images of the pages fulfil.
-        key: Sort key of the image.
-        row: Its row.
-    """
+    """The cursor after an image."""
     packed = _CURSOR.pack(_identity(conditions), key, row)
     return base64.urlsafe_b64encode(packed).decode().rstrip("=")
 
 
 def read_cursor(conditions: Mapping[str, str], text: str) -> tuple[float, int]:
-    """Sort key and row of the last image of the page before.
-
-    Raises:
-        BadQuery: The text is no cursor, or one of other conditions.
-    """
+    """Sort key and row of the last image of the page before."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         identity, key, row = _CURSOR.unpack(packed)
@@ -115,31 +105,18 @@ LONGEST_TEXT = 1000
 
 @dataclass(frozen=True)
 class ImageQuery:
-    """The parameters of an address that lists images; all are texts, and empty is no condition.
+    """The parameters of an address that lists images; all are texts, and empty is no condition."""
 
-    Attributes:
-        label: Name of the class of the images.
-        near: Name of the class that fits best.
-        pmin: Lowest percentile of difficulty, from 0 to 100.
-        pmax: Highest percentile of difficulty, from 0 to 100.
-        margin: Suspicion that the images exceed, or label margin where the scores have none.
-        q: Text in the sample id.
-        mark: One of MARKS.
-        area: Area of the map, as `Area.parse` reads it.
-        sort: One of SORTS.
-        after: Cursor of the page before; empty for the first page.
-    """
-
-    label: str = ""
-    near: str = ""
-    pmin: str = ""
-    pmax: str = ""
-    margin: str = ""
-    q: str = ""
-    mark: str = ""
-    area: str = ""
-    sort: str = "doubtful"
-    after: str = ""
+    label: str = ""  # name of the class of the images
+    near: str = ""  # name of the class that fits best
+    pmin: str = ""  # lowest percentile of difficulty, from 0 to 100
+    pmax: str = ""  # highest one
+    margin: str = ""  # suspicion that they exceed, or label margin where the scores have none
+    q: str = ""  # text in the sample id
+    mark: str = ""  # one of MARKS
+    area: str = ""  # of the map, as `Area.parse` reads it
+    sort: str = "doubtful"  # one of SORTS
+    after: str = ""  # cursor of the page before
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -152,20 +129,12 @@ class ImageQuery:
 
 @dataclass(frozen=True)
 class ImagePage:
-    """One page of images.
+    """One page of images."""
 
-    Attributes:
-        rows: Rows of the images in the score file, in order.
-        matching: Rows of all images that fulfil the conditions, in the order of the file; None for
-            every image.
-        num_matching: Number of images that fulfil the conditions.
-        next: Cursor of the next page; empty at the end.
-    """
-
-    rows: list[int]
-    matching: NDArray[np.int64] | None
+    rows: list[int]  # in the score file
+    matching: NDArray[np.int64] | None  # as `matching_rows` gives them
     num_matching: int
-    next: str
+    next: str  # cursor of the next page; empty at the end
 
 
 def orders_of(samples: ScoredSamples) -> dict[str, str]:
@@ -183,15 +152,8 @@ def find_images(
 ) -> ImagePage:
     """One page of the images that fulfil the conditions.
 
-    Args:
-        samples: The scores.
-        query: The conditions.
-        marked: Rows with the mark of the query; with any, where it asks for those with none.
-        limit: Largest number of images.
-        drawn: The map, for a condition on the area.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
+    `marked` are the rows with the mark of the query; with any, where it asks for those with none.
+    The map is for a condition on the area. Raises `BadQuery` where a parameter cannot be read.
     """
     matching = matching_rows(samples, query, marked, drawn)
     keys = _keys(samples, query.sort, matching)
@@ -220,15 +182,8 @@ def neighbours(
 ) -> tuple[int | None, int | None]:
     """Rows of the images before and after one in the order of a query; None at the ends.
 
-    Args:
-        samples: The scores.
-        query: The conditions; the image itself need not fulfil them.
-        marked: Rows with the mark of the query; with any, where it asks for those with none.
-        row: Row of the image.
-        drawn: The map, for a condition on the area.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
+    The image itself need not fulfil the conditions. Arguments and errors are those of
+    `find_images`.
     """
     rows = matching_rows(samples, query, marked, drawn)
     rows = np.arange(len(samples)) if rows is None else rows
@@ -252,11 +207,7 @@ def matching_rows(
     marked: Collection[int],
     drawn: ImageMap | None = None,
 ) -> NDArray[np.int64] | None:
-    """Rows of the images that fulfil the conditions, ascending; None for every image.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
-    """
+    """Rows of the images that fulfil the conditions, ascending; None for every image."""
     masks = _score_masks(samples, query)
     if query.q:
         found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
@@ -323,11 +274,7 @@ def _area_mask(num_samples: int, text: str, drawn: ImageMap | None) -> NDArray[n
 
 
 def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Sort keys of some rows: ascending, those without a value last.
-
-    Raises:
-        BadQuery: There is no such order, or no column for it.
-    """
+    """Sort keys of some rows: ascending, those without a value last."""
     if sort not in SORTS:
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
     if sort == "file":

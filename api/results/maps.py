@@ -29,25 +29,14 @@ LEVEL = 5
 
 @dataclass(frozen=True)
 class MapPoints:
-    """The points of a map, encoded once.
+    """The points of a map, encoded once."""
 
-    Attributes:
-        compressed: JSON, compressed by gzip.
-        etag: Their entity tag, which other points do not have.
-    """
-
-    compressed: bytes
-    etag: str
+    compressed: bytes  # JSON, compressed by gzip
+    etag: str  # which other points do not have
 
     @classmethod
     def encode(cls, drawn: ImageMap, samples: ScoredSamples, address: str) -> Self:
-        """The points of a map.
-
-        Args:
-            drawn: The map.
-            samples: The scores.
-            address: Path below which each image has a page, by its row.
-        """
+        """The points of a map; each image has a page below an address, by its row."""
         nearest = samples.nearest[drawn.rows]
         classes = np.unique(np.concatenate((samples.labels[drawn.rows], nearest))).tolist()
         data = drawn.data(samples, address) | {
@@ -68,12 +57,7 @@ CORNERS = re.compile(r"-?[0-9]{1,5}(_-?[0-9]{1,5})*")
 
 
 class Maps:
-    """Reads the maps of finished jobs and keeps those used last.
-
-    Args:
-        artifacts: Results of the jobs.
-        open_scores: Their scores.
-    """
+    """Reads the maps of finished jobs and keeps those used last."""
 
     def __init__(self, artifacts: Artifacts, open_scores: OpenScores) -> None:
         self._artifacts = artifacts
@@ -82,23 +66,11 @@ class Maps:
         self._points: BoundedCache[str, MapPoints | None] = BoundedCache(MAX_OPEN)
 
     def get(self, job: Job) -> ImageMap | None:
-        """The map of a succeeded job; None where it has none.
-
-        Raises:
-            Problem: Its score file is gone, or the map is damaged.
-        """
+        """The map of a succeeded job; None where it has none."""
         return self._open.get(job.id, lambda: self._load(job))
 
     def points(self, job: Job, address: str) -> MapPoints | None:
-        """The points of the map as a page reads them; None where there is no map.
-
-        Args:
-            job: A succeeded job.
-            address: Path below which each image has a page.
-
-        Raises:
-            Problem: Its score file is gone, or the map is damaged.
-        """
+        """The points of the map as a page reads them; None where there is no map."""
         return self._points.get(job.id, lambda: self._encode(job, address))
 
     def _encode(self, job: Job, address: str) -> MapPoints | None:
@@ -120,21 +92,13 @@ class Maps:
 
 @dataclass(frozen=True)
 class Area:
-    """A polygon on a map.
+    """A polygon on a map."""
 
-    Attributes:
-        corners: In the unit of GRID; they may lie outside of the map. Shape (corners, 2).
-    """
-
-    corners: NDArray[np.int64]
+    corners: NDArray[np.int64]  # in the unit of GRID, also outside of the map. Shape (corners, 2)
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The area in an address: x and y of each corner in turn, with `_` between.
-
-        Raises:
-            BadQuery: The text is no polygon.
-        """
+        """The area in an address: x and y of each corner in turn, with `_` between."""
         numbers = [int(part) for part in text.split("_")] if CORNERS.fullmatch(text) else []
         if len(numbers) % 2 or not FEWEST_CORNERS <= len(numbers) // 2 <= MOST_CORNERS:
             raise BadQuery(

@@ -41,22 +41,14 @@ class Overview:
     """The facts of the whole dataset.
 
     Its classes and pairs have no `rows`, of which there may be as many as samples.
-
-    Attributes:
-        num_classes: Number of classes with scores.
-        selection: Samples that stand for the others.
-        summary: The numbers of the summary.
-        class_rows: The hardest classes with the outlines of their scores, the hardest first.
-        matrix: Confusions of all classes; None where there are too many.
-        bars: Histogram of `rmd` over all samples; empty where the scores do not differ.
     """
 
     num_classes: int
-    selection: Selection
+    selection: Selection  # samples that stand for the others
     summary: Summary
-    class_rows: Sequence[ClassRow]
-    matrix: Sequence[Sequence[MatrixCell]] | None
-    bars: Sequence[Bar]
+    class_rows: Sequence[ClassRow]  # the hardest classes, the hardest first
+    matrix: Sequence[Sequence[MatrixCell]] | None  # None where there are too many classes
+    bars: Sequence[Bar]  # histogram of `rmd`; empty where the scores do not differ
 
     @property
     def pictured_classes(self) -> Sequence[ClassFacts]:
@@ -92,11 +84,7 @@ def to_json(overview: Overview) -> str:
 
 
 def from_json(text: str) -> Overview:
-    """The overview that `to_json` has written.
-
-    Raises:
-        LookupError, TypeError, ValueError: It is damaged.
-    """
+    """The overview that `to_json` has written."""
     values = json.loads(text)
     rows = [ClassRow(_facts(row["facts"]), row["outline"]) for row in values["class_rows"]]
     matrix = values["matrix"]
@@ -141,14 +129,7 @@ def _scale(values: Mapping[str, Any]) -> Scale:
 
 
 def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) -> list[int]:
-    """Rows of the easiest samples of a class, without copies of others.
-
-    Args:
-        samples: The scores.
-        label: Class index.
-        number: Largest number of samples.
-        without: Row that is not among them.
-    """
+    """Rows of the easiest samples of a class, without copies of others."""
     rows = np.flatnonzero((samples.labels == label) & ~np.isnan(samples.rmd))
     easiest = rows[np.argsort(samples.rmd[rows], kind="stable")][: 4 * number]
     is_first = [not samples.copy_of[row].is_valid and row != without for row in easiest.tolist()]

@@ -21,13 +21,7 @@ KEPT_BYTES = 128 << 20
 
 
 class PictureProcesses:
-    """A few processes, each started with its first picture; each makes one picture at a time.
-
-    Args:
-        number: Number of processes.
-        max_pixels: Maximum number of pixels of an image.
-        longest: Seconds after which a process that has not finished a picture is killed.
-    """
+    """A few processes, each started with its first picture; each makes one picture at a time."""
 
     def __init__(self, number: int, max_pixels: int, longest: float = LONGEST) -> None:
         limits = Limits(max_pixels * BYTES_PER_PIXEL + OTHER_BYTES, KEPT_BYTES)
@@ -37,12 +31,8 @@ class PictureProcesses:
     def shrink(self, data: bytes, size: int) -> bytes:
         """A small JPEG of an image; waits for a process that is idle.
 
-        Args:
-            data: The whole encoded image.
-            size: Maximum number of pixels of the longer side; smaller images keep their size.
-
-        Raises:
-            ImageError: The image cannot be decoded, takes too long, or ends the process.
+        The longer side gets at most `size` pixels; smaller images keep their size. An `ImageError`
+        says that the image cannot be decoded, takes too long, or ends the process.
         """
         for _ in range(ATTEMPTS):
             try:

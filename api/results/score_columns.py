@@ -48,15 +48,9 @@ _OPTIONAL = ("suspicion", "agnostic")
 
 @dataclass(frozen=True)
 class ScoreColumns:
-    """The scores of a finished job.
+    """The scores of a finished job."""
 
-    Attributes:
-        samples: Columns by name, memory-mapped.
-        provenance: Where the scores come from.
-        overview: The facts of the whole dataset.
-    """
-
-    samples: ScoredSamples
+    samples: ScoredSamples  # memory-mapped
     provenance: Provenance
     overview: Overview
 
@@ -74,9 +68,7 @@ def load_conversions() -> None:
 def write_columns(path: Path, scores: ScoreFile) -> Path:
     """Writes the file, which appears whole or not at all, and returns its path.
 
-    Args:
-        path: File to write.
-        scores: A score file with the columns of `scores.samples.columns_to_read`.
+    The score file has the columns of `scores.samples.columns_to_read`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}
@@ -135,12 +127,7 @@ MAX_OPEN = 8
 
 
 class OpenScores:
-    """Opens the scores of finished jobs.
-
-    Args:
-        settings: Settings with the folder for columns that are not in a folder of this machine.
-        artifacts: Results of the jobs.
-    """
+    """Opens the scores of finished jobs."""
 
     def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
         self._settings = settings
@@ -148,12 +135,7 @@ class OpenScores:
         self._open: BoundedCache[str, ScoreColumns] = BoundedCache(MAX_OPEN)
 
     def get(self, job: Job) -> ScoreColumns:
-        """The scores of a succeeded job.
-
-        Raises:
-            Problem: Its files are gone or damaged.
-            ScoreFileError: Its score file cannot be read.
-        """
+        """The scores of a succeeded job."""
         return self._open.get(job.id, lambda: self._load(job))
 
     def overview(self, job: Job) -> Overview:

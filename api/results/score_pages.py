@@ -33,9 +33,7 @@ _CURSOR = struct.Struct(">8s?dq")
 class BadQuery(ValueError):
     """The query has a column, label or cursor that does not fit the file.
 
-    Attributes:
-        field: Which part of the query.
-        remedy: What to do besides correcting it; empty where there is nothing.
+    `remedy` says what to do besides correcting it; empty where there is nothing.
     """
 
     def __init__(self, field: str, detail: str, remedy: str = "") -> None:
@@ -53,36 +51,25 @@ def absent(column: str, others: Collection[str]) -> BadQuery:
 
 @dataclass(frozen=True)
 class PageQuery:
-    """Query for a page.
+    """Query for a page of at most `limit` rows, of one class unless `label` is None.
 
-    Attributes:
-        sort: One of SORTABLE, with a leading `-` for descending order; rows without a value come
-            last, and ties are in the order of the file.
-        label: Name or index of the only class to show; None for all.
-        limit: Maximum number of rows.
-        after: `next` of the previous page.
+    Rows are sorted by one of SORTABLE, with a leading `-` in descending order; those without a
+    value come last, and ties are in the order of the file.
     """
 
     sort: str
-    label: str | None
+    label: str | None  # name or index
     limit: int
-    after: str | None
+    after: str | None  # `next` of the previous page
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a score file.
+    """A page of a score file."""
 
-    Attributes:
-        rows: Values of the columns of the file by name; None instead of numbers that are not
-            finite.
-        matching: Number of rows of the file with the label.
-        next: Cursor of the next page; None at the end.
-    """
-
-    rows: list[dict[str, Any]]
-    matching: int
-    next: str | None
+    rows: list[dict[str, Any]]  # by column; None instead of numbers that are not finite
+    matching: int  # number of rows of the file with the label
+    next: str | None  # cursor of the next page; None at the end
 
 
 @dataclass(frozen=True)
@@ -120,12 +107,7 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     Memory is bounded by a batch and a page, whatever the size of the file: the first pass reads the
     columns that decide, the second one picks the rows of the page.
 
-    Args:
-        file: Score file that `score_file.write_scores` has written.
-        query: Query for the page.
-
-    Raises:
-        BadQuery: The query does not fit the file.
+    Raises `BadQuery` where the query does not fit the file.
     """
     column, descending = _sorting(query.sort, file.schema_arrow.names)
     label = _label(file, query.label)

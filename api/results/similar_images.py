@@ -23,12 +23,7 @@ Vectors = NDArray[np.float16]
 
 
 class SimilarImages:
-    """Searches the vectors of finished jobs, which are memory-mapped; remembers the last answers.
-
-    Args:
-        settings: Settings with the folder for copies of vectors that are stored elsewhere.
-        artifacts: Results of the jobs.
-    """
+    """Searches the memory-mapped vectors of finished jobs; remembers the last answers."""
 
     def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
         self._settings = settings
@@ -39,12 +34,7 @@ class SimilarImages:
         )
 
     def get(self, job: Job, row: int) -> Sequence[int] | None:
-        """Rows of up to COUNT images, the most similar first; None without usable vectors.
-
-        Args:
-            job: A succeeded job.
-            row: Row of the image in the score file.
-        """
+        """Rows of up to COUNT images, the most similar first; None without usable vectors."""
         return self._answers.get((job.id, row), lambda: self._search(job, row))
 
     def _search(self, job: Job, row: int) -> Sequence[int] | None:

@@ -28,28 +28,16 @@ AT_ONCE = 2
 
 @dataclass(frozen=True)
 class Wanted:
-    """A thumbnail that a client asks for.
-
-    Attributes:
-        job: Job whose dataset has the sample.
-        sample_id: Id of the sample in the score file.
-        size: Maximum number of pixels of the longer side; smaller images keep their size.
-        row: Row of the sample in the score file, if known, with which it is found at once.
-    """
+    """A thumbnail that a client asks for."""
 
     job: Job
     sample_id: str
-    size: int
-    row: int = 0
+    size: int  # maximum number of pixels of the longer side; smaller images keep their size
+    row: int = 0  # of the sample in the score file, if known, with which it is found at once
 
 
 class Thumbnails:
-    """Creates thumbnails; caches the datasets used last, as listing one may take long.
-
-    Args:
-        settings: Settings with the folders of datasets and thumbnails.
-        engine: Database with the uploads.
-    """
+    """Creates thumbnails; caches the datasets used last, as listing one may take long."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
@@ -65,10 +53,8 @@ class Thumbnails:
     def make(self, wanted: Wanted) -> Path | None:
         """The JPEG of a thumbnail, made if it was not before; None if there is no such sample.
 
-        Raises:
-            ImageError: The image cannot be read.
-            Problem: The dataset no longer exists.
-            DatasetError: The dataset can no longer be read.
+        Raises an `ImageError`, `DatasetError` or `Problem` where image or dataset cannot be read,
+        or the dataset is gone. So does `read_text`.
         """
         path = self._path(wanted)
         if path.exists():
@@ -86,13 +72,7 @@ class Thumbnails:
         return path
 
     def read_text(self, wanted: Wanted) -> str | None:
-        """A sample that is a text, instead of its thumbnail; None if there is no such sample.
-
-        Raises:
-            ImageError: The text cannot be read.
-            Problem: The dataset no longer exists.
-            DatasetError: The dataset can no longer be read.
-        """
+        """A sample that is a text, instead of its thumbnail; None if there is no such sample."""
         opener = self._find(wanted)
         if opener is None:
             return None

@@ -42,12 +42,7 @@ async def subscribe(
         int | None, Query(ge=0, le=LARGEST_ID, description="The same, for other clients")
     ] = None,
 ) -> AsyncIterator[Subscription]:
-    """Checks whether a job can be followed, before the answer begins.
-
-    Raises:
-        HTTPException: There is nothing left to follow (204).
-        Problem: There is no such job, too many streams are open, or the id is not one of an event.
-    """
+    """Checks whether a job can be followed, before the answer begins."""
     state = request.app.state
     await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
@@ -82,11 +77,7 @@ async def follow(
 
 
 def _last_id(header: str | None, after: int | None) -> int:
-    """Id of the event to resume after; the header counts, which a browser sends on reconnecting.
-
-    Raises:
-        Problem: The header is not the id of an event.
-    """
+    """Id of the event to resume after; the header counts, which a browser sends on reconnecting."""
     if not header:
         return after or 0
     last_id = parse_decimal(header, LARGEST_ID)

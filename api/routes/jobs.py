@@ -80,11 +80,7 @@ async def create(
 async def submit_job(
     body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
 ) -> tuple[Job, bool]:
-    """Queues a job, unless one with this idempotency key exists; says whether it is new.
-
-    Raises:
-        Problem: It is not valid, conflicts with another one, or too many are queued.
-    """
+    """Queues a job, unless one with this idempotency key exists; says whether it is new."""
     if body.marks is None:
         return await run_in_threadpool(_submit, body, request, key, idempotency_key)
     return await run_with_all_marks(
@@ -98,9 +94,6 @@ async def run_with_all_marks(
     """Result of a function that reads all marks of a job, when it is the caller's turn.
 
     There may be millions, which takes seconds of a processor and hundreds of megabytes.
-
-    Raises:
-        Problem: The caller waits for too many such functions.
     """
     queue: FairQueue = request.app.state.marks_queue
     client = client_of(key.owner, request.scope)
@@ -209,11 +202,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The job of an address.
-
-    Raises:
-        Problem: There is none, or the caller may not see it.
-    """
+    """The job of an address."""
     job = get_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
@@ -276,11 +265,7 @@ def write_cursor(job: Job) -> str:
 
 
 def read_cursor(text: str) -> Cursor:
-    """The last job of the page before.
-
-    Raises:
-        Problem: The text is not a cursor.
-    """
+    """The last job of the page before."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         (created_at,) = struct.unpack(">d", packed[:8])

@@ -107,11 +107,7 @@ async def export_parquet(job_id: str, request: Request, key: ReadKey) -> Respons
 def apply_changes(
     request: Request, key: Principal, job: Job, changes: Sequence[MarkChange]
 ) -> None:
-    """Stores or removes the marks of some samples.
-
-    Raises:
-        Problem: A sample or class does not exist, or a sample was marked elsewhere meanwhile.
-    """
+    """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile."""
     open_scores: OpenScores = request.app.state.open_scores
     samples = open_scores.get(job).samples
     rows = _rows_of(samples, changes)

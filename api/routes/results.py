@@ -155,11 +155,7 @@ def read_errors(
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The succeeded job of an address.
-
-    Raises:
-        Problem: It does not exist, the caller may not see it, or it has no results.
-    """
+    """The succeeded job of an address."""
     job = find_job(request, key, job_id)
     if job.state == "succeeded" and job.result is not None:
         return job

@@ -63,14 +63,8 @@ async def read_thumbnail(
 async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Response | None:
     """The JPEG of a thumbnail; one that must be made waits for the caller's turn.
 
-    Returns:
-        The answer; None if there is no such sample.
-
-    Raises:
-        ImageError: The image cannot be read.
-        Problem: The job or its dataset no longer exists, or the caller waits for too many
-            thumbnails.
-        DatasetError: The dataset can no longer be read.
+    None if there is no such sample. Errors are those of `Thumbnails.make`, and a `Problem` where
+    the caller waits for too many thumbnails.
     """
     try:
         path = await _find_thumbnail(request, key, wanted)
@@ -82,14 +76,7 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
 
 
 async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
-    """The beginning of a text, in place of a thumbnail; waits for the caller's turn.
-
-    Returns:
-        The text; None if there is no such sample.
-
-    Raises:
-        ImageError, Problem, DatasetError: As `send_thumbnail`.
-    """
+    """The beginning of a text, in place of a thumbnail, like `send_thumbnail`."""
     thumbnails: Thumbnails = request.app.state.thumbnails
     turns: FairQueue = request.app.state.thumbnail_queue
     client = client_of(key.owner, request.scope)

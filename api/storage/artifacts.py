@@ -24,21 +24,13 @@ MOST_CHECKED = 10_000
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files by key; a key is a relative path with `/` between its parts.
-
-    Attributes:
-        root: Folder or URI that holds them.
-    """
+    """Files by key; a key is a relative path with `/` between its parts."""
 
     root: StoredPath
     _checked: set[tuple[object, ...]] = field(default_factory=set, compare=False)
 
     def put(self, local: Path, key: str) -> None:
-        """Copies a local file; it appears whole or not at all, and survives a power cut.
-
-        Raises:
-            OSError: There is no space, or the storage cannot be reached.
-        """
+        """Copies a local file; it appears whole or not at all, and survives a power cut."""
         path = self._path(key)
         if self.root.is_local:
             _put_local(local, Path(path))
@@ -70,10 +62,8 @@ class Artifacts:
     def open_checked(self, key: str, check: Callable[[pa.NativeFile], None]) -> pa.NativeFile:
         """Opens a file as `open` does, after a check of its content.
 
-        Args:
-            key: Key of the file.
-            check: Raises an error where the content is damaged; not called again for a file that
-                passed and has had the same size and time since.
+        The check raises an error where the content is damaged. It is not called again for a file
+        that passed and has had the same size and time since.
         """
         info = self.root.filesystem.get_file_info(self._path(key))
         identity = (key, info.size, info.mtime_ns)
@@ -113,12 +103,7 @@ class Artifacts:
 
 
 def open_artifacts(root: str) -> Artifacts:
-    """Opens the artifacts below a folder or URI; a local folder is created.
-
-    Raises:
-        DatasetError: The URI is malformed or its storage cannot be reached.
-        OSError: The folder cannot be created.
-    """
+    """Opens the artifacts below a folder or URI; a local folder is created."""
     stored = resolve(root)
     if stored.is_local:
         Path(stored.path).mkdir(parents=True, exist_ok=True)
@@ -126,11 +111,7 @@ def open_artifacts(root: str) -> Artifacts:
 
 
 def save(source: BinaryIO | pa.NativeFile, path: Path) -> None:
-    """Writes an open file to a local one, which appears whole or not at all, and closes the former.
-
-    Raises:
-        OSError: There is no space, or the storage cannot be reached.
-    """
+    """Copies an open file, which is closed, to a local one, which appears whole or not at all."""
     with source, replacing(path) as temporary, temporary.open("wb") as target:
         shutil.copyfileobj(source, target, COPY_BYTES)
 

@@ -56,11 +56,7 @@ def is_damaged(error: BaseException) -> bool:
 
 @contextmanager
 def naming_damage(engine: Engine) -> Iterator[None]:
-    """Within the context, errors of a damaged file name the file and the remedy.
-
-    Raises:
-        DatabaseDamaged: The file is damaged.
-    """
+    """Within the context, a damaged file is `DatabaseDamaged`, with its name and the remedy."""
     try:
         yield
     except DBAPIError as error:
@@ -104,9 +100,6 @@ T = TypeVar("T")
 
 def connect(url: str) -> Engine:
     """Creates a pool of connections; nothing is read yet.
-
-    Args:
-        url: URL in SQLAlchemy's form: `sqlite:///folder/file`, `postgresql://user@host/name`.
 
     Raises:
         DatabaseUnusable: Another database, or one in memory, which processes cannot share.
@@ -269,11 +262,7 @@ def migrate(engine: Engine) -> None:
 
 
 def require_current(engine: Engine) -> None:
-    """Refuses tables of another revision.
-
-    Raises:
-        DatabaseUnusable: The tables are not at the newest revision; the message says at which.
-    """
+    """Refuses tables of another revision."""
     with engine.connect() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
     newest = ScriptDirectory.from_config(_config()).get_current_head()

@@ -45,15 +45,9 @@ class Key:
 
 
 def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, str]:
-    """Creates a key.
+    """Creates a key; gives it and its secret, which cannot be retrieved again.
 
-    Args:
-        engine: The database.
-        name: Name for people, which need not be unique.
-        scopes: One or more of `SCOPES`.
-
-    Returns:
-        The key and its secret, which cannot be retrieved again.
+    Several keys may have one name; the scopes are one or more of `SCOPES`.
 
     Raises:
         BadKey: The name is empty or too long, or a scope is unknown.

@@ -18,19 +18,14 @@ INSERTS: dict[str, Callable[[Table], Any]] = {
 
 @dataclass(frozen=True)
 class WorkerStatus:
-    """A worker at its last heartbeat; times are in seconds since 1970.
-
-    Attributes:
-        job: Id of its job; None while it is idle.
-        images: Number of images it has processed since it started.
-    """
+    """A worker at its last heartbeat; times are in seconds since 1970."""
 
     id: str
     device: str
     started_at: float
     seen_at: float
-    job: str | None
-    images: int
+    job: str | None  # None while it is idle
+    images: int  # processed since it started
 
 
 @retry

@@ -24,15 +24,7 @@ class UploadChecks:
         self._apart = Apart(_checker, processes=NUMBER)
 
     def check(self, path: Path, format_name: str) -> None:
-        """Checks that an upload has the declared format, by its index alone.
-
-        Args:
-            path: File of the upload.
-            format_name: The declared format.
-
-        Raises:
-            Problem: It is damaged, of another format, or not safe to read.
-        """
+        """Checks that an upload has the declared format and is safe to read, by its index alone."""
         try:
             find = self._apart.call if format_name == "parquet" else find_fault
             fault = find(path, format_name)

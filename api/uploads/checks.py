@@ -24,15 +24,9 @@ PICKLED_EXTENSION = b"arrow.py_extension_type"
 
 
 def find_fault(path: Path, format_name: str) -> str | None:
-    """Reads the index of an upload.
+    """Why an upload is damaged, of another format, or not safe to read; None where it is neither.
 
-    Args:
-        path: File of the upload.
-        format_name: The declared format.
-
-    Returns:
-        Why it is damaged, of another format, or not safe to read, without folders of this server;
-        None where it is none of these.
+    Only its index is read. The reason names no folders of this server.
     """
     try:
         if format_name == "parquet":

@@ -27,41 +27,22 @@ FORMATS = ("tar", "zip", "parquet")
 
 @dataclass(frozen=True)
 class Upload:
-    """One row of `UPLOADS`; times are in seconds since 1970.
-
-    Attributes:
-        id: Id of the upload.
-        owner: Id of the key it belongs to.
-        format: One of FORMATS.
-        size: Announced number of bytes; None until known.
-        received: Number of bytes received.
-        state: "open" or "complete".
-        sha256: SHA-256 of the complete file.
-        created_at: Time of its creation.
-        used_at: Time of its last use.
-    """
+    """One row of `UPLOADS`; times are in seconds since 1970."""
 
     id: str
     owner: str
-    format: str
-    size: int | None
+    format: str  # one of FORMATS
+    size: int | None  # announced number of bytes; None until known
     received: int
-    state: str
-    sha256: str | None
+    state: str  # "open" or "complete"
+    sha256: str | None  # of the complete file
     created_at: float
     used_at: float
 
 
 @retry
 def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
-    """Creates an upload.
-
-    Args:
-        engine: The database.
-        owner: Id of the key.
-        format_name: One of FORMATS.
-        size: Number of bytes, if known.
-    """
+    """Creates an upload."""
     upload_id = new_id()
     with write_transaction(engine) as connection:
         time = now(connection)
@@ -178,8 +159,7 @@ def upload_path(settings: Settings, upload_id: str, format_name: str) -> Path:
 def locked(path: Path) -> Iterator[int]:
     """Opens the file of an upload with an exclusive lock; creates it if needed.
 
-    Raises:
-        BlockingIOError: Another request holds the lock.
+    Raises a `BlockingIOError` where another request holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
@@ -196,19 +176,11 @@ def locked(path: Path) -> Iterator[int]:
 
 @contextmanager
 def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Opens the file of an upload to resume at an offset; truncates what follows.
+    """Opens the file of an upload to resume at an offset; gives a descriptor there.
 
-    Args:
-        path: Path of the file, which is created if needed.
-        offset: Position to resume at, at most the size of the file.
-        confirm: Called with the lock held; raises if the offset is not right.
-
-    Yields:
-        A descriptor at the offset.
-
-    Raises:
-        BlockingIOError: Another request is appending to it.
-        ValueError: The file ends before the offset.
+    What follows the offset is truncated. `confirm` is called with the lock held, and raises if the
+    offset is not right. Raises a `BlockingIOError` while another request is appending, and a
+    `ValueError` where the file ends before the offset.
     """
     with locked(path) as descriptor:
         confirm()

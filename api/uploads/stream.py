@@ -25,25 +25,15 @@ RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 @dataclass(frozen=True)
 class Span:
-    """The bytes of an upload that a request declares to contain.
-
-    Attributes:
-        start: Position of the first byte.
-        end: Position after the last byte; None if not declared.
-        total: Number of bytes of the whole upload; None if not declared.
-    """
+    """The bytes of an upload that a request declares to contain."""
 
     start: int
-    end: int | None = None
-    total: int | None = None
+    end: int | None = None  # position after the last byte; None if not declared
+    total: int | None = None  # bytes of the whole upload; None if not declared
 
 
 def read_span(content_range: str | None, offset: int | None) -> Span:
-    """The span in the header `Content-Range` or the parameter `offset`; by default from byte 0.
-
-    Raises:
-        Problem: The header is malformed, or contradicts the parameter.
-    """
+    """The span in the header `Content-Range` or the parameter `offset`; by default from byte 0."""
     if content_range is None:
         return Span(offset or 0)
     match = RANGE.fullmatch(content_range.strip())
@@ -78,11 +68,7 @@ def mismatch(upload: Upload, detail: str) -> Problem:
 
 
 def refuse_too_long(span: Span, content_length: str | None, limit: int) -> None:
-    """Refuses a body by its declared length, before any of it is read.
-
-    Raises:
-        Problem: The body is too long.
-    """
+    """Refuses a body by its declared length, before any of it is read."""
     length = int(content_length) if content_length and LENGTH.fullmatch(content_length) else 0
     if max(span.start + length, span.end or 0) > limit:
         raise _too_long(span, limit)
@@ -93,20 +79,7 @@ async def receive(
 ) -> int:
     """Appends a body to an upload; what arrives is kept even if the rest does not.
 
-    Args:
-        engine: The database.
-        upload: Upload at the start of the request.
-        path: Path of its file.
-        body: Chunks of the body.
-        span: Span that the request declares.
-        limit: Maximum number of bytes of the whole upload.
-
-    Returns:
-        Number of bytes received so far.
-
-    Raises:
-        Problem: The offset is wrong, another request is sending the upload, the body is too long or
-            incomplete, or the disk is full.
+    Gives the number of bytes received so far; the whole upload may have `limit`.
     """
     with ExitStack() as stack:
         confirm = partial(_confirm, engine, upload, path, span.start)
@@ -187,19 +160,12 @@ async def _write_body(
 
 @dataclass
 class _Writer:
-    """Writes to the file of an upload.
+    """Writes to the file of an upload."""
 
-    Attributes:
-        file: Descriptor of the file, at the position to resume at.
-        written: Number of bytes of the file.
-        on_synced: Called with the number of bytes that are safely on disk.
-        recorded: Number of bytes in the last call of `on_synced`.
-    """
-
-    file: int
-    written: int
-    on_synced: Callable[[int], None]
-    recorded: int = 0
+    file: int  # descriptor, at the position to resume at
+    written: int  # bytes of the file
+    on_synced: Callable[[int], None]  # called with the number of bytes that are safely on disk
+    recorded: int = 0  # bytes in the last call of `on_synced`
 
     def __post_init__(self) -> None:
         self.recorded = self.written

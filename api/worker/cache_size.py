@@ -7,15 +7,10 @@ PARTS = "*/*.arrow"
 
 
 def shrink(folder: Path, max_bytes: int, unused_since: float = 0.0) -> int:
-    """Deletes files of a cache, those that were not used for longest first.
+    """Deletes files of a cache, those not used for longest first; gives the number of deleted ones.
 
-    Args:
-        folder: Folder of the cache.
-        max_bytes: Size that remains at most.
-        unused_since: Time in seconds since the epoch; what was not used after it is deleted, too.
-
-    Returns:
-        Number of deleted files.
+    At most `max_bytes` remain, and nothing that was not used after `unused_since`, in seconds since
+    the epoch.
     """
     files = []
     for file in folder.glob(PARTS):

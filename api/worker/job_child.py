@@ -65,17 +65,11 @@ def run_jobs(connections: Sequence[Connection], settings: Settings) -> None:
 
 @dataclass
 class Activity:
-    """What the job is doing.
-
-    Attributes:
-        stage: Stage of the job.
-        since: Monotonic time of its last progress.
-        images: Images that are being read and decoded.
-    """
+    """What the job is doing."""
 
     stage: Stage = Stage.STARTING
-    since: float = field(default_factory=time.monotonic)
-    images: ImageWatch = field(default_factory=ImageWatch)
+    since: float = field(default_factory=time.monotonic)  # monotonic time of its last progress
+    images: ImageWatch = field(default_factory=ImageWatch)  # that are being read and decoded
 
     def beat(self) -> Beat:
         """The message for the worker."""
@@ -86,23 +80,14 @@ class Activity:
 
 @dataclass(frozen=True)
 class JobRunner:
-    """Runs jobs and tells the worker how they go.
-
-    Attributes:
-        settings: Settings of the worker.
-        connection: Connection to the worker.
-        engine: The database.
-        artifacts: Storage for results.
-        load: Loads backbones.
-        sending: Lock of the connection, to which two threads write.
-    """
+    """Runs jobs and tells the worker how they go."""
 
     settings: Settings
     connection: Connection
     engine: Engine
     artifacts: Artifacts
     load: Loader
-    sending: threading.Lock = field(default_factory=threading.Lock)
+    sending: threading.Lock = field(default_factory=threading.Lock)  # to which two threads write
 
     def run(self, job: Job) -> None:
         """Runs one job; its ending is the last message about it."""

@@ -27,18 +27,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Beat:
-    """What the process of a job is doing.
-
-    Attributes:
-        stage: Stage of the job.
-        idle: Seconds since its last progress.
-        images: Id of each image that is being read or decoded and the seconds for which it has
-            been, the longest first.
-    """
+    """What the process of a job is doing."""
 
     stage: Stage = Stage.STARTING
-    idle: float = 0.0
-    images: tuple[tuple[str, float], ...] = ()
+    idle: float = 0.0  # seconds since its last progress
+    images: tuple[tuple[str, float], ...] = ()  # under way, for how many seconds; longest first
 
 
 @dataclass(frozen=True)

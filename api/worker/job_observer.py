@@ -20,25 +20,15 @@ def ignore(_event: object) -> None:
 
 @dataclass(frozen=True)
 class Observer:
-    """Whoever follows a job.
-
-    Attributes:
-        check: Called with every batch and between the stages; whatever it raises ends the attempt.
-        enter: Called with each stage that begins.
-        images: Is told which images are being read and decoded; None to tell nobody.
-    """
+    """Whoever follows a job; what `check` raises, with a batch or between stages, ends it."""
 
     check: Callable[[Progress], None] = ignore
-    enter: Callable[[Stage], None] = ignore
-    images: ImageWatch | None = None
+    enter: Callable[[Stage], None] = ignore  # with each stage that begins
+    images: ImageWatch | None = None  # is told which are being read and decoded
 
 
 class Reporter:
-    """Tells an observer about the progress of a job.
-
-    Args:
-        observer: The observer; whatever it raises ends the attempt.
-    """
+    """Tells an observer about the progress of a job."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
@@ -67,11 +57,7 @@ class Reporter:
 
 
 def _refuse_unreadable(progress: ExtractProgress) -> None:
-    """Ends a job of which hardly any image can be read, rather than try millions in vain.
-
-    Raises:
-        ImageError: More than 10,000 images, and nine in ten, cannot be read.
-    """
+    """Ends a job of which hardly any image can be read, rather than try millions in vain."""
     if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
         raise ImageError(
             f"{progress.bad:,} of the first {progress.done:,} images cannot be read",

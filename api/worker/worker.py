@@ -52,17 +52,7 @@ Ending = Literal["succeeded", "failed", "to-be-retried", "cancelled", "handed-ba
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker with everything it needs.
-
-    Attributes:
-        id: Id of the worker in the database.
-        settings: Settings, the same for all workers and servers.
-        engine: The database.
-        artifacts: Storage for results.
-        jobs: Process that runs the jobs.
-        heartbeat: Sends the heartbeats of the worker and its job.
-        stop: Whether the worker has been told to stop.
-    """
+    """A worker with everything it needs."""
 
     id: str
     settings: Settings
@@ -93,17 +83,7 @@ def run_worker(
 
 
 def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | None = None) -> None:
-    """Claims and runs jobs until told to stop.
-
-    Args:
-        settings: Settings of database, artifacts and datasets, and how often to poll for jobs.
-        stop: Whether to claim no more jobs; the current one has `settings.grace` seconds left.
-        context: How the process of the jobs is started; None for a new interpreter.
-
-    Raises:
-        DatabaseUnusable: The database is of a kind that this program does not support, or its
-            file is damaged.
-    """
+    """Claims and runs jobs until told to stop, from when the current one has `grace` seconds."""
     worker_id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
     engine = connect(settings.resolved_database_url.get_secret_value())
     worker = Worker(
@@ -174,9 +154,8 @@ def _idle(worker: Worker) -> None:
 def run_attempt(worker: Worker, job: Job) -> None:
     """Runs a claimed job until its end is recorded, by this worker or another.
 
-    Raises:
-        SQLAlchemyError, JobInterrupted: The database is down; the job is retried when its lease has
-            expired, unless its end was recorded after all.
+    Where the database is down (`SQLAlchemyError`, `JobInterrupted`), the job is retried when its
+    lease has expired, unless its end was recorded after all.
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
@@ -221,11 +200,7 @@ def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> End
 
 
 def _record_end(write: Callable[[], bool], running: RunningJob) -> bool:
-    """Records the end of an attempt, and retries while the database is down.
-
-    Raises:
-        SQLAlchemyError: It is down for too long; it is unknown whether the end was recorded.
-    """
+    """Records the end of an attempt, and retries while the database is down."""
     began, delay = time.monotonic(), FIRST_DELAY
     while True:
         try:
