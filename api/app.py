@@ -1,37 +1,41 @@
-"""The web application: its routes, its middleware and the resources they use."""
+"""The web application: routes and their description, middleware, resources, housekeeping."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from importlib.metadata import version
+from typing import Any
 
+import structlog
 from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from api.housekeeping import housekeeping
-from api.http.api_keys import Authentication
+from api.http.api_keys import OPEN_PATHS, Authentication
 from api.http.browsers import BrowserHeaders
 from api.http.fair_queue import FairQueue
 from api.http.limits import BodyLimits, limits_of, rate_limiter
-from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
-from api.jobs.event_stream import EventStreams
-from api.metrics import Metrics
-from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
+from api.http.problems import CONTENT_TYPE
+from api.jobs.files import delete_left_files, finish_deletions
+from api.metrics import Metrics, RequestLog
+from api.online.process import ScoringModels, ScoringProcess
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
-from api.request_log import RequestLog
-from api.results.maps import Maps
+from api.results.maps import Maps, SimilarImages
 from api.results.score_columns import OpenScores, load_conversions
-from api.results.similar_images import SimilarImages
 from api.results.thumbnails import AT_ONCE, Thumbnails
-from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
+from api.routes import events, gaussians, jobs, marks, results, system, uploads
+from api.routes.events import EventStreams
 from api.settings import Settings
-from api.storage.artifacts import open_artifacts
-from api.storage.database import connect, migrate
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import connect, is_damaged, migrate
 from api.uploads.checking import UploadChecks
+from api.uploads.store import complete_received
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.threads import num_workers
 
@@ -40,7 +44,6 @@ ROUTERS = (
     jobs.router,
     events.router,
     results.router,
-    thumbnails.router,
     marks.router,
     uploads.router,
     gaussians.router,
@@ -143,3 +146,142 @@ def _choose_device(name: str) -> None:
     from difficulty_service.backbones.backbone import choose_device
 
     choose_device(name)
+
+
+REFERENCE = "#/components/schemas/Problem"
+MEANINGS = {
+    "400": "The request cannot be understood",
+    "401": "A valid API key is needed",
+    "403": "The key does not allow this",
+    "404": "There is no such thing, or it belongs to another key",
+    "409": "It does not fit the present state",
+    "413": "The body is larger than allowed",
+    "415": "The body is of another kind than expected",
+    "422": "A field of the request is wrong",
+    "429": "Too many requests; the Retry-After header says when to try again",
+    "500": "Something went wrong inside",
+    "503": "The service cannot do this now",
+}
+"""Description of a status where the route gives none."""
+
+AUTHENTICATED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
+WITH_BODY = ("400", "413", "415", "422")
+WITH_PARAMETERS = ("404", "422")
+UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # the framework's own errors
+
+
+class ProblemSchema(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(
+        title="Problem",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "/problems/invalid-request",
+                    "title": "A field of the request is wrong",
+                    "status": 422,
+                    "detail": "augment_runs: Input should be less than or equal to 64",
+                    "remedy": "correct the fields named; /openapi.json has their schema",
+                    "field": "augment_runs",
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="Stable name of the kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong, with the value")
+    remedy: str = Field(description="What to do about it")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
+
+
+def with_problems(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """A replacement for `app.openapi` that declares the problems of every address."""
+    original = app.openapi
+
+    def describe() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _complete(original())
+        return app.openapi_schema
+
+    return describe
+
+
+def _complete(schema: dict[str, Any]) -> dict[str, Any]:
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = ProblemSchema.model_json_schema()
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            for status in _statuses(path, operation):
+                operation["responses"].setdefault(status, {})
+            for status, response in operation["responses"].items():
+                _complete_response(status, response)
+    for name in UNUSED_SCHEMAS:
+        schemas.pop(name, None)
+    return schema
+
+
+def _statuses(path: str, operation: dict[str, Any]) -> list[str]:
+    return [
+        *(() if path in OPEN_PATHS else AUTHENTICATED),
+        *(WITH_BODY if "requestBody" in operation else ()),
+        *(WITH_PARAMETERS if operation.get("parameters") else ()),
+    ]
+
+
+def _complete_response(status: str, response: dict[str, Any]) -> None:
+    """Gives an error a description and the schema of a problem, unless it has its own."""
+    if not status.startswith(("4", "5")):
+        return
+    if response.get("description") in (None, "", "Validation Error"):
+        response["description"] = MEANINGS.get(status, "A problem")
+    if not _has_schema(response):
+        response["content"] = {CONTENT_TYPE: {"schema": {"$ref": REFERENCE}}}
+
+
+def _has_schema(response: dict[str, Any]) -> bool:
+    schemas = [body["schema"] for body in response.get("content", {}).values() if "schema" in body]
+    return any(schemas) and not any("HTTPValidationError" in str(schema) for schema in schemas)
+
+
+SWEEP_SECONDS = 600.0
+"""Seconds between two sweeps of files that deleted jobs have left."""
+
+END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the next one finds
+
+
+@contextmanager
+def housekeeping(
+    engine: Engine, settings: Settings, artifacts: Artifacts, checks: UploadChecks
+) -> Iterator[None]:
+    """Keeps house in a thread within the context."""
+    ended = threading.Event()
+
+    def keep_house() -> None:
+        _try("uploads", lambda: complete_received(engine, settings, checks))
+        while not ended.is_set():
+            _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
+            _try("left-files", lambda: delete_left_files(engine, settings, artifacts))
+            ended.wait(SWEEP_SECONDS)
+
+    thread = threading.Thread(target=keep_house, name="housekeeping", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_SECONDS)
+
+
+def _try(task: str, act: Callable[[], int]) -> None:
+    log = structlog.get_logger().bind(task=task)
+    try:
+        number = act()
+    except (OSError, SQLAlchemyError) as error:
+        remedy = "restore a backup of the database" if is_damaged(error) else "it is tried again"
+        log.warning("housekeeping-failed", reason=type(error).__name__, remedy=remedy)
+    else:
+        if number:
+            log.info("housekeeping", number=number)

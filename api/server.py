@@ -13,8 +13,13 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.http.connections import RESERVED, ConnectionLimits, Connections
-from api.http.descriptors import connections_within, raise_descriptor_limit
+from api.http.connections import (
+    RESERVED,
+    ConnectionLimits,
+    Connections,
+    connections_within,
+    raise_descriptor_limit,
+)
 from api.http.protocol import protocol_with
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings

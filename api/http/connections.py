@@ -1,15 +1,69 @@
-"""How many connections there may be, and what makes room for a new one."""
+"""How many connections there may be, what makes room for a new one, and whose request is next."""
 
 import asyncio
 import ipaddress
-from collections import Counter
+import resource
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
-from api.http.turns import Turns
+
+class Turns:
+    """Starts one request in each iteration of the event loop; only to be used on that loop.
+
+    However many requests arrive at once, the loop goes back to its connections after each, where a
+    health check waits for one start rather than for all of them. A client with many requests that
+    wait for their start delays the first one of another client by one start.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by client, the next one first
+
+    def add(self, client: str, start: Callable[[], None]) -> None:
+        """Starts a request when it is the client's turn, at the earliest in the next iteration."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._start_next)
+        self._waiting.setdefault(client, deque()).append(start)
+
+    def _start_next(self) -> None:
+        client = next(iter(self._waiting))
+        starts = self._waiting.pop(client)
+        start = starts.popleft()
+        if starts:
+            self._waiting[client] = starts  # behind all others
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._start_next)
+        start()
+
+
+@dataclass
+class Pace:
+    """Measures the rate of one direction of a connection in windows of time."""
+
+    window: float  # seconds over which the rate is averaged
+    rate: float  # minimum number of bytes per second
+    began: float = 0.0  # start of the present window, in seconds
+    count: int = 0  # bytes transferred before it
+
+    def restart(self, now: float, count: int) -> None:
+        """Begins a window, as after a pause that is not the client's."""
+        self.began = now
+        self.count = count
+
+    def is_too_slow(self, now: float, count: int) -> bool:
+        """Whether a window ended with fewer bytes than the rate asks for.
+
+        The count may begin anywhere, also below zero.
+        """
+        if now - self.began < self.window:
+            return False
+        is_slow = count - self.count < self.rate * (now - self.began)
+        self.restart(now, count)
+        return is_slow
+
 
 SWEEP_SECONDS = 0.5
 RESERVED = 16
@@ -162,3 +216,28 @@ def network_of(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, IPV6_NETWORK), strict=False))
+
+
+OF_THE_REST = 192
+"""Descriptors for what is open beside connections: database, files, pipes of processes."""
+
+OF_A_CONNECTION = 2  # its own, and a file that its request reads or writes
+FEWEST = 8
+MOST = 1 << 20  # what a limit without an end is taken for
+
+
+def raise_descriptor_limit() -> int:
+    """Raises the soft limit to the hard one; gives the limit that then holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # the kernel has a limit of its own
+            return soft
+    return wanted
+
+
+def connections_within(descriptors: int, reserved: int) -> int:
+    """Number of connections that a number of descriptors allows, beside some reserved ones."""
+    return max(FEWEST, (descriptors - OF_THE_REST - reserved) // OF_A_CONNECTION)

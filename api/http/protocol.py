@@ -23,8 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from api.http.api_keys import HEALTH, OPEN_PATHS
-from api.http.connections import Connections, Seat
-from api.http.pace import Pace
+from api.http.connections import Connections, Pace, Seat
 from api.http.problems import CONTENT_TYPE, Problem
 
 MALFORMED = Problem(

@@ -6,16 +6,28 @@ the attempt, which fences off a worker that was presumed dead.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    Select,
+    Table,
+    delete,
+    func,
+    select,
+    update,
+)
+from sqlalchemy.dialects import postgresql, sqlite
 
 from api.jobs.store import Job, add_event, encode, finish, job_of
 from api.schemas import StoredResult
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import JOBS
+from api.storage.tables import JOBS, WORKERS
 
 
 @dataclass(frozen=True)
@@ -195,3 +207,49 @@ def _was_committed(connection: Connection, job: Job, states: Sequence[str], **co
     for name, value in columns.items():
         condition &= JOBS.c[name] == value
     return connection.execute(select(JOBS.c.id).where(condition)).one_or_none() is not None
+
+
+INSERTS: dict[str, Callable[[Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker at its last heartbeat; times are in seconds since 1970."""
+
+    id: str
+    device: str
+    started_at: float
+    seen_at: float
+    job: str | None  # None while it is idle
+    images: int  # processed since it started
+
+
+@retry
+def record_heartbeat(
+    engine: Engine, worker_id: str, device: str, job: str | None, images: int
+) -> None:
+    """Records that a worker is alive; the first heartbeat is its start."""
+    with write_transaction(engine) as connection:
+        at = now(connection)
+        values = {"device": device, "seen_at": at, "job": job, "images": images}
+        row = {"id": worker_id, "started_at": at, **values}
+        statement = INSERTS[connection.dialect.name](WORKERS).values(row)
+        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values))
+
+
+def live_workers(engine: Engine, within: float) -> list[WorkerStatus]:
+    """Workers with a heartbeat in the last `within` seconds, by id."""
+    with engine.connect() as connection:
+        since = now(connection) - within
+        query = select(WORKERS).where(WORKERS.c.seen_at >= since).order_by(WORKERS.c.id)
+        return [WorkerStatus(**row._asdict()) for row in connection.execute(query)]
+
+
+@retry
+def remove_worker(engine: Engine, worker_id: str) -> None:
+    """Removes a worker that has stopped."""
+    with write_transaction(engine) as connection:
+        connection.execute(delete(WORKERS).where(WORKERS.c.id == worker_id))

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from api.http.decimals import parse_decimal
+from api.http.parameters import parse_decimal
 from api.http.problems import Problem
 
 COLUMNS = ("features", "label")

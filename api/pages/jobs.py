@@ -16,6 +16,7 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, reason_of
+from api.jobs.queue import live_workers
 from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
@@ -24,7 +25,6 @@ from api.routes.system import get_backbones
 from api.schemas import JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
-from api.storage.worker_registry import live_workers
 from difficulty_service.options import (
     EncodingOptions,
     ReadingOptions,

@@ -1,22 +1,24 @@
-"""All pages, their static files, and what the application needs for both.
-
-Styles and scripts of the pages, which are kept in memory.
-"""
+"""All pages: their static files, signing in and out, and the reference of the REST service."""
 
 import hashlib
 import mimetypes
+import re
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Form, Query, Request
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.pages import api_reference, images, jobs, map_page, pictures, sign_in, views
-from api.pages.rendering import problem_page
+from api.http.api_keys import LONGEST_SECRET, ReadKey
+from api.http.browsers import delete_cookie, set_cookie
+from api.pages import images, jobs, views
+from api.pages.rendering import problem_page, redirect, render
+from api.storage.keys import any_keys, find_key
 
 NO_CACHE = {"Cache-Control": "no-cache"}
 """Browsers keep a file but ask about it, so that an upgrade shows at once."""
@@ -71,15 +73,65 @@ def _read(path: Path) -> Asset:
     return Asset(content, media_type or "text/plain", etag)
 
 
-ROUTERS = (
-    sign_in.router,
-    jobs.router,
-    views.router,
-    map_page.router,
-    images.router,
-    pictures.router,
-    api_reference.router,
-)
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/docs")
+def show_reference(request: Request, _key: ReadKey) -> Response:
+    """Every address with its methods and parameters."""
+    schema: dict[str, Any] = request.app.openapi()
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return render(request, "api_reference", {"info": schema["info"], "operations": operations})
+
+
+LOCAL_ADDRESS = re.compile(r"/(?![/\\])[^\x00-\x20\\]*")
+
+
+@router.get("/sign-in")
+def show_sign_in(
+    request: Request, next_: Annotated[str, Query(alias="next", max_length=4000)] = "/"
+) -> Response:
+    """The form for a key; where there are no keys, the page itself."""
+    if not any_keys(request.app.state.engine):
+        return redirect(_local(next_))
+    return render(request, "sign_in", {"next": _local(next_), "problem": ""})
+
+
+@router.post("/sign-in")
+def sign_in(
+    request: Request,
+    key: Annotated[str, Form(max_length=4000)] = "",
+    next_: Annotated[str, Form(alias="next", max_length=4000)] = "/",
+) -> Response:
+    """Checks the key and stores it in a cookie."""
+    secret = key.strip()
+    known = len(secret) <= LONGEST_SECRET and find_key(request.app.state.engine, secret)
+    if not known:
+        problem = "This key is unknown or revoked." if secret else "Enter a key."
+        return render(request, "sign_in", {"next": _local(next_), "problem": problem}, 401)
+    answer = redirect(_local(next_))
+    set_cookie(answer, secret, secure=request.url.scheme == "https")
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request) -> Response:
+    """Deletes the cookie."""
+    answer = redirect("/sign-in")
+    delete_cookie(answer, secure=request.url.scheme == "https")
+    return answer
+
+
+def _local(address: str) -> str:
+    """An address of this service; a link must not lead from the sign-in to another site."""
+    return address if LOCAL_ADDRESS.fullmatch(address) else "/"
+
+
+ROUTERS = (router, jobs.router, views.router, images.router)
 
 
 def add_pages(app: FastAPI) -> None:

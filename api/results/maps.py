@@ -1,26 +1,29 @@
-"""The maps of finished jobs, and the images in an area of one.
-
-The points of a map as the script of its page reads them.
-"""
+"""The maps of finished jobs, the images in an area of one, and those that resemble an image."""
 
 import gzip
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
-from api.jobs.files import MAP_FILE, open_stored_parquet
+from api.jobs.files import MAP_FILE, VECTORS_FILE, open_stored_parquet, vectors_file
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
 from api.results.score_pages import BadQuery
-from api.storage.artifacts import Artifacts
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, save
+from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.review.map import ImageMap, placed_map
+from difficulty_service.review.similar import map_vectors, most_similar
 from difficulty_service.scores.samples import ScoredSamples
 
 LEVEL = 5
@@ -116,3 +119,48 @@ class Area:
             side = (x - x1) * (y2 - y1) - (x2 - x1) * (y - y1)
             is_inside ^= crosses & ((side < 0) == (y2 > y1))
         return np.sort(drawn.rows[is_inside])
+
+
+COUNT = 12
+MAX_ANSWERS = 4096
+
+Vectors = NDArray[np.float16]
+
+
+class SimilarImages:
+    """Searches the memory-mapped vectors of finished jobs; remembers the last answers."""
+
+    def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
+        self._settings = settings
+        self._artifacts = artifacts
+        self._open: BoundedCache[str, Vectors | None] = BoundedCache(MAX_OPEN)
+        self._answers: BoundedCache[tuple[str, int], Sequence[int] | None] = BoundedCache(
+            MAX_ANSWERS
+        )
+
+    def get(self, job: Job, row: int) -> Sequence[int] | None:
+        """Rows of up to COUNT images, the most similar first; None without usable vectors."""
+        return self._answers.get((job.id, row), lambda: self._search(job, row))
+
+    def _search(self, job: Job, row: int) -> Sequence[int] | None:
+        vectors = self._open.get(job.id, lambda: self._load(job))
+        return None if vectors is None else most_similar(vectors, row, COUNT)
+
+    def _load(self, job: Job) -> Vectors | None:
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result.prefix}/{VECTORS_FILE}"
+        path = self._artifacts.local_path(key)
+        try:
+            if path is None:
+                path = vectors_file(self._settings, job)
+                self._fetch(key, path)
+            return map_vectors(path)
+        except FileNotFoundError:
+            return None
+        except DamagedFile as error:
+            structlog.get_logger().error("vectors-damaged", job=job.id, reason=str(error))
+            return None
+
+    def _fetch(self, key: str, path: Path) -> None:
+        if not path.exists():
+            save(self._artifacts.open(key), path)

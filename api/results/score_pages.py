@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from api.http.decimals import parse_decimal
+from api.http.parameters import parse_decimal
 from api.jobs.failures import remedy_for_clients
 from difficulty_service.scores.columns import absent_column
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA

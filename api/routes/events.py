@@ -1,18 +1,98 @@
-"""What happens to a job, as it happens."""
+"""What happens to a job, as it happens: a stream that browsers and curl can follow."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
+import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.http.api_keys import KeyWatch, ReadKey
-from api.http.decimals import parse_decimal
+from api.http.parameters import parse_decimal
 from api.http.problems import Problem
-from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
+from api.jobs.store import Event, events_after, get_job
 from api.routes.jobs import find_job
+from api.storage.tables import FINAL_STATES
+
+POLL_SECONDS = 0.5
+PAGE = 500
+RETRY_AFTER = 10  # seconds
+
+
+class EventStreams:
+    """Counts the open streams, so that no key takes all of them."""
+
+    def __init__(self, max_streams: int = 200, max_per_owner: int = 20) -> None:
+        self._max_streams = max_streams
+        self._max_per_owner = max_per_owner
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def opened(self, owner: str) -> Iterator[None]:
+        """Counts a stream while it is open; refused where too many are. For the event loop only."""
+        if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
+            raise Problem(
+                429,
+                "too-many-requests",
+                f"{self._open[owner]} event streams of this key are open",
+                "close some, or ask GET /v1/jobs/{id} now and then",
+                headers={"Retry-After": str(RETRY_AFTER)},
+            )
+        self._open[owner] += 1
+        try:
+            yield
+        finally:
+            self._open[owner] -= 1
+            self._open += Counter()  # drops the owners that have none
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """The events of a job that a client does not have yet."""
+
+    engine: Engine
+    job_id: str
+    last_id: int  # of the last event that the client has; 0 for none
+    is_stopping: Callable[[], bool]  # whether to end although the job is not finished
+    watch: KeyWatch
+
+
+async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
+    """Every event after the last one that the client has, in order; ends with the job."""
+    last_id = subscription.last_id
+    while not subscription.is_stopping():
+        await subscription.watch.check()
+        is_finished, events = await run_in_threadpool(_poll, subscription, last_id)
+        for event in events:
+            yield event
+            last_id = event.id
+        if len(events) == PAGE:
+            continue
+        if is_finished:
+            return
+        await anyio.sleep(POLL_SECONDS)
+
+
+def is_complete(engine: Engine, job_id: str, last_id: int) -> bool:
+    """Whether the job is finished and no event came after this one."""
+    job = get_job(engine, None, job_id)
+    is_final = job is None or job.state in FINAL_STATES
+    return is_final and not events_after(engine, job_id, last_id, 1)
+
+
+def _poll(subscription: Subscription, last_id: int) -> tuple[bool, list[Event]]:
+    """Whether the job is finished, and a page of its next events."""
+    # In this order: an event that is written in between is found the next time.
+    job = get_job(subscription.engine, None, subscription.job_id)
+    is_finished = job is None or job.state in FINAL_STATES
+    return is_finished, events_after(subscription.engine, subscription.job_id, last_id, PAGE)
+
 
 router = APIRouter(tags=["jobs"])
 

@@ -26,8 +26,7 @@ from api.online.feature_bodies import (
     read_arrow,
     read_json,
 )
-from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
+from api.online.process import ScoringModels, ScoringProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
 

@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey
+from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE, Metrics
 from api.schemas import BackbonePublic, Backbones, Health, Part, Readiness
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
-from api.storage.worker_registry import live_workers
 from difficulty_service.backbones import BackboneListing, list_backbones
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,

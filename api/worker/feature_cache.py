@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from api.worker.cache_size import shrink
+from api.worker.retention import shrink
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, map_arrow
 from difficulty_service.features.description import FeatureDescription

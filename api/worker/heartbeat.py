@@ -16,10 +16,9 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.queue import Progress, cancelled, heartbeat
+from api.jobs.queue import Progress, cancelled, heartbeat, record_heartbeat, remove_worker
 from api.jobs.store import Job, get_job
 from api.settings import Settings
-from api.storage.worker_registry import record_heartbeat, remove_worker
 
 MAX_TICK = 1.0
 """Maximum number of seconds until a cancellation is noticed."""
