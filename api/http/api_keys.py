@@ -22,7 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.browsers import refuse_other_sites, secret_in_cookie
 from api.http.problem_responses import answer, problem_of
-from api.http.problems import Problem
+from api.http.problems import Problem, forbidden
 from api.storage.keys import SCOPES, any_keys, find_key, is_in_force
 
 HEALTH = "/healthz"
@@ -62,9 +62,7 @@ class Principal:
     def require(self, scope: str) -> None:
         """Refuses a caller who lacks a scope."""
         if scope not in self.scopes:
-            raise Problem(
-                403,
-                "forbidden",
+            raise forbidden(
                 f"the key has the scopes {', '.join(sorted(self.scopes))}, this needs {scope}",
                 f"use a key made with `--scopes {scope}`",
             )
@@ -170,9 +168,7 @@ def _check_host(host: str) -> None:
     name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".").lower()
     if name == "localhost" or name.endswith(".localhost") or _is_loopback(name):
         return
-    raise Problem(
-        403,
-        "forbidden",
+    raise forbidden(
         f"without keys the service answers to names of this machine only, not to {name[:100]!r}",
         "use the name localhost, name this one in DIFFICULTY_ALLOWED_HOSTS, or make a key with "
         "`difficulty keys create`",

@@ -8,7 +8,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.problems import Problem
+from api.http.problems import forbidden
 
 COOKIE = "difficulty_key"
 SECURE_COOKIE = f"__Host-{COOKIE}"
@@ -88,9 +88,7 @@ def refuse_other_sites(method: str, headers: Headers) -> None:
         # Browsers send the first header only over https and to this machine; others send neither.
         allowed = origin is None or urlsplit(origin).netloc == headers.get("host")
     if not allowed:
-        raise Problem(
-            403,
-            "forbidden",
+        raise forbidden(
             "the request comes from a page of another site",
             "open the pages of this service itself, or send a key in a header",
         )

@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 import anyio
 from anyio.to_thread import run_sync
 
-from api.http.problems import Problem
+from api.http.problems import too_many
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -43,9 +43,7 @@ class FairQueue:
     def request(self, client: str) -> Iterator[None]:
         """Counts a request of a client within the context; refuses one above its share."""
         if self._requests[client] >= self._share:
-            raise Problem(
-                429,
-                "too-many-requests",
+            raise too_many(
                 f"more than {self._share} {self._purpose} at once",
                 f"wait for answers, or {RETRY_AFTER} s, as the Retry-After header says",
                 headers={"Retry-After": str(RETRY_AFTER)},

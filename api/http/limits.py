@@ -22,7 +22,7 @@ from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.problem_responses import answer, body_too_large
-from api.http.problems import Problem
+from api.http.problems import Problem, too_many
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 
@@ -49,9 +49,7 @@ def rate_limiter(rate: str) -> Callable[[str], None]:
 
 
 def _too_many_requests(limit: RateLimitItem, seconds: int) -> Problem:
-    return Problem(
-        429,
-        "too-many-requests",
+    return too_many(
         f"more than {limit} requests",
         f"wait {seconds} s, as the Retry-After header says",
         headers={"Retry-After": str(seconds)},

@@ -16,7 +16,17 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem, reason_of
+from api.http.problems import (
+    CONTENT_TYPE,
+    STORAGE_REASONS,
+    Problem,
+    bad_request,
+    invalid,
+    reason_of,
+    too_large,
+    unavailable,
+    unreadable,
+)
 from api.http.public_text import hide_paths, public_names
 from api.storage.database import DatabaseUnusable, is_damaged
 from difficulty_service.base.errors import DifficultyError, MissingPackage, Setting
@@ -74,13 +84,11 @@ def from_validation(error: RequestValidationError) -> Problem:
     errors = error.errors()
     if any(each["type"] == "json_invalid" for each in errors):
         reason = errors[0].get("ctx", {}).get("error", "")
-        return Problem(400, "bad-request", f"the body is not JSON: {reason}", "send valid JSON")
+        return bad_request(f"the body is not JSON: {reason}", "send valid JSON")
     messages = [f"{_field(each['loc'])}: {reason_of(each)}" for each in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         messages.append(f"and {len(errors) - MAX_ERRORS} more")
-    return Problem(
-        422,
-        "invalid-request",
+    return invalid(
         "; ".join(messages) or "the request is invalid",
         "correct these fields; /openapi.json has their schema",
         field=_field(errors[0]["loc"]) if errors else None,
@@ -111,9 +119,7 @@ def from_http(error: HTTPException) -> Problem:
 
 def body_too_large(limit: int) -> Problem:
     """For a body of more than `limit` bytes; closes the connection, as the rest is not read."""
-    return Problem(
-        413,
-        "too-large",
+    return too_large(
         f"the body is larger than {limit:,} bytes",
         "send less at a time; whole datasets go to POST /v1/uploads",
         headers={"Connection": "close"},
@@ -127,9 +133,7 @@ def from_difficulty(error: DifficultyError) -> Problem:
     # Parameters of the library are no fields of this request: a remedy that names one is of no use.
     names_parameters = any(isinstance(part, Setting) for part in error.remedy)
     remedy = "" if names_parameters else _one_line("".join(map(str, error.remedy)))
-    return Problem(
-        422, "unreadable", _one_line(error.problem), remedy or "correct what the detail names"
-    )
+    return unreadable(_one_line(error.problem), remedy or "correct what the detail names")
 
 
 def _one_line(text: str) -> str:
@@ -139,9 +143,7 @@ def _one_line(text: str) -> str:
 def from_database(error: DBAPIError | PoolTimeout) -> Problem:
     """For an error of the database: it does not answer, or refuses a value of the request."""
     if isinstance(error, DataError):
-        return Problem(
-            422,
-            "invalid-request",
+        return invalid(
             "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
@@ -168,13 +170,7 @@ def from_system(error: OSError) -> Problem:
 
 
 def _unavailable(detail: str) -> Problem:
-    return Problem(
-        503,
-        "unavailable",
-        detail,
-        "try again later",
-        headers={"Retry-After": str(RETRY_AFTER)},
-    )
+    return unavailable(detail, "try again later", headers={"Retry-After": str(RETRY_AFTER)})
 
 
 def from_unexpected() -> Problem:

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 CONTENT_TYPE = "application/problem+json"
@@ -72,6 +73,16 @@ def reason_of(error: Mapping[str, Any]) -> str:
     """What is wrong with a value, of an error of pydantic."""
     return str(error["msg"]).removeprefix("Value error, ")
 
+
+invalid = partial(Problem, 422, "invalid-request")
+bad_request = partial(Problem, 400, "bad-request")
+forbidden = partial(Problem, 403, "forbidden")
+conflict = partial(Problem, 409, "conflict")
+gone = partial(Problem, 410, "gone")
+too_large = partial(Problem, 413, "too-large")
+unreadable = partial(Problem, 422, "unreadable")
+too_many = partial(Problem, 429, "too-many-requests")
+unavailable = partial(Problem, 503, "unavailable")
 
 _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",

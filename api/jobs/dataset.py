@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import gone, invalid
 from api.jobs.remote_images import fetch_image, fetch_limits
 from api.jobs.store import Job
 from api.settings import Settings
@@ -49,9 +49,7 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
     )
     # The path that the storage decodes must be the one that was checked here.
     if is_unsafe or (is_uri(location) and decoded != path) or ("?" in path and is_uri(location)):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"the path {path[:200]!r} could lead out of the root {root!r}",
             "give a relative path below the root, without `..`, schemes, backslashes or encoding",
             field="dataset.path",
@@ -74,9 +72,7 @@ def root_boundary(settings: Settings, root: str) -> Boundary:
 def _root(settings: Settings, name: str) -> str:
     if name not in settings.roots:
         known = ", ".join(sorted(settings.roots)) or "none"
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"there is no root {name[:100]!r}; the roots are: {known}",
             "name one of them, or have the operator add it to DIFFICULTY_ROOTS",
             field="dataset.root",
@@ -121,9 +117,7 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
         return DatasetLocation(uri, f"{root}/{path}", root_boundary(settings, root))
     upload = get_upload(engine, job.owner, upload_id)
     if upload is None or upload.state != "complete":
-        raise Problem(
-            410,
-            "gone",
+        raise gone(
             f"upload {upload_id!r} no longer exists, or is not complete",
             "upload the dataset again and submit a new job",
             field="dataset.upload",

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 import structlog
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import Problem, gone
 from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -156,9 +156,7 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     try:
         return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
     except FileNotFoundError:
-        raise Problem(
-            410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-        ) from None
+        raise gone(f"the files of job {job.id} are gone", "submit the dataset again") from None
     except DamagedFile as error:
         raise damaged(job, name) from error
 

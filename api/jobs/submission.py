@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import Problem, conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.store import Job, get_job
 from api.schemas import JobCreate, JobDataset
@@ -31,9 +31,7 @@ def validate_submission(
     Gives the request to store with the job, with defaults filled in.
     """
     if not settings.takes_jobs:
-        raise Problem(
-            403,
-            "forbidden",
+        raise forbidden(
             "this server only shows finished jobs",
             "score with `difficulty score`, or submit the job to a service that takes jobs",
         )
@@ -107,9 +105,7 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
             "GET /v1/uploads lists all",
         )
     if upload.state != "complete":
-        raise Problem(
-            409,
-            "conflict",
+        raise conflict(
             f"the upload {upload_id} is incomplete: {upload.received:,} bytes have arrived",
             "send the rest with PUT, then submit the job again",
             field="dataset.upload",
@@ -120,9 +116,7 @@ def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
     if source is None:
         raise _invalid("gaussians", f"there is no job {job_id!r}", "GET /v1/jobs lists all")
     if source.state != "succeeded" or source.request.get("gaussians") is not None:
-        raise Problem(
-            409,
-            "conflict",
+        raise conflict(
             f"job {job_id} has no Gaussians: it is {source.state}, or used those of another job",
             "name a job that succeeded with Gaussians of its own",
             field="gaussians",
@@ -137,4 +131,4 @@ def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
 
 
 def _invalid(field: str, detail: str, remedy: str) -> Problem:
-    return Problem(422, "invalid-request", detail, remedy, field=field)
+    return invalid(detail, remedy, field=field)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from api.http.parameters import parse_decimal
-from api.http.problems import Problem
+from api.http.problems import Problem, invalid, too_large, unreadable
 
 COLUMNS = ("features", "label")
 MAX_LABEL_LENGTH = 1000
@@ -37,11 +37,8 @@ def read_stream(body: bytes, max_rows: int) -> pa.Table:
             table = stream.read_all()
         table.validate(full=True)
     except (pa.ArrowException, MemoryError, OSError, ValueError, struct.error) as error:
-        raise Problem(
-            422,
-            "unreadable",
-            f"the body is not an Arrow stream: {error}",
-            "send an Arrow IPC stream",
+        raise unreadable(
+            f"the body is not an Arrow stream: {error}", "send an Arrow IPC stream"
         ) from None
     return table
 
@@ -52,11 +49,11 @@ def read_values(column: pa.ChunkedArray, dim: int) -> NDArray[np.float32]:
     if not (pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind)) or not (
         pa.types.is_floating(kind.value_type)
     ):
-        raise invalid("features", f"of type {kind}, expected lists of floating-point numbers")
+        raise wrong("features", f"of type {kind}, expected lists of floating-point numbers")
     lists = column.combine_chunks()
     lengths = lists.value_lengths()
     if lists.null_count or lengths.null_count or any(each != dim for each in lengths.to_pylist()):
-        raise invalid("features", f"every vector must have {dim} numbers")
+        raise wrong("features", f"every vector must have {dim} numbers")
     values = lists.flatten().to_numpy(zero_copy_only=False).astype(np.float32)
     return values.reshape(-1, dim).copy()
 
@@ -72,46 +69,42 @@ def read_labels(column: pa.ChunkedArray) -> list[str | int | None]:
         pa.types.is_null,
     )
     if not any(is_kind(kind) for is_kind in kinds):
-        raise invalid("label", f"of type {str(column.type)[:200]}, expected text or integers")
+        raise wrong("label", f"of type {str(column.type)[:200]}, expected text or integers")
     labels = []
     # One by one, because all rows may repeat one long text of a dictionary.
     for row, cell in enumerate(column):
         label = cell.as_py()
         if isinstance(label, str) and len(label) > MAX_LABEL_LENGTH:
-            raise invalid(
+            raise wrong(
                 f"label.{row}", f"{len(label):,} characters, the maximum is {MAX_LABEL_LENGTH:,}"
             )
         labels.append(label)
     return labels
 
 
-def too_many(rows: int, max_rows: int) -> Problem:
+def too_many_vectors(rows: int, max_rows: int) -> Problem:
     """For a body with more vectors than one request may have."""
-    return Problem(
-        413,
-        "too-large",
+    return too_large(
         f"{rows:,} vectors, the maximum of a request is {max_rows:,}",
         "send them in several requests; whole datasets go to POST /v1/jobs",
         field="features",
     )
 
 
-def invalid(field: str, detail: str) -> Problem:
+def wrong(field: str, detail: str) -> Problem:
     """For a field that is wrong."""
     remedy = "see /docs for the schema of the body"
-    return Problem(422, "invalid-request", f"{field}: {detail}", remedy, field=field)
+    return invalid(f"{field}: {detail}", remedy, field=field)
 
 
 def _check_columns(schema: pa.Schema) -> None:
     if "features" not in schema.names:
-        raise invalid("features", f"there is no such column among {schema.names[:20]}")
+        raise wrong("features", f"there is no such column among {schema.names[:20]}")
     for number, name in enumerate(schema.names):
         if name not in COLUMNS:
-            raise invalid(
-                name[:100], f"no such column is used; the columns are {', '.join(COLUMNS)}"
-            )
+            raise wrong(name[:100], f"no such column is used; the columns are {', '.join(COLUMNS)}")
         if name in schema.names[:number]:
-            raise invalid(name, "two columns have this name")
+            raise wrong(name, "two columns have this name")
 
 
 def _check_messages(body: bytes, max_rows: int) -> None:
@@ -126,18 +119,16 @@ def _check_messages(body: bytes, max_rows: int) -> None:
             dictionaries += 1
             batch = _table_at(metadata, batch, _DATA)
         if _field(metadata, batch, _COMPRESSION) or _FORMER_COMPRESSION in metadata:
-            raise Problem(
-                422,
-                "unreadable",
+            raise unreadable(
                 "the Arrow stream is compressed",
                 "send it without compression: in pyarrow, IpcWriteOptions(compression=None)",
             )
         length = _field(metadata, batch, _LENGTH)
         rows += struct.unpack_from("<q", metadata, length)[0] if length else 0
         if rows > max_rows:
-            raise too_many(rows, max_rows)
+            raise too_many_vectors(rows, max_rows)
         if dictionaries > MAX_DICTIONARIES:
-            raise invalid("label", f"more than {MAX_DICTIONARIES} dictionaries; send one")
+            raise wrong("label", f"more than {MAX_DICTIONARIES} dictionaries; send one")
 
 
 def _root(metadata: bytes) -> int:
@@ -198,9 +189,9 @@ def parse_json(body: bytes) -> JsonBody:
         read = JsonBody.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        raise invalid(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
+        raise wrong(".".join(map(str, first["loc"])) or "body", first["msg"]) from None
     if (read.features is None) == (read.texts is None):
-        raise invalid("body", "expected either `features` or `texts`")
+        raise wrong("body", "expected either `features` or `texts`")
     return read
 
 
@@ -208,10 +199,10 @@ def read_json(body: JsonBody, dim: int, max_rows: int) -> Vectors:
     """Vectors of a JSON body that has some."""
     rows = body.features or []
     if len(rows) > max_rows:
-        raise too_many(len(rows), max_rows)
+        raise too_many_vectors(len(rows), max_rows)
     for row, vector in enumerate(rows):
         if len(vector) != dim:
-            raise invalid(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
+            raise wrong(f"features.{row}", f"{len(vector)} numbers, expected {dim}")
     labels = body.labels if body.labels is not None else [None] * len(rows)
     with np.errstate(over="ignore"):  # which `_checked` finds
         features = np.array(rows, np.float32)
@@ -234,7 +225,7 @@ def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) ->
     for row, label in enumerate(labels):
         found = -1 if label is None or label == "" else _class_index(label, index)
         if found is None:
-            raise invalid(
+            raise wrong(
                 f"labels.{row}",
                 f"{_quoted(label)} is none of the {len(class_names)} classes, such as "
                 f"{class_names[0][:100]!r}",
@@ -259,10 +250,10 @@ def _quoted(label: Label | None) -> str:
 
 def _checked(features: NDArray[np.float32], labels: Sequence[Label | None]) -> Vectors:
     if len(labels) != len(features):
-        raise invalid("labels", f"{len(labels)} labels for {len(features)} vectors")
+        raise wrong("labels", f"{len(labels)} labels for {len(features)} vectors")
     if not len(features):
-        raise invalid("features", "there are no vectors")
+        raise wrong("features", "there are no vectors")
     infinite = np.flatnonzero(~np.isfinite(features).all(axis=1))
     if len(infinite):
-        raise invalid(f"features.{int(infinite[0])}", "float32 cannot represent every number")
+        raise wrong(f"features.{int(infinite[0])}", "float32 cannot represent every number")
     return Vectors(features, labels)

@@ -15,7 +15,7 @@ import structlog
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import Problem
+from api.http.problems import conflict, unavailable
 from api.jobs.files import GAUSSIANS_FILE
 from api.jobs.store import Job
 from api.logs import set_up_logging
@@ -65,9 +65,7 @@ class ScoringProcess:
             return self._scorer.call(method, *args)
         except ProcessEnded as error:
             structlog.get_logger().error("scoring-process-died", exc_info=error)
-            raise Problem(
-                503,
-                "unavailable",
+            raise unavailable(
                 "the process that scores samples ended meanwhile",
                 "send the request again; leave out a sample with which it fails each time",
                 headers={"Retry-After": "1"},
@@ -108,9 +106,7 @@ class ScoringModels:
     def get(self, job: Job) -> JobGaussians:
         """The Gaussians of a job."""
         if job.state != "succeeded" or job.result is None:
-            raise Problem(
-                409,
-                "conflict",
+            raise conflict(
                 f"job {job.id!r} is {job.state}, so it has no Gaussians",
                 "wait until its state is succeeded, or use another job",
             )
@@ -125,9 +121,7 @@ class ScoringModels:
 
     def _find(self, job: Job, key: str) -> JobGaussians:
         if self._artifacts.size(key) is None:
-            raise Problem(
-                409,
-                "conflict",
+            raise conflict(
                 f"job {job.id!r} used the Gaussians of another job",
                 f"use that job: {job.request.get('gaussians')!r}",
             )

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem, not_found
+from api.http.problems import Problem, invalid, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.rendering import is_fragment, query_of, redirect, render
@@ -106,9 +106,7 @@ def mark_matching(
     try:
         rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
     except BadQuery as error:
-        raise Problem(
-            422, "invalid-request", str(error), error.remedy or "correct this field", error.field
-        ) from None
+        raise invalid(str(error), error.remedy or "correct this field", error.field) from None
     rows = np.arange(len(samples)) if rows is None else rows
     if mark == "relabel":
         rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
@@ -205,9 +203,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
     if mark != "none":
         new_label = (label or card.nearest_name) if mark == "relabel" else None
         if mark == "relabel" and not new_label:
-            raise Problem(
-                422, "invalid-request", "no other class fits this image", "choose a class", "label"
-            )
+            raise invalid("no other class fits this image", "choose a class", "label")
         decision = Decision(mark=Mark(mark), label=new_label)
     apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
     return redirect(f"{job.address}/images/{row}{_query(query)}")

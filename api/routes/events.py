@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 
 from api.http.api_keys import KeyWatch, ReadKey
 from api.http.parameters import parse_decimal
-from api.http.problems import Problem
+from api.http.problems import Problem, invalid, too_many
 from api.jobs.store import Event, events_after, get_job
 from api.routes.jobs import find_job
 from api.storage.tables import FINAL_STATES
@@ -37,9 +37,7 @@ class EventStreams:
     def opened(self, owner: str) -> Iterator[None]:
         """Counts a stream while it is open; refused where too many are. For the event loop only."""
         if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
-            raise Problem(
-                429,
-                "too-many-requests",
+            raise too_many(
                 f"{self._open[owner]} event streams of this key are open",
                 "close some, or ask GET /v1/jobs/{id} now and then",
                 headers={"Retry-After": str(RETRY_AFTER)},
@@ -162,9 +160,7 @@ def _last_id(header: str | None, after: int | None) -> int:
         return after or 0
     last_id = parse_decimal(header, LARGEST_ID)
     if last_id is None:
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             "Last-Event-ID is not the id of an event",
             "send the `id` of an event received, or leave the header out",
             field="Last-Event-ID",

@@ -14,7 +14,7 @@ from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
-from api.http.problems import CONTENT_TYPE, Problem
+from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_large
 from api.jobs.store import Job
 from api.online.feature_bodies import (
     ARROW_STREAM,
@@ -191,9 +191,7 @@ async def _score_texts(
     settings: Settings = request.app.state.settings
     limit = settings.max_images_per_request
     if len(texts) > limit:
-        raise Problem(
-            413, "too-large", f"{len(texts):,} texts in a request", f"send at most {limit:,}"
-        )
+        raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
     contents = [text.encode() for text in texts]
     _check(contents, labels, MAX_TEXT_BYTES, "text")
     rows = await _rows(contents, labels, job, request, caller)
@@ -211,9 +209,7 @@ async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSam
             names = [each.filename for each in files]
             contents = [await each.read(settings.max_image_bytes + 1) for each in files]
     except MultiPartException as error:
-        raise Problem(
-            400, "bad-request", error.message, f"send at most {limit} files as `images`"
-        ) from None
+        raise bad_request(error.message, f"send at most {limit} files as `images`") from None
     labels = given or None
     _check(contents, labels, settings.max_image_bytes, "image")
     rows = await _rows(contents, labels, job, request, caller)
@@ -251,9 +247,7 @@ def _require_kind(job: Job, kind: str) -> None:
     """Refuses samples of another kind than those of the job."""
     if job.kind != kind:
         instead = f"{JSON} with `texts`" if job.is_text else f"{MULTIPART} with `images`"
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"the samples of job {job.id!r} are {job.kind}s",
             f"send {instead}, or feature vectors",
             field=f"{kind}s",
@@ -264,26 +258,16 @@ def _check(
     contents: Sequence[bytes], labels: Sequence[Label | None] | None, max_bytes: int, kind: str
 ) -> None:
     if not contents:
-        raise Problem(
-            422,
-            "invalid-request",
-            f"there are no {kind}s",
-            f"send files as `{kind}s`",
-            field=f"{kind}s",
-        )
+        raise invalid(f"there are no {kind}s", f"send files as `{kind}s`", field=f"{kind}s")
     if labels is not None and len(labels) != len(contents):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"{len(labels)} labels for {len(contents)} {kind}s",
             f"send one label for each {kind}, empty where unknown, or none at all",
             field="labels",
         )
     for row, content in enumerate(contents):
         if len(content) > max_bytes:
-            raise Problem(
-                413,
-                "too-large",
+            raise too_large(
                 f"{kind} {row} is larger than {max_bytes:,} bytes",
                 "send a smaller one",
                 field=f"{kind}s.{row}",

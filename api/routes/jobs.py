@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
-from api.http.problems import Problem, not_found
+from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import (
@@ -112,12 +112,8 @@ def _submit(
     try:
         return submit(engine, key.owner, validated, idempotency_key, limits, marks)
     except IdempotencyConflict as error:
-        raise Problem(
-            409,
-            "conflict",
-            str(error),
-            "send the same body as before, or another key",
-            field="Idempotency-Key",
+        raise conflict(
+            str(error), "send the same body as before, or another key", field="Idempotency-Key"
         ) from None
     except TooManyJobs as error:
         raise Problem(
@@ -182,11 +178,8 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
     if not key.manages(job.owner):
-        raise Problem(
-            403,
-            "forbidden",
-            f"job {job_id} belongs to another key",
-            "use that key, or one with the scope admin",
+        raise forbidden(
+            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
         )
     if job.state not in FINAL_STATES:
         cancelled = request_cancel(engine, job.owner, job_id)
@@ -273,9 +266,7 @@ def read_cursor(text: str) -> Cursor:
     except (binascii.Error, struct.error, ValueError):
         job_id, created_at = "", 0.0
     if not is_id(job_id) or math.isnan(created_at):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             "this is not a cursor",
             "pass `next` of the previous page unchanged, or leave `before` out",
             field="before",

@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem
+from api.http.problems import Problem, conflict, invalid
 from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
@@ -130,9 +130,7 @@ def apply_changes(
     try:
         set_marks(request.app.state.engine, key.owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
-        raise Problem(
-            409, "conflict", str(error), "read the marks again, then decide", field="marks"
-        ) from None
+        raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
 def _counts(engine: Engine, key: Principal, job: Job) -> MarkCounts:
@@ -158,7 +156,7 @@ def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]
 
 
 def _invalid(field: str, detail: str) -> Problem:
-    return Problem(422, "invalid-request", detail, "see the score file of the job", field=field)
+    return invalid(detail, "see the score file of the job", field=field)
 
 
 def _write_csv(tables: Iterable[pa.Table], file: BinaryIO) -> None:

@@ -23,7 +23,7 @@ from api.http.byte_ranges import (
     unsatisfiable,
 )
 from api.http.fair_queue import FairQueue
-from api.http.problems import Problem, not_found
+from api.http.problems import conflict, gone, invalid, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
@@ -122,12 +122,8 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
         try:
             page = read_page(file, PageQuery(sort, label, limit, after))
         except BadQuery as error:
-            raise Problem(
-                422,
-                "invalid-request",
-                str(error),
-                error.remedy or "correct this field",
-                field=error.field,
+            raise invalid(
+                str(error), error.remedy or "correct this field", field=error.field
             ) from None
     thumbnails = f"{address(job)}/thumbnails"
     rows = [
@@ -166,9 +162,7 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     if job.state == "succeeded" and job.result is not None:
         return job
     unfinished = job.state in ("queued", "running")
-    raise Problem(
-        409,
-        "conflict",
+    raise conflict(
         f"job {job.id} is {job.state}, so it has no results",
         "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
@@ -233,16 +227,12 @@ async def read_thumbnail(
         answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
     except ImageError as error:
         names = public_names(request.app.state.settings)
-        raise Problem(
-            422,
-            "unreadable",
+        raise unreadable(
             f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
             "see the job's errors for all such images",
         ) from None
     except DatasetError:
-        raise Problem(
-            410, "gone", "the dataset of this job can no longer be read", "submit it again"
-        ) from None
+        raise gone("the dataset of this job can no longer be read", "submit it again") from None
     if answer is None:
         raise not_found("sample", sample_id[:200])
     return answer

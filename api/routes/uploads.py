@@ -13,7 +13,7 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
-from api.http.problems import Problem, not_found
+from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
 from api.uploads.checking import UploadChecks
 from api.uploads.store import (
@@ -90,9 +90,7 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
     """Its bytes are then sent with PUT, at once or in parts, to the address in `Location`."""
     settings: Settings = request.app.state.settings
     if body.size is not None and body.size > settings.max_upload_bytes:
-        raise Problem(
-            413,
-            "too-large",
+        raise too_large(
             f"{body.size:,} bytes are more than the {settings.max_upload_bytes:,} allowed",
             "send a smaller dataset or several",
             field="size",
@@ -171,9 +169,7 @@ def remove(upload_id: str, request: Request, key: WriteKey) -> None:
     upload = _find(request, key, upload_id)
     engine: Engine = request.app.state.engine
     if is_needed(engine, upload.id):
-        raise Problem(
-            409, "conflict", "an unfinished job needs the upload", "cancel the job or wait for it"
-        )
+        raise conflict("an unfinished job needs the upload", "cancel the job or wait for it")
     settings: Settings = request.app.state.settings
     with _exclusive(upload, upload_path(settings, upload.id, upload.format)):
         delete_upload_file(settings, upload.id, upload.format)

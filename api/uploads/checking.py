@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import structlog
 
-from api.http.problems import Problem
+from api.http.problems import unreadable
 from difficulty_service.base.apart import Apart, ProcessEnded
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import read_archive
@@ -134,9 +134,7 @@ class UploadChecks:
             structlog.get_logger().warning("upload-check-ended", upload=path.stem, reason=ENDED)
             fault = ENDED
         if fault is not None:
-            raise Problem(
-                422,
-                "unreadable",
+            raise unreadable(
                 f"this is not a readable {format_name} file: {fault}",
                 "delete the upload, recreate the file and send it as a new upload",
             )

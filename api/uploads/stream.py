@@ -13,7 +13,15 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.problems import STORAGE_REASONS, Problem, not_found
+from api.http.problems import (
+    STORAGE_REASONS,
+    Problem,
+    bad_request,
+    conflict,
+    gone,
+    not_found,
+    too_large,
+)
 from api.uploads.store import Upload, advance, appending, get_upload, write_all
 
 WRITE_BYTES = 1 << 20
@@ -47,9 +55,7 @@ def read_span(content_range: str | None, offset: int | None) -> Span:
 
 
 def _invalid_range(detail: str) -> Problem:
-    return Problem(
-        400,
-        "bad-request",
+    return bad_request(
         detail,
         "send `Content-Range: bytes FIRST-LAST/TOTAL`, or `?offset=FIRST`",
         field="Content-Range",
@@ -58,9 +64,7 @@ def _invalid_range(detail: str) -> Problem:
 
 def mismatch(upload: Upload, detail: str) -> Problem:
     """A conflict that says where to resume."""
-    return Problem(
-        409,
-        "conflict",
+    return conflict(
         detail,
         f"read the state of the upload again and resume at byte {upload.received:,}",
         headers={"Upload-Offset": str(upload.received)},
@@ -111,8 +115,8 @@ def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload
     except BlockingIOError:
         raise mismatch(upload, "another request is sending this upload") from None
     except ValueError:
-        raise Problem(
-            410, "gone", "bytes that had arrived are lost", "delete the upload and send it again"
+        raise gone(
+            "bytes that had arrived are lost", "delete the upload and send it again"
         ) from None
     except OSError as error:
         raise _disk_problem(error, upload.received) from error
@@ -149,9 +153,7 @@ async def _write_body(
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(writer.write, bytes(pending))
     if span.end is not None and writer.written < span.end:
-        raise Problem(
-            400,
-            "bad-request",
+        raise bad_request(
             f"the body ended {span.end - writer.written:,} bytes before its range",
             f"resume at byte {writer.written:,}",
             headers={"Upload-Offset": str(writer.written)},
@@ -186,17 +188,13 @@ class _Writer:
 
 def _too_long(span: Span, limit: int) -> Problem:
     if span.end is not None and span.end <= limit:
-        return Problem(
-            400,
-            "bad-request",
+        return bad_request(
             "the body is longer than its range",
             "send as many bytes as the range has",
             field="Content-Range",
             headers={"Connection": "close"},
         )
-    return Problem(
-        413,
-        "too-large",
+    return too_large(
         f"the upload would have more than {limit:,} bytes",
         "announce the right size, or send a smaller dataset",
         headers={"Connection": "close"},
