@@ -49,12 +49,8 @@ ROUTERS = (
     gaussians.router,
 )
 
-MAX_PENDING_MARKS = 2
-"""Requests of one key that read all marks of a job, at once."""
-
-EVERYWHERE = ("auto", "cpu")
-"""Devices that every machine has."""
-
+MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
+EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
 Errors are problem details (RFC 9457): a stable `type`, what is wrong in `detail`, the field at
@@ -246,9 +242,7 @@ def _has_schema(response: dict[str, Any]) -> bool:
     return any(schemas) and not any("HTTPValidationError" in str(schema) for schema in schemas)
 
 
-SWEEP_SECONDS = 600.0
-"""Seconds between two sweeps of files that deleted jobs have left."""
-
+SWEEP_SECONDS = 600.0  # seconds between two sweeps of files that deleted jobs have left
 END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the next one finds
 
 

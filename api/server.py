@@ -28,9 +28,7 @@ from api.storage.keys import any_keys
 from api.worker.processes import running_workers
 from difficulty_service.base.errors import ConfigError, Setting
 
-SHUTDOWN_SECONDS = 10
-"""Time limit for answers in progress once the server is told to stop."""
-
+SHUTDOWN_SECONDS = 10  # time limit for answers in progress once the server is told to stop
 UNSENT_BYTES = 128 << 10
 """Bytes of answers that the kernel keeps for a connection beside those that are on their way."""
 

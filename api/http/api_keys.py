@@ -34,9 +34,7 @@ UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/pic
 
 NO_KEY = "there is no key"
 LONGEST_SECRET = 200
-THREADS = 2
-"""Threads that look up keys; more only keep each other and the event loop from running."""
-
+THREADS = 2  # threads that look up keys; more only keep each other and the event loop from running
 BEARER = HTTPBearer(
     auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
 )
@@ -68,8 +66,7 @@ class Principal:
             )
 
 
-ANONYMOUS = Principal("", frozenset(SCOPES))
-"""The caller where there are no keys."""
+ANONYMOUS = Principal("", frozenset(SCOPES))  # the caller where there are no keys
 
 
 @dataclass(frozen=True)

@@ -66,8 +66,7 @@ class Pace:
 
 
 SWEEP_SECONDS = 0.5
-RESERVED = 16
-"""Connections above the limit, on which only health checks are answered."""
+RESERVED = 16  # connections above the limit, on which only health checks are answered
 
 IPV6_NETWORK = 64  # bits that one customer of a provider gets
 

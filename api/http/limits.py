@@ -26,8 +26,7 @@ from api.http.problems import Problem, too_many
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 
-FEWEST_TO_FORGET = 1000
-"""Number of counts that are kept without looking for expired ones."""
+FEWEST_TO_FORGET = 1000  # number of counts that are kept without looking for expired ones
 
 
 def rate_limiter(rate: str) -> Callable[[str], None]:

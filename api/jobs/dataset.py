@@ -24,9 +24,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLim
 from difficulty_service.datasets.storage import Boundary, boundary_at, is_uri
 from difficulty_service.options import ReadingOptions
 
-MAX_DECODINGS = 5
-"""Nested percent-encoding beyond this is refused."""
-
+MAX_DECODINGS = 5  # nested percent-encoding beyond this is refused
 _PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `storage.resolve` takes literally
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 

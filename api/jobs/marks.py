@@ -28,11 +28,8 @@ from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.review.marks import Mark, MarkedSample
 
-PART = 20_000
-"""Marks that are in memory at once where all are read."""
-
-AT_ONCE = 500
-"""Rows of one statement; SQLite allows a limited number of parameters."""
+PART = 20_000  # marks that are in memory at once where all are read
+AT_ONCE = 500  # rows of one statement; SQLite allows a limited number of parameters
 
 
 @dataclass(frozen=True)
@@ -201,8 +198,7 @@ def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 
 
-Marked = Mapping[str, MarkedSample]
-"""What to do with a sample, by its id: relabel or drop."""
+Marked = Mapping[str, MarkedSample]  # what to do with a sample, by its id: relabel or drop
 
 
 def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> Marked | None:

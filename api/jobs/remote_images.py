@@ -110,10 +110,7 @@ def _connected(
     host = str(parts.hostname)
     context = ssl.create_default_context(cafile=limits.authorities)
     connection = http.client.HTTPSConnection(host, limits.port, context=context)
-    with (
-        _connect(addresses, limits) as plain,
-        plain.dup() as handle,
-    ):
+    with _connect(addresses, limits) as plain, plain.dup() as handle:
         # A server may send single bytes for ever, which the timeout of a read does not notice.
         late = threading.Event()
         timer = threading.Timer(limits.timeout, _hang_up, [handle, late])

@@ -100,9 +100,7 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
     upload = get_upload(engine, owner, upload_id)
     if upload is None:
         raise _invalid(
-            "dataset.upload",
-            f"there is no upload {upload_id!r}",
-            "GET /v1/uploads lists all",
+            "dataset.upload", f"there is no upload {upload_id!r}", "GET /v1/uploads lists all"
         )
     if upload.state != "complete":
         raise conflict(

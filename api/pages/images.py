@@ -41,13 +41,9 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
-MOST_CLASSES = 1000
-"""Number of classes that the filters suggest."""
-
+MOST_CLASSES = 1000  # number of classes that the filters suggest
 DIGITS = 9
-MOST_AT_ONCE = 100_000
-"""Number of images that can be marked at once."""
-
+MOST_AT_ONCE = 100_000  # number of images that can be marked at once
 MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
@@ -258,8 +254,7 @@ def _query(query: ImageQuery) -> str:
     return query_of(query.conditions)
 
 
-LETTERS = 22
-"""Largest number of letters of a line."""
+LETTERS = 22  # largest number of letters of a line
 
 TEXT_LETTERS, TEXT_LINES = 34, 14
 

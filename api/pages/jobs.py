@@ -190,9 +190,7 @@ async def entered_job(request: Request) -> NewJob:
 
 @router.get("/")
 def show_jobs(
-    request: Request,
-    key: ReadKey,
-    before: Annotated[str | None, Query(max_length=100)] = None,
+    request: Request, key: ReadKey, before: Annotated[str | None, Query(max_length=100)] = None
 ) -> Response:
     """The jobs that the caller may see, newest first, and the form for a new one."""
     values = _list(request, key, before)

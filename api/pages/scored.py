@@ -24,11 +24,8 @@ from difficulty_service.review.marks import Mark
 from difficulty_service.review.wrong_labels import Proportion
 from difficulty_service.scores.samples import ScoredSamples
 
-IMAGES = "Images"
-"""Name of the page of all samples, which are texts in some jobs."""
-
-CHECKED_FOR_A_SHARE = 5
-"""Number of marks from which the share of wrong labels among them is shown."""
+IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
+CHECKED_FOR_A_SHARE = 5  # number of marks from which the share of wrong labels among them is shown
 
 
 @dataclass(frozen=True)

@@ -151,8 +151,7 @@ def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
     return render(request, "tray", scored_job(request, key, job_id).values(""))
 
 
-MOST_CLASSES = 1000
-"""Number of classes that are suggested as new labels."""
+MOST_CLASSES = 1000  # number of classes that are suggested as new labels
 
 TextHeader = Annotated[str, Header(max_length=1000)]
 

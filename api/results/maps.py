@@ -26,8 +26,7 @@ from difficulty_service.review.map import ImageMap, placed_map
 from difficulty_service.review.similar import map_vectors, most_similar
 from difficulty_service.scores.samples import ScoredSamples
 
-LEVEL = 5
-"""Level of compression; a higher one makes less than a hundredth of difference."""
+LEVEL = 5  # level of compression; a higher one makes less than a hundredth of difference
 
 
 @dataclass(frozen=True)

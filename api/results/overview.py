@@ -30,9 +30,7 @@ from difficulty_service.scores.samples import ScoredSamples
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
 
-BINS = 48
-"""Number of bars of the histograms above the images."""
-
+BINS = 48  # number of bars of the histograms above the images
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
 
 

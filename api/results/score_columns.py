@@ -28,19 +28,13 @@ from api.results.overview import Overview, from_json, make_overview, to_json
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import (
-    UNREADABLE,
-    map_arrow,
-    write_arrow,
-)
+from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.review.charts import Scale
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
-FORMAT = 7
-"""Version of the layout; a file of another version is made anew."""
-
+FORMAT = 7  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")

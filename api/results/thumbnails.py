@@ -25,8 +25,7 @@ LONGEST = 20.0  # seconds for one picture
 ATTEMPTS = 2  # the process may have been killed before it saw the image
 BYTES_PER_PIXEL = 24  # 32-bit values are scaled in double precision
 OTHER_BYTES = 512 << 20
-KEPT_BYTES = 128 << 20
-"""Memory above which a process is replaced once its picture is made."""
+KEPT_BYTES = 128 << 20  # memory above which a process is replaced once its picture is made
 
 
 class PictureProcesses:
@@ -58,9 +57,7 @@ class PictureProcesses:
 
 
 MAX_DATASETS = 4
-MOST_TEXT_BYTES = 20_000
-"""Number of bytes of a text that are shown."""
-
+MOST_TEXT_BYTES = 20_000  # number of bytes of a text that are shown
 AT_ONCE = 2
 """Number of thumbnails made at once; together they hold that many decoded images in memory."""
 

@@ -107,8 +107,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     request: Request,
     key: ReadKey,
     sort: Annotated[
-        str,
-        Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first"),
+        str, Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first")
     ] = "-rmd",
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,

@@ -113,9 +113,7 @@ def list_all(
 
 
 @router.get(
-    "/{upload_id}",
-    summary="How much has arrived",
-    responses={200: {"headers": OFFSET_HEADER}},
+    "/{upload_id}", summary="How much has arrived", responses={200: {"headers": OFFSET_HEADER}}
 )
 @router.head("/{upload_id}", summary="How much has arrived, in the header Upload-Offset")
 def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> UploadPublic:

@@ -18,8 +18,7 @@ from difficulty_service.base.files import replacing
 from difficulty_service.datasets.storage import StoredPath, resolve
 
 COPY_BYTES = 4 << 20
-MOST_CHECKED = 10_000
-"""Number of files that are remembered as checked."""
+MOST_CHECKED = 10_000  # number of files that are remembered as checked
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,7 @@ State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
-DELETING = "deleting"
-"""State of a job whose files are being deleted; to every client it is gone."""
+DELETING = "deleting"  # state of a job whose files are being deleted; to every client it is gone
 
 # SQLite generates ids only for columns whose type is exactly INTEGER.
 EVENT_ID = BigInteger().with_variant(Integer, "sqlite")

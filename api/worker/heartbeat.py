@@ -20,12 +20,8 @@ from api.jobs.queue import Progress, cancelled, heartbeat, record_heartbeat, rem
 from api.jobs.store import Job, get_job
 from api.settings import Settings
 
-MAX_TICK = 1.0
-"""Maximum number of seconds until a cancellation is noticed."""
-
-PATIENCE = 5.0
-"""Seconds that a job has to stop by itself before its process is killed."""
-
+MAX_TICK = 1.0  # maximum number of seconds until a cancellation is noticed
+PATIENCE = 5.0  # seconds that a job has to stop by itself before its process is killed
 NOTHING_DONE = Progress(done=0, total=None, bad=0, rate=None)
 
 

@@ -60,8 +60,6 @@ class Halted:
     """The job has ended because it was told to."""
 
 
-Ending = Succeeded | Failed | Interrupted | Halted
-"""How a job ended in the process that ran it."""
+Ending = Succeeded | Failed | Interrupted | Halted  # how a job ended in the process that ran it
 
-Message = Progress | Beat | Ending
-"""What the process sends."""
+Message = Progress | Beat | Ending  # what the process sends

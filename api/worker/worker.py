@@ -35,16 +35,13 @@ from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
 
 FIRST_DELAY, MAX_DELAY = 0.25, 5.0
-MAX_SLEEP = 0.2
-"""Maximum number of seconds until an idle worker notices that it was told to stop."""
-
+MAX_SLEEP = 0.2  # maximum number of seconds until an idle worker notices that it was told to stop
 MAX_RECORD_SECONDS = 600.0
 """How long a worker tries to record the end of a job before it leaves it to another attempt."""
 
 STOPPING_RECORD_SECONDS = 5.0
 
-CLEAN_UP_SECONDS = 600.0
-"""Seconds between two deletions of expired jobs and uploads."""
+CLEAN_UP_SECONDS = 600.0  # seconds between two deletions of expired jobs and uploads
 
 Ending = Literal["succeeded", "failed", "to-be-retried", "cancelled", "handed-back", "lost"]
 """How an attempt ended; `lost` to another one, or because the job is gone."""
