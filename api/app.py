@@ -3,6 +3,7 @@
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
@@ -72,7 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.metrics = Metrics()
-    app.state.stopping = lambda: False
+    app.state.stopping = lambda: False  # whether long answers should end
     app.state.event_streams = EventStreams()
     add_handlers(app)
     # The middleware added last is the first to get a request.
@@ -196,13 +197,7 @@ class ProblemSchema(BaseModel):
 def with_problems(app: FastAPI) -> Callable[[], dict[str, Any]]:
     """A replacement for `app.openapi` that declares the problems of every address."""
     original = app.openapi
-
-    def describe() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _complete(original())
-        return app.openapi_schema
-
-    return describe
+    return cache(lambda: _complete(original()))
 
 
 def _complete(schema: dict[str, Any]) -> dict[str, Any]:
@@ -210,7 +205,12 @@ def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     schemas["Problem"] = ProblemSchema.model_json_schema()
     for path, operations in schema["paths"].items():
         for operation in operations.values():
-            for status in _statuses(path, operation):
+            statuses = [
+                *(() if path in OPEN_PATHS else AUTHENTICATED),
+                *(WITH_BODY if "requestBody" in operation else ()),
+                *(WITH_PARAMETERS if operation.get("parameters") else ()),
+            ]
+            for status in statuses:
                 operation["responses"].setdefault(status, {})
             for status, response in operation["responses"].items():
                 _complete_response(status, response)
@@ -219,27 +219,15 @@ def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     return schema
 
 
-def _statuses(path: str, operation: dict[str, Any]) -> list[str]:
-    return [
-        *(() if path in OPEN_PATHS else AUTHENTICATED),
-        *(WITH_BODY if "requestBody" in operation else ()),
-        *(WITH_PARAMETERS if operation.get("parameters") else ()),
-    ]
-
-
 def _complete_response(status: str, response: dict[str, Any]) -> None:
     """Gives an error a description and the schema of a problem, unless it has its own."""
     if not status.startswith(("4", "5")):
         return
+    schemas = [body["schema"] for body in response.get("content", {}).values() if "schema" in body]
     if response.get("description") in (None, "", "Validation Error"):
         response["description"] = MEANINGS.get(status, "A problem")
-    if not _has_schema(response):
+    if not any(schemas) or any("HTTPValidationError" in str(schema) for schema in schemas):
         response["content"] = {CONTENT_TYPE: {"schema": {"$ref": REFERENCE}}}
-
-
-def _has_schema(response: dict[str, Any]) -> bool:
-    schemas = [body["schema"] for body in response.get("content", {}).values() if "schema" in body]
-    return any(schemas) and not any("HTTPValidationError" in str(schema) for schema in schemas)
 
 
 SWEEP_SECONDS = 600.0  # seconds between two sweeps of files that deleted jobs have left

@@ -240,7 +240,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 
 def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
-    cursor = None if before is None else rest.read_cursor(before)
+    cursor = None if before is None else rest.last_of_page(before)
     engine, settings = request.app.state.engine, request.app.state.settings
     jobs = list_jobs(engine, key.visible_owner, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
@@ -250,7 +250,7 @@ def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any
         "seconds_left": {job.id: rest.public(job).progress.seconds_left for job in page},
         "now": time.time(),
         "address": f"/?before={before}" if before else "/",
-        "older": rest.write_cursor(page[-1]) if len(jobs) > PAGE else None,
+        "older": rest.cursor_after(page[-1]) if len(jobs) > PAGE else None,
         "is_live": has_unfinished,
         "no_worker": has_unfinished and not live_workers(engine, settings.lease),
     }

@@ -1,15 +1,5 @@
-"""Which images a page shows, and in which order.
+"""Which images a page shows, and in which order."""
 
-Cursors: where a page of images ends, and of which conditions.
-
-The first of many keys, without sorting all of them.
-"""
-
-import base64
-import binascii
-import hashlib
-import json
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -17,39 +7,11 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from api.http.parameters import identity_of, read_cursor, write_cursor
 from api.results.maps import Area
 from api.results.score_pages import BadQuery, absent
 from difficulty_service.review.map import ImageMap
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
-
-_CURSOR = struct.Struct(">8sdq")
-
-
-def write_cursor(conditions: Mapping[str, str], key: float, row: int) -> str:
-    """The cursor after an image."""
-    packed = _CURSOR.pack(_identity(conditions), key, row)
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def read_cursor(conditions: Mapping[str, str], text: str) -> tuple[float, int]:
-    """Sort key and row of the last image of the page before."""
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        identity, key, row = _CURSOR.unpack(packed)
-    except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is not a cursor; begin with the first page") from None
-    if identity != _identity(conditions) or np.isnan(key):
-        raise BadQuery(
-            "after", "this cursor belongs to other conditions; begin with the first page"
-        )
-    return key, row
-
-
-def _identity(conditions: Mapping[str, str]) -> bytes:
-    """Digest of the conditions, which tells their cursors from those of others."""
-    text = json.dumps(sorted(conditions.items()))
-    return hashlib.sha256(text.encode(errors="replace")).digest()[:8]
-
 
 BLOCK = 512
 """Number of keys of which only the smallest is looked at where the smallest of all are sought."""
@@ -99,6 +61,7 @@ MARKS: Mapping[str, str] = {
 }
 """Values of the filter by marks, with their names for people."""
 
+CURSOR = ">8sdq"  # conditions, sort key and row
 PERCENT = 100.0
 LONGEST_TEXT = 1000
 
@@ -169,7 +132,7 @@ def find_images(
         num_matching=following,
         next=""
         if is_last
-        else write_cursor(query.conditions, float(keys[shown[-1]]), int(found[-1])),
+        else write_cursor(CURSOR, _identity(query), float(keys[shown[-1]]), int(found[-1])),
     )
 
 
@@ -298,7 +261,17 @@ def _following(
     """Rows and keys after the cursor, and the number of rows before it was applied."""
     if not query.after:
         return rows, keys, len(keys)
-    last_key, last_row = read_cursor(query.conditions, query.after)
+    identity, last_key, last_row = read_cursor(CURSOR, query.after) or (b"", 0.0, 0)
+    if not identity:
+        raise BadQuery("after", "this is not a cursor; begin with the first page")
+    if identity != _identity(query) or np.isnan(last_key):
+        raise BadQuery(
+            "after", "this cursor belongs to other conditions; begin with the first page"
+        )
     numbers = np.arange(len(keys)) if rows is None else rows
     follows = (keys > last_key) | ((keys == last_key) & (numbers > last_row))
     return numbers[follows], keys[follows], len(keys)
+
+
+def _identity(query: ImageQuery) -> bytes:
+    return identity_of(sorted(query.conditions.items()))

@@ -1,11 +1,7 @@
 """Pages of a score file in any order, read without loading the whole file."""
 
-import base64
-import binascii
-import hashlib
 import json
 import math
-import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from api.http.parameters import parse_decimal
+from api.http.parameters import identity_of, parse_decimal, read_cursor, write_cursor
 from api.jobs.failures import remedy_for_clients
 from difficulty_service.scores.columns import absent_column
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA
@@ -27,7 +23,7 @@ SORTABLE = tuple(
 )
 """Columns to sort by; float64 represents all of them exactly."""
 
-_CURSOR = struct.Struct(">8s?dq")
+CURSOR = ">8s?dq"  # order, whether the value is missing, sort key and row
 
 
 class BadQuery(ValueError):
@@ -194,22 +190,18 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
 
 
 def _identity(query: PageQuery) -> bytes:
-    """Digest of the order, which tells its cursors from those of other orders."""
-    return hashlib.sha256(json.dumps([query.sort, query.label]).encode()).digest()[:8]
+    return identity_of([query.sort, query.label])
 
 
 def _write_cursor(query: PageQuery, page: _Candidates) -> str:
     last = (bool(page.missing[-1]), float(page.keys[-1]), int(page.rows[-1]))
-    return base64.urlsafe_b64encode(_CURSOR.pack(_identity(query), *last)).decode().rstrip("=")
+    return write_cursor(CURSOR, _identity(query), *last)
 
 
 def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
-    text = query.after or ""
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        identity, missing, key, row = _CURSOR.unpack(packed)
-    except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is not a cursor; pass `next` of the previous page") from None
+    identity, missing, key, row = read_cursor(CURSOR, query.after or "") or (b"", False, 0.0, 0)
+    if not identity:
+        raise BadQuery("after", "this is not a cursor; pass `next` of the previous page")
     if identity != _identity(query) or math.isnan(key):
         raise BadQuery("after", "this cursor belongs to another sort or label; leave it out")
     return missing, key, row

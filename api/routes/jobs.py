@@ -1,13 +1,9 @@
 """Jobs: submitted, listed, read, cancelled, deleted."""
 
-import base64
-import binascii
 import math
-import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
@@ -15,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
+from api.http.parameters import read_cursor, write_cursor
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
@@ -38,8 +35,10 @@ from api.storage.tables import FINAL_STATES, is_id
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 LONGEST_PAGE = 200
+CURSOR = ">d26s"  # time and id
 RETRY_AFTER = 30  # seconds; a place in a full queue becomes free with a whole job
-Value = TypeVar("Value")
+P = ParamSpec("P")
+T = TypeVar("T")
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 IdempotencyKey = Annotated[
@@ -83,22 +82,23 @@ async def submit_job(
     """Queues a job, unless one with this idempotency key exists; says whether it is new."""
     if body.marks is None:
         return await run_in_threadpool(_submit, body, request, key, idempotency_key)
-    return await run_with_all_marks(
-        request, key, partial(_submit, body, request, key, idempotency_key)
-    )
+    # There may be millions of marks, which take seconds of a processor and hundreds of megabytes.
+    queue = request.app.state.marks_queue
+    return await in_turn(queue, request, key, _submit, body, request, key, idempotency_key)
 
 
-async def run_with_all_marks(
-    request: Request, key: Principal, function: Callable[[], Value]
-) -> Value:
-    """Result of a function that reads all marks of a job, when it is the caller's turn.
-
-    There may be millions, which takes seconds of a processor and hundreds of megabytes.
-    """
-    queue: FairQueue = request.app.state.marks_queue
+async def in_turn(
+    queue: FairQueue,
+    request: Request,
+    key: Principal,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Result of a function, when it is the caller's turn; who waits for too many is refused."""
     client = client_of(key.owner, request.scope)
     with queue.request(client):
-        return await queue.run(client, function)
+        return await queue.run(client, function, *args, **kwargs)
 
 
 def _submit(
@@ -142,7 +142,7 @@ def list_all(
     """Newest first, a page at a time; those of all keys where the key has the scope read-all."""
     if owner is not None:
         key.require("read-all")
-    cursor = None if before is None else read_cursor(before)
+    cursor = None if before is None else last_of_page(before)
     jobs = list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
@@ -152,7 +152,7 @@ def list_all(
     )
     page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=None if is_last else write_cursor(page[-1])
+        jobs=[public(job) for job in page], next=None if is_last else cursor_after(page[-1])
     )
 
 
@@ -250,21 +250,16 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def write_cursor(job: Job) -> str:
+def cursor_after(job: Job) -> str:
     """Cursor of the page that follows this job."""
     # Eight bytes represent the time exactly; a few decimal digits would not.
-    packed = struct.pack(">d", job.created_at) + job.id.encode()
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return write_cursor(CURSOR, job.created_at, job.id.encode())
 
 
-def read_cursor(text: str) -> Cursor:
+def last_of_page(text: str) -> Cursor:
     """The last job of the page before."""
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        (created_at,) = struct.unpack(">d", packed[:8])
-        job_id = packed[8:].decode("ascii")
-    except (binascii.Error, struct.error, ValueError):
-        job_id, created_at = "", 0.0
+    created_at, packed = read_cursor(CURSOR, text) or (math.nan, b"")
+    job_id = packed.decode(errors="replace")
     if not is_id(job_id) or math.isnan(created_at):
         raise invalid(
             "this is not a cursor",

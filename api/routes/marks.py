@@ -30,7 +30,7 @@ from api.jobs.marks import (
 )
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
-from api.routes.jobs import run_with_all_marks
+from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.schemas import (
     LARGEST_ROW,
@@ -199,7 +199,7 @@ async def _download(
             stack.pop_all()  # the answer closes it
         return file
 
-    file = await run_with_all_marks(request, key, written)
+    file = await in_turn(request.app.state.marks_queue, request, key, written)
     # Where there is one job only, commands name the file without its id.
     prefix = f"{job_id}-" if settings.takes_jobs else ""
     headers = {

@@ -1,8 +1,6 @@
 """Results of a job: its score file, pages of scores, what has no score, and thumbnails."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -12,24 +10,21 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import Principal, ReadKey, client_of
+from api.http.api_keys import Principal, ReadKey
 from api.http.byte_ranges import (
     PARTIAL,
     UNCHANGED,
     RequestedBytes,
-    Unsatisfiable,
     parse_range,
     small_file,
-    unsatisfiable,
 )
-from api.http.fair_queue import FairQueue
 from api.http.problems import conflict, gone, invalid, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from api.results.thumbnails import Thumbnails, Wanted
-from api.routes.jobs import address, find_job
+from api.results.thumbnails import Wanted
+from api.routes.jobs import address, find_job, in_turn
 from api.schemas import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 from difficulty_service.base.errors import DatasetError, ImageError
 
@@ -75,12 +70,7 @@ async def read_file(
     size = job.result.scores_bytes
     etag = f'"{job.result.scores_sha256}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
-    try:
-        part = parse_range(
-            size, etag, requested=range_, if_range=if_range, none_match=if_none_match
-        )
-    except Unsatisfiable as error:
-        raise unsatisfiable(error, size) from None
+    part = parse_range(size, etag, requested=range_, if_range=if_range, none_match=if_none_match)
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {
@@ -117,7 +107,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
 ) -> ScorePage:
     """The hardest samples first by default; samples without a value come last."""
     job = succeeded_job(request, key, job_id)
-    with _parquet(request, job, SCORES_FILE) as file:
+    with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
         try:
             page = read_page(file, PageQuery(sort, label, limit, after))
         except BadQuery as error:
@@ -144,7 +134,7 @@ def read_errors(
 ) -> ErrorPage:
     """Unreadable images and entries of the dataset that are no samples, each with the reason."""
     job = succeeded_job(request, key, job_id)
-    with _parquet(request, job, ERRORS_FILE) as file:
+    with open_stored_parquet(request.app.state.artifacts, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
     end = after + len(rows)
@@ -165,10 +155,6 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
         f"job {job.id} is {job.state}, so it has no results",
         "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
-
-
-def _parquet(request: Request, job: Job, name: str) -> AbstractContextManager[pq.ParquetFile]:
-    return open_stored_parquet(request.app.state.artifacts, job, name)
 
 
 async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
@@ -243,8 +229,11 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
     None if there is no such sample. Errors are those of `Thumbnails.make`, and a `Problem` where
     the caller waits for too many thumbnails.
     """
+    state = request.app.state
     try:
-        path = await _find_thumbnail(request, key, wanted)
+        path = await run_in_threadpool(state.thumbnails.stored, wanted)
+        if path is None:
+            path = await in_turn(state.thumbnail_queue, request, key, state.thumbnails.make, wanted)
         if path is None:
             return None
         return await run_in_threadpool(small_file, request, path, JPEG)
@@ -254,19 +243,5 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
 
 async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
     """The beginning of a text, in place of a thumbnail, like `send_thumbnail`."""
-    thumbnails: Thumbnails = request.app.state.thumbnails
-    turns: FairQueue = request.app.state.thumbnail_queue
-    client = client_of(key.owner, request.scope)
-    with turns.request(client):
-        return await turns.run(client, thumbnails.read_text, wanted)
-
-
-async def _find_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Path | None:
-    thumbnails: Thumbnails = request.app.state.thumbnails
-    turns: FairQueue = request.app.state.thumbnail_queue
-    path = await run_in_threadpool(thumbnails.stored, wanted)
-    if path is not None:
-        return path
-    client = client_of(key.owner, request.scope)
-    with turns.request(client):
-        return await turns.run(client, thumbnails.make, wanted)
+    state = request.app.state
+    return await in_turn(state.thumbnail_queue, request, key, state.thumbnails.read_text, wanted)
