@@ -64,8 +64,7 @@ def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     state = getattr(scope.get("app"), "state", None)
     problem_page = getattr(state, "problem_page", None)
     if problem_page is not None and _is_page(scope):
-        page: Response = problem_page(problem, Request(scope))
-        return page
+        return problem_page(problem, Request(scope))
     body = problem.body()
     body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(

@@ -35,8 +35,7 @@ class ScoringProcess:
 
     def describe(self, job: Job) -> tuple[int, FeatureDescription]:
         """Length of a feature vector of a job that has Gaussians, and the features' description."""
-        described: tuple[int, FeatureDescription] = self._call("describe", job)
-        return described
+        return self._call("describe", job)
 
     def encode_and_score(
         self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]
@@ -46,15 +45,13 @@ class ScoringProcess:
         Samples are the contents of image files, or texts as UTF-8 for a job of texts. Labels are
         class indices, -1 where unknown.
         """
-        scores: EncodedScores = self._call("encode_and_score", job, list(samples), labels)
-        return scores
+        return self._call("encode_and_score", job, list(samples), labels)
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
     ) -> SampleScores:
         """Scores of features of shape (samples, dim), with labels likewise."""
-        scores: SampleScores = self._call("score", job, features, labels)
-        return scores
+        return self._call("score", job, features, labels)
 
     def close(self) -> None:
         """Ends the process, once it is idle."""

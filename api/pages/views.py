@@ -197,5 +197,4 @@ def read_points(
 
 
 def _maps(job: ScoredJob) -> Maps:
-    maps: Maps = job.request.app.state.maps
-    return maps
+    return job.request.app.state.maps

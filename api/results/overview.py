@@ -131,8 +131,7 @@ def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) 
     rows = np.flatnonzero((samples.labels == label) & ~np.isnan(samples.rmd))
     easiest = rows[np.argsort(samples.rmd[rows], kind="stable")][: 4 * number]
     is_first = [not samples.copy_of[row].is_valid and row != without for row in easiest.tolist()]
-    kept: list[int] = easiest[is_first][:number].tolist()
-    return kept
+    return easiest[is_first][:number].tolist()
 
 
 def confused_rows(samples: ScoredSamples, label: int, nearest: int) -> NDArray[np.int64]:

@@ -63,10 +63,10 @@ class Subscription:
 
 async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
     """Every event after the last one that the client has, in order; ends with the job."""
-    last_id = subscription.last_id
+    engine, job_id, last_id = subscription.engine, subscription.job_id, subscription.last_id
     while not subscription.is_stopping():
         await subscription.watch.check()
-        is_finished, events = await run_in_threadpool(_poll, subscription, last_id)
+        is_finished, events = await run_in_threadpool(_poll, engine, job_id, last_id, PAGE)
         for event in events:
             yield event
             last_id = event.id
@@ -77,19 +77,12 @@ async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
         await anyio.sleep(POLL_SECONDS)
 
 
-def is_complete(engine: Engine, job_id: str, last_id: int) -> bool:
-    """Whether the job is finished and no event came after this one."""
-    job = get_job(engine, None, job_id)
-    is_final = job is None or job.state in FINAL_STATES
-    return is_final and not events_after(engine, job_id, last_id, 1)
-
-
-def _poll(subscription: Subscription, last_id: int) -> tuple[bool, list[Event]]:
+def _poll(engine: Engine, job_id: str, last_id: int, limit: int) -> tuple[bool, list[Event]]:
     """Whether the job is finished, and a page of its next events."""
     # In this order: an event that is written in between is found the next time.
-    job = get_job(subscription.engine, None, subscription.job_id)
+    job = get_job(engine, None, job_id)
     is_finished = job is None or job.state in FINAL_STATES
-    return is_finished, events_after(subscription.engine, subscription.job_id, last_id, PAGE)
+    return is_finished, events_after(engine, job_id, last_id, limit)
 
 
 router = APIRouter(tags=["jobs"])
@@ -124,12 +117,12 @@ async def subscribe(
     state = request.app.state
     await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
-    if await run_in_threadpool(is_complete, state.engine, job_id, last_id):
+    is_finished, following = await run_in_threadpool(_poll, state.engine, job_id, last_id, 1)
+    if is_finished and not following:
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
-    streams: EventStreams = state.event_streams
-    with streams.opened(key.owner):
-        watch = KeyWatch(state.engine, key.owner)
+    watch = KeyWatch(state.engine, key.owner)
+    with state.event_streams.opened(key.owner):
         yield Subscription(state.engine, job_id, last_id, state.stopping, watch)
 
 

@@ -39,6 +39,8 @@ SAMPLES_PER_TURN = 16
 MAX_TEXT_BYTES = 1_000_000
 """Largest size of a single text in UTF-8, of which an encoder needs a hundred times its memory."""
 
+Labels = Sequence[Label | None] | None
+
 
 class ClassLabel(BaseModel):
     """A class of the dataset of the job."""
@@ -117,11 +119,28 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Caller:
-    """A client and the queue in which its work waits for its turn."""
+class Call:
+    """A request on a job, and the queue in which its work waits for the turn of its client."""
 
+    job: Job
+    request: Request
     queue: FairQueue
     client: str
+
+    @property
+    def settings(self) -> Settings:
+        """Settings of the service."""
+        return self.request.app.state.settings
+
+    @property
+    def models(self) -> ScoringModels:
+        """Gaussians of jobs."""
+        return self.request.app.state.scoring_models
+
+    @property
+    def process(self) -> ScoringProcess:
+        """What scores."""
+        return self.request.app.state.scoring_process
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of a function, in a thread."""
@@ -141,15 +160,16 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     requests. An image that cannot be read has an `error` instead of scores.
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
-    caller = Caller(request.app.state.scoring_queue, client_of(key.owner, request.scope))
-    with caller.queue.request(caller.client):
-        return await _score(job, request, caller)
+    client = client_of(key.owner, request.scope)
+    call = Call(job, request, request.app.state.scoring_queue, client)
+    with call.queue.request(client):
+        return ScoredSamples(gaussians=job.id, samples=await _score(call))
 
 
-async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def _score(call: Call) -> list[ScoredSample]:
+    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
-        return await _score_images(job, request, caller)
+        return await _score_images(call)
     if kind not in (JSON, ARROW_STREAM):
         raise Problem(
             415,
@@ -158,88 +178,65 @@ async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
             f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
             f"{ARROW_STREAM} with feature vectors",
         )
-    body = await request.body()
+    body = await call.request.body()
     if kind == ARROW_STREAM:
-        return await caller.run(_score_vectors, job, request, partial(read_arrow, body))
-    parsed = await caller.run(parse_json, body)
+        return await call.run(_score_vectors, call, partial(read_arrow, body))
+    parsed = await call.run(parse_json, body)
     if parsed.texts is not None:
-        return await _score_texts(job, request, caller, parsed.texts, parsed.labels)
-    return await caller.run(_score_vectors, job, request, partial(read_json, parsed))
+        return await _score_texts(call, parsed.texts, parsed.labels)
+    return await call.run(_score_vectors, call, partial(read_json, parsed))
 
 
-def _score_vectors(
-    job: Job, request: Request, read: Callable[[int, int], Vectors]
-) -> ScoredSamples:
-    models: ScoringModels = request.app.state.scoring_models
-    gaussians = models.get(job)
-    settings: Settings = request.app.state.settings
-    vectors = read(gaussians.dim, settings.max_vectors_per_request)
+def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
+    gaussians = call.models.get(call.job)
+    vectors = read(gaussians.dim, call.settings.max_vectors_per_request)
     labels = label_indices(vectors.labels, gaussians.class_names)
-    process: ScoringProcess = request.app.state.scoring_process
-    rows = process.score(gaussians.job, vectors.features, labels).rows(gaussians.class_names)
-    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
+    scores = call.process.score(gaussians.job, vectors.features, labels)
+    return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
 
-async def _score_texts(
-    job: Job,
-    request: Request,
-    caller: Caller,
-    texts: Sequence[str],
-    labels: Sequence[Label | None] | None,
-) -> ScoredSamples:
-    _require_kind(job, "text")
-    settings: Settings = request.app.state.settings
-    limit = settings.max_images_per_request
+async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list[ScoredSample]:
+    _require_kind(call.job, "text")
+    limit = call.settings.max_images_per_request
     if len(texts) > limit:
         raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
-    contents = [text.encode() for text in texts]
-    _check(contents, labels, MAX_TEXT_BYTES, "text")
-    rows = await _rows(contents, labels, job, request, caller)
-    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
+    rows = await _rows(call, [text.encode() for text in texts], labels, MAX_TEXT_BYTES)
+    return [ScoredSample(**row) for row in rows]
 
 
-async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
-    _require_kind(job, "image")
-    settings: Settings = request.app.state.settings
-    limit = settings.max_images_per_request
+async def _score_images(call: Call) -> list[ScoredSample]:
+    _require_kind(call.job, "image")
+    limit, max_bytes = call.settings.max_images_per_request, call.settings.max_image_bytes
     try:
-        async with request.form(max_files=limit, max_fields=limit) as form:
+        async with call.request.form(max_files=limit, max_fields=limit) as form:
             files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
-            given = [each for each in form.getlist("labels") if isinstance(each, str)]
+            labels = [each for each in form.getlist("labels") if isinstance(each, str)]
             names = [each.filename for each in files]
-            contents = [await each.read(settings.max_image_bytes + 1) for each in files]
+            contents = [await each.read(max_bytes + 1) for each in files]
     except MultiPartException as error:
         raise bad_request(error.message, f"send at most {limit} files as `images`") from None
-    labels = given or None
-    _check(contents, labels, settings.max_image_bytes, "image")
-    rows = await _rows(contents, labels, job, request, caller)
-    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
-    return ScoredSamples(gaussians=job.id, samples=samples)
+    rows = await _rows(call, contents, labels or None, max_bytes)
+    return [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
 
 
 async def _rows(
-    contents: Sequence[bytes],
-    labels: Sequence[Label | None] | None,
-    job: Job,
-    request: Request,
-    caller: Caller,
+    call: Call, contents: Sequence[bytes], labels: Labels, max_bytes: int
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores or the reason why there are none; between others' work."""
-    models: ScoringModels = request.app.state.scoring_models
-    gaussians = models.known(job)
+    _check(contents, labels, max_bytes, call.job.kind)
+    gaussians = call.models.known(call.job)
     if gaussians is None:
-        gaussians = await caller.run(models.get, job)
+        gaussians = await call.run(call.models.get, call.job)
     known = [None] * len(contents) if labels is None else labels
     indices = label_indices(known, gaussians.class_names)
-    process: ScoringProcess = request.app.state.scoring_process
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
-        scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
+        scores = call.process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 
     starts = range(0, len(contents), SAMPLES_PER_TURN)
     turns = [slice(start, start + SAMPLES_PER_TURN) for start in starts]
-    rows = await asyncio.gather(*(caller.run(score_turn, turn) for turn in turns))
+    rows = await asyncio.gather(*(call.run(score_turn, turn) for turn in turns))
     return [row for of_turn in rows for row in of_turn]
 
 
@@ -254,9 +251,7 @@ def _require_kind(job: Job, kind: str) -> None:
         )
 
 
-def _check(
-    contents: Sequence[bytes], labels: Sequence[Label | None] | None, max_bytes: int, kind: str
-) -> None:
+def _check(contents: Sequence[bytes], labels: Labels, max_bytes: int, kind: str) -> None:
     if not contents:
         raise invalid(f"there are no {kind}s", f"send files as `{kind}s`", field=f"{kind}s")
     if labels is not None and len(labels) != len(contents):

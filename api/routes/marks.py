@@ -18,7 +18,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem, conflict, invalid
+from api.http.problems import conflict, invalid
 from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
@@ -29,7 +29,6 @@ from api.jobs.marks import (
     set_marks,
 )
 from api.jobs.store import Job
-from api.results.score_columns import OpenScores
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.schemas import (
@@ -50,6 +49,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": PARQUET}
 WriteMarks = Callable[[Iterable[pa.Table], BinaryIO], None]
 LONGEST_PAGE = 1000
+REMEDY = "see the score file of the job"
 
 
 @router.get("/marks", summary="Marks of samples", responses=NOT_FINISHED)
@@ -108,19 +108,16 @@ def apply_changes(
     request: Request, key: Principal, job: Job, changes: Sequence[MarkChange]
 ) -> None:
     """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile."""
-    open_scores: OpenScores = request.app.state.open_scores
-    samples = open_scores.get(job).samples
+    samples: ScoredSamples = request.app.state.open_scores.get(job).samples
     rows = _rows_of(samples, changes)
     names = set(samples.names.values())
     marks: dict[int, SampleMark | None] = {}
     seen: dict[int, tuple[Mark, str | None] | None] = {}
     for index, (row, change) in enumerate(zip(rows, changes, strict=True)):
-        decision = change.decision
+        decision, marks[row] = change.decision, None
         if decision is not None and decision.label is not None and decision.label not in names:
-            raise _invalid(
-                f"marks.{index}.decision.label", f"there is no class {decision.label[:100]!r}"
-            )
-        marks[row] = None
+            field = f"marks.{index}.decision.label"
+            raise invalid(f"there is no class {decision.label[:100]!r}", REMEDY, field=field)
         if decision is not None:
             sample_id = samples.ids[row].as_py()
             marks[row] = SampleMark(row, sample_id, decision.mark, decision.label)
@@ -150,13 +147,9 @@ def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]
         row = change.row if change.sample_id is None else found.get(change.sample_id)
         if row is None or row >= len(samples):
             name = change.row if change.sample_id is None else change.sample_id[:100]
-            raise _invalid(f"marks.{index}", f"there is no sample {name!r}")
+            raise invalid(f"there is no sample {name!r}", REMEDY, field=f"marks.{index}")
         rows.append(row)
     return rows
-
-
-def _invalid(field: str, detail: str) -> Problem:
-    return invalid(detail, "see the score file of the job", field=field)
 
 
 def _write_csv(tables: Iterable[pa.Table], file: BinaryIO) -> None:
