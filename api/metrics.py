@@ -85,21 +85,15 @@ class _DatabaseMetrics:
         except SQLAlchemyError as error:
             structlog.get_logger().warning("metrics-incomplete", reason=type(error).__name__)
             metrics = []
-        up = GaugeMetricFamily("difficulty_database_up", "Whether the database answers")
-        up.add_metric((), float(bool(metrics)))
-        yield from (up, *metrics)
+        up = float(bool(metrics))
+        yield GaugeMetricFamily("difficulty_database_up", "Whether the database answers", up)
+        yield from metrics
 
     def _jobs(self) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("difficulty_jobs", "Jobs in each state", labels=("state",))
         for state, number in counts(self._engine).items():
             jobs.add_metric((state,), number)
-        age = GaugeMetricFamily(
-            "difficulty_oldest_queued_job_seconds", "Time that the oldest queued job has waited"
-        )
-        age.add_metric((), oldest_queued_age(self._engine) or 0.0)
-        yield from (jobs, age, *self._images())
-
-    def _images(self) -> Iterator[Metric]:
+        yield jobs
         running = JOBS.c.state == "running"
         query = select(
             func.coalesce(func.sum(JOBS.c.done), 0),
@@ -108,19 +102,18 @@ class _DatabaseMetrics:
         )
         with self._engine.connect() as connection:
             done, bad, rate = connection.execute(query).one()
+        age = oldest_queued_age(self._engine) or 0.0
         for name, meaning, value in (
-            ("difficulty_job_images", "Images processed by all jobs in the database", done),
-            ("difficulty_job_bad_images", "Unreadable ones among them", bad),
-            ("difficulty_images_per_second", "Speed of all running jobs together", rate),
+            ("oldest_queued_job_seconds", "Time that the oldest queued job has waited", age),
+            ("job_images", "Images processed by all jobs in the database", done),
+            ("job_bad_images", "Unreadable ones among them", bad),
+            ("images_per_second", "Speed of all running jobs together", rate),
         ):
-            gauge = GaugeMetricFamily(name, meaning)
-            gauge.add_metric((), float(value))
-            yield gauge
+            yield GaugeMetricFamily(f"difficulty_{name}", meaning, float(value))
 
     def _workers(self) -> Iterator[Metric]:
         workers = live_workers(self._engine, self._within)
-        number = GaugeMetricFamily("difficulty_workers", "Workers that are alive")
-        number.add_metric((), len(workers))
+        yield GaugeMetricFamily("difficulty_workers", "Workers that are alive", len(workers))
         images = CounterMetricFamily(
             "difficulty_worker_images",
             "Images a worker has processed since it started",
@@ -128,7 +121,7 @@ class _DatabaseMetrics:
         )
         for worker in workers:
             images.add_metric((worker.id, worker.device), worker.images)
-        yield from (number, images)
+        yield images
 
 
 QUIET_PATHS = ("/healthz", "/readyz", "/metrics")  # requested every few seconds

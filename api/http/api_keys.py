@@ -1,12 +1,10 @@
-"""Authentication and authorisation by API key, and the rules that hold while there are no keys.
-
-Checks the key of a request again while the request goes on.
-"""
+"""Authentication and authorisation by API key, and the rules while there are no keys."""
 
 import ipaddress
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -163,20 +161,16 @@ def _check_host(host: str) -> None:
     the same site.
     """
     name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost") or _is_loopback(name):
+    if name == "localhost" or name.endswith(".localhost"):
         return
+    with suppress(ValueError):
+        if ipaddress.ip_address(name).is_loopback:
+            return
     raise forbidden(
         f"without keys the service answers to names of this machine only, not to {name[:100]!r}",
         "use the name localhost, name this one in DIFFICULTY_ALLOWED_HOSTS, or make a key with "
         "`difficulty keys create`",
     )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _unauthorised(detail: str) -> Problem:
@@ -238,7 +232,15 @@ class KeyWatch:
         if time.monotonic() - self.checked < self.every:
             return
         if not await run_in_threadpool(is_in_force, self.engine, self.owner):
-            raise _no_longer_valid(self.owner)
+            raise Problem(
+                401,
+                "unauthorised",
+                "the key was revoked during the request"
+                if self.owner
+                else "keys are in use since the request began",
+                "go on with a valid key",
+                headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
+            )
         self.checked = time.monotonic()
 
     async def watched(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -246,15 +248,3 @@ class KeyWatch:
         async for chunk in body:
             yield chunk
             await self.check()
-
-
-def _no_longer_valid(owner: str) -> Problem:
-    return Problem(
-        401,
-        "unauthorised",
-        "the key was revoked during the request"
-        if owner
-        else "keys are in use since the request began",
-        "go on with a valid key",
-        headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
-    )

@@ -1,7 +1,4 @@
-"""Range requests and conditional requests for a file (RFC 9110, sections 13 and 14).
-
-Answers with a small file, whole or in part, or with the word that the client has it already.
-"""
+"""Range requests and conditional requests for a file (RFC 9110, sections 13 and 14)."""
 
 import hashlib
 import re

@@ -126,7 +126,8 @@ class Connections:
     def admit(self, connection: Connection, address: str) -> Seat:
         """Counts a new connection, which waits for its first request."""
         client = "" if self.limits.is_proxy(address) else network_of(address)
-        if self._has_room(client) or self._make_room(client):
+        is_full = len(self._admitted) >= self.limits.max_connections
+        if not (is_full or self._is_crowded(client)) or self._make_room(client):
             self._admitted[connection] = client
             self._by_address[client] += 1
             seat = Seat.ANY
@@ -136,7 +137,10 @@ class Connections:
         else:
             return Seat.NONE
         self._waiting[connection] = None
-        self._sweep_from_now_on()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._swept = self._loop.time()
+            self._loop.call_later(SWEEP_SECONDS, self._sweep, self._loop)
         return seat
 
     def wait(self, connection: Connection) -> None:
@@ -166,9 +170,6 @@ class Connections:
         """Whether the client has as many connections as it may have; "" may have any number."""
         return client != "" and self._by_address[client] >= self.limits.max_per_address
 
-    def _has_room(self, client: str) -> bool:
-        return len(self._admitted) < self.limits.max_connections and not self._is_crowded(client)
-
     def _make_room(self, client: str) -> bool:
         if self._is_crowded(client):
             return self._evict(lambda connection: self._admitted.get(connection) == client)
@@ -182,12 +183,6 @@ class Connections:
                 connection.evict()
                 return True
         return False
-
-    def _sweep_from_now_on(self) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._swept = self._loop.time()
-            self._loop.call_later(SWEEP_SECONDS, self._sweep, self._loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Checks every connection, as long as there are any."""

@@ -80,17 +80,16 @@ class FairQueue:
 
     def _start_next(self) -> None:
         while self._waiting and self._running.total() < self._at_once:
-            client = min(self._waiting, key=self._precedence)
+            # The fewest that are running, then the longest since its latest turn.
+            client = min(
+                self._waiting, key=lambda each: (self._running[each], self._latest.get(each, -1))
+            )
             turns = self._waiting[client]
             self._running[client] += 1
             self._latest[client] = next(self._turns)
             turns.popleft().set()
             if not turns:
                 del self._waiting[client]
-
-    def _precedence(self, client: str) -> tuple[int, int]:
-        """Number that is running, then the client's latest turn; the smallest is the next."""
-        return self._running[client], self._latest.get(client, -1)
 
     def _end(self, client: str) -> None:
         _subtract(self._running, client)

@@ -1,12 +1,9 @@
-"""The number of requests that a key, or an address without a key, may send in a time window.
-
-A maximum size of request bodies, whatever their headers say of it.
+"""The number of requests of a client in a time window, and the size of a request's body.
 
 Starlette counts the bytes as they arrive and raises an error at the chunk that exceeds the limit,
 which becomes a problem as every other error (`problem_responses`). A length that is declared and
 too large is refused here beforehand: Starlette would answer it in plain text. Code between here and
-the handlers must let the error pass: code that catches it decides on the answer. FastAPI's parsers
-of JSON and forms do let it pass.
+the handlers must let the error pass, as FastAPI's parsers of JSON and forms do.
 """
 
 import math
@@ -15,14 +12,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from limits import RateLimitItem, parse_many
+from limits import parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.problem_responses import answer, body_too_large
-from api.http.problems import Problem, too_many
+from api.http.problems import too_many
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 
@@ -35,36 +32,28 @@ def rate_limiter(rate: str) -> Callable[[str], None]:
     The rate is one or several limits in the notation of the package `limits`: `600/minute`,
     `10/second;10000/day`. The counter raises a `Problem` where the named client has reached one.
     """
-    limits = _parse(rate)
-    limiter = FixedWindowRateLimiter(Counts())
-
-    def count(client: str) -> None:
-        for limit in limits:
-            if not limiter.hit(limit, client):
-                reset_at = limiter.get_window_stats(limit, client).reset_time
-                raise _too_many_requests(limit, max(1, math.ceil(reset_at - time.time())))
-
-    return count
-
-
-def _too_many_requests(limit: RateLimitItem, seconds: int) -> Problem:
-    return too_many(
-        f"more than {limit} requests",
-        f"wait {seconds} s, as the Retry-After header says",
-        headers={"Retry-After": str(seconds)},
-    )
-
-
-def _parse(rate: str) -> list[RateLimitItem]:
-    """The limits of a rate, the shortest time window first."""
     try:
-        return sorted(parse_many(rate))
+        limits = sorted(parse_many(rate))  # the shortest time window first
     except ValueError:
         raise ConfigError(
             f"the rate limit {rate!r} cannot be read",
             "write a number of requests and a time window, such as 600/minute",
             parameter="rate_limit",
         ) from None
+    limiter = FixedWindowRateLimiter(Counts())
+
+    def count(client: str) -> None:
+        for limit in limits:
+            if not limiter.hit(limit, client):
+                reset_at = limiter.get_window_stats(limit, client).reset_time
+                seconds = max(1, math.ceil(reset_at - time.time()))
+                raise too_many(
+                    f"more than {limit} requests",
+                    f"wait {seconds} s, as the Retry-After header says",
+                    headers={"Retry-After": str(seconds)},
+                )
+
+    return count
 
 
 class Counts(Storage):
@@ -147,16 +136,11 @@ class BodyLimits:
             await self.app(scope, receive, send)
             return
         limit = self.limit_of(scope)
-        if _declared_bytes(scope) > limit:
+        lengths = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
+        if any(re.fullmatch(rb"\d{1,18}", each) and int(each) > limit for each in lengths):
             await answer(body_too_large(limit), scope)(scope, receive, send)
             return
         await RequestBodyLimitMiddleware(self.app, limit)(scope, receive, send)
-
-
-def _declared_bytes(scope: Scope) -> int:
-    """Value of Content-Length; 0 where there is none, or it is not a number."""
-    values = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
-    return max((int(value) for value in values if re.fullmatch(rb"\d{1,18}", value)), default=0)
 
 
 def limits_of(settings: Settings) -> Callable[[Scope], int]:

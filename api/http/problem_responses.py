@@ -61,21 +61,15 @@ def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     `app.state.problem_page` writes it for a browser that asks for a page.
     """
     scope.setdefault("state", {})["problem"] = problem.type
-    state = getattr(scope.get("app"), "state", None)
-    problem_page = getattr(state, "problem_page", None)
-    if problem_page is not None and _is_page(scope):
+    problem_page = getattr(getattr(scope.get("app"), "state", None), "problem_page", None)
+    accepts_page = "text/html" in Headers(scope=scope).get("accept", "")
+    if problem_page is not None and accepts_page and not scope["path"].startswith(DATA):
         return problem_page(problem, Request(scope))
     body = problem.body()
     body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(
         body, problem.status, headers=dict(problem.headers), media_type=CONTENT_TYPE
     )
-
-
-def _is_page(scope: MutableMapping[str, Any]) -> bool:
-    """Whether the request is for a page, not for data."""
-    accepted = Headers(scope=scope).get("accept", "")
-    return not scope["path"].startswith(DATA) and "text/html" in accepted
 
 
 def from_validation(error: RequestValidationError) -> Problem:
@@ -207,28 +201,6 @@ def problem_of(error: Exception) -> Problem:
     return problem
 
 
-def allowed_methods(request: Request) -> set[str]:
-    """All methods that the address of a request allows."""
-    return {
-        method
-        for method in METHODS
-        for route in request.app.routes
-        if route.matches({**request.scope, "method": method})[0] is Match.FULL
-    }
-
-
-def _completed(problem: Problem, request: Request) -> Problem:
-    """Adds what the request knows and the framework's own error does not."""
-    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The framework names the methods of the first route of that address only.
-        allow = ", ".join(sorted(allowed_methods(request)))
-        return replace(problem, headers={**problem.headers, "Allow": allow})
-    limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
-    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and limit is not None:
-        return body_too_large(limit)
-    return problem
-
-
 def add_handlers(app: FastAPI) -> None:
     """Makes the application answer every known exception with a problem."""
 
@@ -241,8 +213,19 @@ def add_handlers(app: FastAPI) -> None:
             names = public_names(request.app.state.settings)
             detail, remedy = (hide_paths(each, names) for each in (problem.detail, problem.remedy))
             problem = replace(problem, detail=detail, remedy=remedy)
-        if isinstance(error, HTTPException):
-            problem = _completed(problem, request)
+        if isinstance(error, HTTPException) and problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names the methods of the first route of that address only.
+            allowed = {
+                method
+                for method in METHODS
+                for route in request.app.routes
+                if route.matches({**request.scope, "method": method})[0] is Match.FULL
+            }
+            problem.headers = {**problem.headers, "Allow": ", ".join(sorted(allowed))}
+        limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
+        too_large = problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        if isinstance(error, HTTPException) and too_large and limit is not None:
+            problem = body_too_large(limit)
         return answer(problem, request.scope)
 
     for kind in CONVERSIONS:

@@ -1,10 +1,7 @@
-"""The dataset of a job: its location on this server and its name for clients.
-
-Resolves the datasets that requests name: those below the configured roots, and no others.
-"""
+"""The dataset of a job: its location below a configured root or in an upload, and its name."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -132,27 +129,22 @@ def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) ->
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)
-    _check_classes(dataset.class_names, settings.max_classes)
-    shard_size = suitable_shard_size(len(dataset.labels))
-    return replace(dataset, location=location.name, shard_size=shard_size)
-
-
-def _check_classes(class_names: Sequence[str], max_classes: int) -> None:
-    """Refuses more classes than a worker has the memory, or a row of the database the room, for."""
-    if len(class_names) > max_classes:
+    # A worker has the memory, and a row of the database the room, for so many.
+    if (number := len(dataset.class_names)) > settings.max_classes:
         raise DatasetError(
-            f"the dataset has {len(class_names):,} classes, the maximum is {max_classes:,}; "
+            f"the dataset has {number:,} classes, the maximum is {settings.max_classes:,}; "
             "integer labels are class indices, so the largest one counts",
             "renumber the labels from 0, or raise ",
             Setting("max_classes"),
         )
-    length = sum(map(len, class_names))
-    if length > MAX_NAMES_LENGTH:
+    if (length := sum(map(len, dataset.class_names))) > MAX_NAMES_LENGTH:
         raise DatasetError(
             f"the names of the classes have {length:,} characters together, the maximum is "
             f"{MAX_NAMES_LENGTH:,}",
             "shorten them",
         )
+    shard_size = suitable_shard_size(len(dataset.labels))
+    return replace(dataset, location=location.name, shard_size=shard_size)
 
 
 def suitable_shard_size(num_samples: int) -> int:

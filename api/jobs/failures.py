@@ -61,7 +61,14 @@ def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
         unusable = "the features of an earlier attempt could not be used and are extracted again"
         return Failure(_slug(error), unusable, retry=True)
     if isinstance(error, DifficultyError):
-        return _named_failure(error, names)
+        cause = error.__cause__  # the storage may have failed in a way that passes
+        return Failure(
+            _slug(error),
+            hide_paths(error.problem, names),
+            retry=isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS),
+            remedy=remedy_for_clients(error, names),
+            field=error.parameter if error.parameter in JobCreate.model_fields else None,
+        )
     if isinstance(error, MemoryError):
         return Failure("out-of-memory", "the worker has too little memory for the job", retry=True)
     if isinstance(error, OSError):
@@ -71,16 +78,6 @@ def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
     # The message was written for developers and may contain anything.
     internal = "an unexpected error occurred; the worker's log has the details"
     return Failure("internal", internal, retry=True)
-
-
-def _named_failure(error: DifficultyError, names: Mapping[str, str]) -> Failure:
-    return Failure(
-        _slug(error),
-        hide_paths(error.problem, names),
-        retry=_is_transient(error),
-        remedy=remedy_for_clients(error, names),
-        field=error.parameter if error.parameter in JobCreate.model_fields else None,
-    )
 
 
 def remedy_for_clients(error: DifficultyError, names: Mapping[str, str]) -> str | None:
@@ -103,12 +100,6 @@ def _as_field_or_variable(setting: Setting) -> str:
         return f'"{setting.parameter}"{value}'
     value = "" if setting.value is None else f"={setting.value}"
     return f"DIFFICULTY_{setting.parameter.upper()}{value}"
-
-
-def _is_transient(error: DifficultyError) -> bool:
-    """Whether the storage behind it failed in a way that may pass."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS)
 
 
 def _slug(error: DifficultyError) -> str:

@@ -1,12 +1,9 @@
-"""The files of a job: their names, its work folder, and their deletion.
+"""The files of a job: names, work folder, checks before their first byte is used, and deletion.
 
-Files of finished jobs, which are checked before their first byte is used.
-
-Deletes finished jobs: first hidden from clients, then without files, then without a row.
-
-Whatever ends a deletion early, the row that is left leads `finish_deletions` to what remains. A
-request that was being answered meanwhile may add a file afterwards, such as a thumbnail;
-`delete_left_files` deletes the folders of jobs that are gone.
+A finished job is first hidden from clients, then without files, then without a row. Whatever ends a
+deletion early, the row that is left leads `finish_deletions` to what remains. A request that was
+being answered meanwhile may add a file afterwards, such as a thumbnail; `delete_left_files` deletes
+the folders of jobs that are gone.
 """
 
 import fcntl
@@ -127,15 +124,6 @@ def delete_work(work_dir: Path, job_id: str) -> None:
     shutil.rmtree(work_dir / job_id, ignore_errors=True)
 
 
-def jobs_with_local_files(settings: Settings) -> list[str]:
-    """Ids of all jobs that have a folder outside the artifacts, sorted."""
-    ids: set[str] = set()
-    for folder in local_folders(settings, "any"):
-        if folder.parent.is_dir():
-            ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
-    return sorted(ids)
-
-
 def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     """Opens a file of a succeeded job; its bytes are those that the job wrote.
 
@@ -208,8 +196,11 @@ def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) 
 
     The row of a job exists before its first file, so no file of a new job is deleted.
     """
-    deleted = 0
-    for job_id in jobs_with_local_files(settings):
+    deleted, ids = 0, set[str]()
+    for folder in local_folders(settings, "any"):
+        if folder.parent.is_dir():
+            ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
+    for job_id in sorted(ids):
         job = get_job(engine, None, job_id)
         if job is None:
             deleted += any(folder.exists() for folder in local_folders(settings, job_id))

@@ -1,6 +1,4 @@
-"""Marks that people give to the samples of a finished job: keep, relabel or drop.
-
-Marks of a finished job that another job applies to its dataset.
+"""Marks that people give to the samples of a finished job, and those that another job applies.
 
 A job keeps them as they were when it was submitted: marks that change later do not change it.
 """
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
 
-from api.http.problems import Problem
+from api.http.problems import conflict, invalid
 from api.jobs.store import Job, get_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
@@ -212,11 +210,10 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         return None
     source = get_job(engine, owner, source_id)
     if source is None:
-        raise _problem(422, f"there is no job {source_id!r}", "GET /v1/jobs lists all")
+        raise invalid(f"there is no job {source_id!r}", "GET /v1/jobs lists all", "marks")
     if source.state != "succeeded":
-        raise _problem(
-            409, f"job {source_id} has no marks: it is {source.state}", "name a job that succeeded"
-        )
+        state = f"job {source_id} has no marks: it is {source.state}"
+        raise conflict(state, "name a job that succeeded", "marks")
     new: dict[str, MarkedSample] = {}
     for table in marks_tables(engine, owner, source_id):
         changed = table.filter(pc.field("mark") != Mark.KEEP.value)
@@ -224,17 +221,9 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         for sample_id, mark, label in zip(*columns, strict=True):
             new[sample_id] = _marked_sample(mark, label)
     if not new:
-        raise _problem(
-            422,
-            f"no image of job {source_id} is marked to be relabelled or dropped",
-            "mark images first",
-        )
+        nothing = f"no image of job {source_id} is marked to be relabelled or dropped"
+        raise invalid(nothing, "mark images first", "marks")
     return {**applied_marks(engine, source), **new}
-
-
-def _problem(status: int, detail: str, remedy: str) -> Problem:
-    kind = "conflict" if status == 409 else "invalid-request"  # noqa: PLR2004 - HTTP
-    return Problem(status, kind, detail, remedy, field="marks")
 
 
 def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:

@@ -1,7 +1,4 @@
-"""Jobs for their owners: submitted, listed, followed, cancelled, deleted.
-
-Rows of jobs and events, and how they are written.
-"""
+"""Jobs and their events: submitted, listed, followed, cancelled, deleted."""
 
 import hashlib
 import json
@@ -200,13 +197,21 @@ def _queue(
 ) -> Job:
     """Inserts the job, unless one with its idempotency key or its id exists."""
     with write_transaction(engine) as connection:
-        _serialise_submissions(connection, values["owner"])
-        row = connection.execute(select(JOBS).where(_is_same_job(values))).one_or_none()
+        if connection.dialect.name == "postgresql":  # in SQLite, no other transaction writes
+            lock = text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
+            connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": values["owner"]})
+        same = JOBS.c.id == values["id"]  # whose confirmation may have been lost
+        own = JOBS.c.owner == values["owner"]
+        if values["idempotency_key"] is not None:
+            same |= own & (JOBS.c.idempotency_key == values["idempotency_key"])
+        row = connection.execute(select(JOBS).where(same)).one_or_none()
         if row is None:
-            _check_queue(connection, values["owner"], max_queued)
+            queued = select(func.count()).where(own, JOBS.c.state == "queued")
+            if (number := connection.execute(queued).scalar_one()) >= max_queued:
+                raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")
             times = dict.fromkeys(("created_at", "run_after"), now(connection))
-            queued = insert(JOBS).values({**values, **times}).returning(*JOBS.c)
-            row = connection.execute(queued).one()
+            added = insert(JOBS).values({**values, **times}).returning(*JOBS.c)
+            row = connection.execute(added).one()
             if applied_marks is not None:
                 kept = {"job": row.id, "marks": applied_marks}
                 connection.execute(insert(APPLIED_MARKS), kept)
@@ -354,26 +359,3 @@ def _is(owner: str | None, job_id: str) -> ColumnElement[bool]:
 def _jobs(engine: Engine, query: Select[Any]) -> list[Job]:
     with engine.connect() as connection:
         return [job_of(row) for row in connection.execute(query)]
-
-
-def _serialise_submissions(connection: Connection, owner: str) -> None:
-    """Blocks other submissions of this owner; in SQLite the write transaction blocks all."""
-    if connection.dialect.name == "postgresql":
-        lock = text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
-        connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": owner})
-
-
-def _is_same_job(values: Mapping[str, Any]) -> ColumnElement[bool]:
-    """Selects the job itself, whose confirmation may be lost, or one of its idempotency key."""
-    condition = JOBS.c.id == values["id"]
-    if values["idempotency_key"] is None:
-        return condition
-    return condition | (
-        (JOBS.c.owner == values["owner"]) & (JOBS.c.idempotency_key == values["idempotency_key"])
-    )
-
-
-def _check_queue(connection: Connection, owner: str, max_queued: int) -> None:
-    queued = select(func.count()).where(JOBS.c.owner == owner, JOBS.c.state == "queued")
-    if (number := connection.execute(queued).scalar_one()) >= max_queued:
-        raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")

@@ -1,7 +1,5 @@
 """Samples in the body of a request: JSON with texts or feature vectors, or an Arrow stream.
 
-Feature vectors in an Arrow stream, whose size is known before any of it is decoded.
-
 A stream of a few kilobytes could unpack to gigabytes: by compression, by a batch that claims to
 have millions of rows, or by a dictionary whose long text many rows repeat. So compression is
 refused, rows are counted in the headers of the batches, and labels are read one by one.
@@ -93,8 +91,7 @@ def too_many_vectors(rows: int, max_rows: int) -> Problem:
 
 def wrong(field: str, detail: str) -> Problem:
     """For a field that is wrong."""
-    remedy = "see /docs for the schema of the body"
-    return invalid(f"{field}: {detail}", remedy, field=field)
+    return invalid(f"{field}: {detail}", "see /docs for the schema of the body", field)
 
 
 def _check_columns(schema: pa.Schema) -> None:
@@ -114,7 +111,7 @@ def _check_messages(body: bytes, max_rows: int) -> None:
         if message.type not in (_RECORD_BATCH, _DICTIONARY):
             continue
         metadata = message.metadata.to_pybytes()
-        batch = _table_at(metadata, _root(metadata), _HEADER)
+        batch = _table_at(metadata, struct.unpack_from("<I", metadata)[0], _HEADER)
         if message.type == _DICTIONARY:
             dictionaries += 1
             batch = _table_at(metadata, batch, _DATA)
@@ -129,10 +126,6 @@ def _check_messages(body: bytes, max_rows: int) -> None:
             raise too_many_vectors(rows, max_rows)
         if dictionaries > MAX_DICTIONARIES:
             raise wrong("label", f"more than {MAX_DICTIONARIES} dictionaries; send one")
-
-
-def _root(metadata: bytes) -> int:
-    return int(struct.unpack_from("<I", metadata)[0])
 
 
 def _field(metadata: bytes, table: int, number: int) -> int:

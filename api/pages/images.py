@@ -25,7 +25,6 @@ from api.results.image_query import (
     neighbours,
     orders_of,
 )
-from api.results.maps import SimilarImages
 from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
@@ -125,7 +124,7 @@ def mark_matching(
         for row in rows.tolist()
     }
     set_marks(request.app.state.engine, key.owner, job.job.id, changes, {})
-    return redirect(f"{job.address}/images{_query(query)}")
+    return redirect(f"{job.address}/images{query_of(query.conditions)}")
 
 
 @router.get("/{row}")
@@ -202,7 +201,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
             raise invalid("no other class fits this image", "choose a class", "label")
         decision = Decision(mark=Mark(mark), label=new_label)
     apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
-    return redirect(f"{job.address}/images/{row}{_query(query)}")
+    return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
@@ -239,8 +238,7 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
     state = job.request.app.state
-    similar_images: SimilarImages = state.similar_images
-    rows = similar_images.get(job.job, row)
+    rows = state.similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
     return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
 
@@ -248,10 +246,6 @@ def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
 def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
     """The map, which is only read where the conditions need it."""
     return job.drawn if query.area else None
-
-
-def _query(query: ImageQuery) -> str:
-    return query_of(query.conditions)
 
 
 LETTERS = 22  # largest number of letters of a line
@@ -271,8 +265,7 @@ def placeholder(status: int, reason: str) -> Response:
         'font-family="sans-serif" font-size="12" text-anchor="middle" fill="#777b74">'
         f"{text}</svg>"
     )
-    headers = {"Cache-Control": "no-store"}
-    return Response(svg, status, headers, "image/svg+xml")
+    return Response(svg, status, {"Cache-Control": "no-store"}, "image/svg+xml")
 
 
 def text_picture(content: str) -> Response:
@@ -289,8 +282,7 @@ def text_picture(content: str) -> Response:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 224 224" width="224" height="224" '
         f'font-family="sans-serif" font-size="11" fill="#777b74">{text}</svg>'
     )
-    headers = {"Cache-Control": "private, max-age=600"}
-    return Response(svg, 200, headers, "image/svg+xml")
+    return Response(svg, 200, {"Cache-Control": "private, max-age=600"}, "image/svg+xml")
 
 
 def _lines(text: str, letters: int) -> list[str]:

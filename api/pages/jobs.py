@@ -1,7 +1,4 @@
-"""Pages of jobs: the list, the form for a new one, progress, cancelling and deleting.
-
-The fields of a form, made of the options of a model, and what was entered in them.
-"""
+"""Pages of jobs: the list, the form for a new one, progress, cancelling and deleting."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -106,18 +103,12 @@ def entered_values(fields: Iterable[OptionField]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in fields:
         texts = [text.strip() for text in each.entered if text.strip()]
-        if texts:
-            values[each.name] = _value(each, texts)
+        if texts and each.kind in ("checks", "check"):
+            values[each.name] = texts if each.kind == "checks" else True
+        elif texts:
+            is_number = each.kind == "number" or (each.choices and texts[0] not in each.choices)
+            values[each.name] = _number(each.name, texts[0]) if is_number else texts[0]
     return values
-
-
-def _value(field: OptionField, texts: list[str]) -> bool | float | str | list[str]:
-    if field.kind == "checks":
-        return texts
-    if field.kind == "check":
-        return True
-    is_number = field.kind == "number" or (field.choices and texts[0] not in field.choices)
-    return _number(field.name, texts[0]) if is_number else texts[0]
 
 
 def _number(name: str, text: str) -> int | float:

@@ -13,11 +13,9 @@ from api.http.problems import not_found
 from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
-from api.results.maps import Maps
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores
 from api.routes.results import succeeded_job
-from api.settings import Settings
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.marks import Mark
@@ -45,7 +43,7 @@ class ScoredJob:
     @cached_property
     def overview(self) -> Overview:
         """The facts of the whole dataset."""
-        return self.open_scores.overview(self.job)
+        return self.open_scores.get(self.job).overview
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
@@ -62,8 +60,7 @@ class ScoredJob:
     @cached_property
     def drawn(self) -> ImageMap | None:
         """The map; None where the job has none."""
-        maps: Maps = self.request.app.state.maps
-        return maps.get(self.job)
+        return self.request.app.state.maps.get(self.job)
 
     @property
     def address(self) -> str:
@@ -85,15 +82,16 @@ class ScoredJob:
             return "copy of this"
         return "copy" if self.samples.copy_of[card.row].is_valid else ""
 
-    @property
-    def _can_score_again(self) -> bool:
-        settings: Settings = self.request.app.state.settings
-        is_own = self.job.owner == self.key.owner
-        return is_own and settings.takes_jobs and "write" in self.key.scopes
-
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""
-        engine = self.request.app.state.engine
+        state = self.request.app.state
+        is_own = self.job.owner == self.key.owner
+        counts = count_marks(state.engine, self.key.owner, self.job.id)
+        checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
+        tray: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
+        if checked >= CHECKED_FOR_A_SHARE:
+            share = Proportion(wrong, checked)
+            tray |= {"share": share.share, "interval": share.interval()}
         return {
             "job": self.job,
             "noun": self.job.kind,
@@ -102,9 +100,9 @@ class ScoredJob:
             "by_suspicion": self.samples.suspicion is not None,
             "measure": self.samples.measure,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
-            "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
+            "tray": tray,
             "class_name": self.samples.name_of,
-            "can_score_again": self._can_score_again,
+            "can_score_again": is_own and state.settings.takes_jobs and "write" in self.key.scopes,
             "token": uuid4().hex,
         }
 
@@ -120,13 +118,3 @@ def existing_card(job: ScoredJob, row: int) -> Card:
     if row >= len(job.samples):
         raise not_found("sample", str(row))
     return job.cards([row])[0]
-
-
-def describe_marks(counts: Mapping[Mark, int]) -> dict[str, Any]:
-    """Number of marks and, of several, the share of wrong labels with its 95 % interval."""
-    checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
-    values: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
-    if checked >= CHECKED_FOR_A_SHARE:
-        share = Proportion(wrong, checked)
-        values |= {"share": share.share, "interval": share.interval()}
-    return values

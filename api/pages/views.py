@@ -11,8 +11,7 @@ from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem
 from api.jobs.queue import live_workers
 from api.pages.rendering import is_fragment, job_name, render
-from api.pages.scored import ScoredJob, scored_job
-from api.results.maps import Maps
+from api.pages.scored import scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
@@ -178,7 +177,7 @@ def read_points(
 ) -> Response:
     """Positions, classes and scores of the images that are drawn, as columns in JSON."""
     job = scored_job(request, key, job_id)
-    points = _maps(job).points(job.job, f"{job.address}/images")
+    points = request.app.state.maps.points(job.job, f"{job.address}/images")
     if points is None:
         raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
     headers = {
@@ -194,7 +193,3 @@ def read_points(
     else:
         content = gzip.decompress(content)
     return Response(content, headers=headers, media_type="application/json")
-
-
-def _maps(job: ScoredJob) -> Maps:
-    return job.request.app.state.maps

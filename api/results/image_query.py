@@ -176,10 +176,23 @@ def matching_rows(
         found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
         masks.append(found.to_numpy(zero_copy_only=False))
     if query.mark:
-        masks.append(_marked_mask(len(samples), query.mark, marked))
+        if query.mark not in MARKS:
+            known = ", ".join(filter(None, MARKS))
+            raise BadQuery("mark", f"there is no mark {query.mark[:100]!r}; use {known}")
+        mask = _mask(len(samples), np.fromiter(marked, np.int64))
+        masks.append(~mask if query.mark == "none" else mask)
     if query.area:
-        masks.append(_area_mask(len(samples), query.area, drawn))
+        area = Area.parse(query.area)
+        if drawn is None:
+            raise BadQuery("area", "this job has no map")
+        masks.append(_mask(len(samples), area.rows(drawn)))
     return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
+
+def _mask(number: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    mask = np.zeros(number, bool)
+    mask[rows[rows < number]] = True
+    return mask
 
 
 def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.bool_]]:
@@ -214,26 +227,6 @@ def _number(field: str, text: str) -> float | None:
     if not np.isfinite(number):
         raise BadQuery(field, f"{text[:100]!r} is not a number")
     return number
-
-
-def _marked_mask(num_samples: int, wanted: str, marked: Collection[int]) -> NDArray[np.bool_]:
-    if wanted not in MARKS:
-        raise BadQuery(
-            "mark", f"there is no mark {wanted[:100]!r}; use {', '.join(filter(None, MARKS))}"
-        )
-    rows = np.fromiter(marked, np.int64)
-    mask = np.zeros(num_samples, bool)
-    mask[rows[rows < num_samples]] = True
-    return ~mask if wanted == "none" else mask
-
-
-def _area_mask(num_samples: int, text: str, drawn: ImageMap | None) -> NDArray[np.bool_]:
-    area = Area.parse(text)
-    if drawn is None:
-        raise BadQuery("area", "this job has no map")
-    mask = np.zeros(num_samples, bool)
-    mask[area.rows(drawn)] = True
-    return mask
 
 
 def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:

@@ -2,12 +2,8 @@
 
 Parquet has to be decoded for every request; this file is used as it lies on disk, so that a page of
 a million samples takes milliseconds, and its memory is the system's file cache. It also holds the
-overview, which takes a second to compute.
-
-The scores of finished jobs, kept open for the pages.
-
-A job publishes the columns that the pages read. Those of another version and damaged ones are made
-from the score file when they are first asked for.
+overview, which takes a second to compute. A job publishes the file; one of another version or a
+damaged one is made from the score file when it is first asked for.
 """
 
 import json
@@ -131,10 +127,6 @@ class OpenScores:
     def get(self, job: Job) -> ScoreColumns:
         """The scores of a succeeded job."""
         return self._open.get(job.id, lambda: self._load(job))
-
-    def overview(self, job: Job) -> Overview:
-        """The facts of the whole dataset of a succeeded job; errors as for `get`."""
-        return self.get(job).overview
 
     def _load(self, job: Job) -> ScoreColumns:
         path = columns_file(self._settings, job)

@@ -125,15 +125,16 @@ class Thumbnails:
 
     def _find(self, wanted: Wanted) -> ImageOpener | None:
         """Opener of one image; no other image is read."""
-        dataset = self._datasets.get(wanted.job.id, lambda: self._open_dataset(wanted.job))
+        job, settings = wanted.job, self._settings
+
+        def opened() -> Dataset:
+            return open_job_dataset(job, find_dataset(job, settings, self._engine), settings)
+
+        dataset = self._datasets.get(job.id, opened)
         position = _position(dataset.sample_ids, wanted.sample_id, wanted.row)
         if position is None:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
-
-    def _open_dataset(self, job: Job) -> Dataset:
-        location = find_dataset(job, self._settings, self._engine)
-        return open_job_dataset(job, location, self._settings)
 
 
 def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None:

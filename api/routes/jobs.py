@@ -29,7 +29,6 @@ from api.jobs.store import (
 from api.jobs.submission import validate_submission
 from api.schemas import JobCreate, JobError, JobPage, JobProgress, JobPublic
 from api.settings import Settings
-from api.storage.artifacts import Artifacts
 from api.storage.tables import FINAL_STATES, is_id
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
@@ -188,9 +187,8 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
         status = 202 if cancelled.state == "running" else 200
         body = public(cancelled).model_dump_json()
         return Response(body, status, media_type="application/json")
-    settings: Settings = request.app.state.settings
-    artifacts: Artifacts = request.app.state.artifacts
-    delete_finished(engine, settings, artifacts, job.owner, job.id)
+    state = request.app.state
+    delete_finished(engine, state.settings, state.artifacts, job.owner, job.id)
     return Response(status_code=204)
 
 

@@ -153,8 +153,8 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     body = KeyWatch(engine, key.owner).watched(request.stream())
     received = await receive(engine, upload, path, body, span, limit)
     upload = replace(upload, received=received)
-    checks: UploadChecks = request.app.state.upload_checks
     if received == size or last:
+        checks: UploadChecks = request.app.state.upload_checks
         upload = await run_in_threadpool(_complete, engine, upload, path, size, checks)
     return _public(upload, response)
 
@@ -189,8 +189,7 @@ def _complete(
 ) -> Upload:
     """Checks the file and marks the upload as complete."""
     if size is not None and upload.received != size:
-        missing = size - upload.received
-        raise mismatch(upload, f"{missing:,} of {size:,} bytes are missing")
+        raise mismatch(upload, f"{size - upload.received:,} of {size:,} bytes are missing")
     with _exclusive(upload, path):
         if path.stat().st_size != upload.received:
             raise mismatch(upload, "more bytes have arrived in the meantime")
@@ -212,13 +211,6 @@ def _address(upload: Upload) -> str:
 def _public(upload: Upload, response: Response | None = None) -> UploadPublic:
     if response is not None:
         response.headers["Upload-Offset"] = str(upload.received)
-    return UploadPublic(
-        id=upload.id,
-        format=upload.format,
-        size=upload.size,
-        received=upload.received,
-        state="complete" if upload.state == "complete" else "open",
-        sha256=upload.sha256,
-        created_at=datetime.fromtimestamp(upload.created_at, UTC),
-        links={"self": _address(upload)},
-    )
+    created_at = datetime.fromtimestamp(upload.created_at, UTC)
+    links = {"self": _address(upload)}
+    return UploadPublic(**vars(upload) | {"created_at": created_at, "links": links})

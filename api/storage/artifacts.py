@@ -32,7 +32,14 @@ class Artifacts:
         """Copies a local file; it appears whole or not at all, and survives a power cut."""
         path = self._path(key)
         if self.root.is_local:
-            _put_local(local, Path(path))
+            save(local.open("rb"), Path(path))
+            # The directory entries must be on the disk before the database says that files exist.
+            for folder in Path(path).parents[:3]:
+                descriptor = os.open(folder, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
             return
         copy_files(
             str(local.absolute()),
@@ -113,18 +120,3 @@ def save(source: BinaryIO | pa.NativeFile, path: Path) -> None:
     """Copies an open file, which is closed, to a local one, which appears whole or not at all."""
     with source, replacing(path) as temporary, temporary.open("wb") as target:
         shutil.copyfileobj(source, target, COPY_BYTES)
-
-
-def _put_local(local: Path, path: Path) -> None:
-    save(local.open("rb"), path)
-    # The directory entries must be on the disk before the database says that the files exist.
-    for folder in (path.parent, *path.parents[1:3]):
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

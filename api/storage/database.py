@@ -1,7 +1,4 @@
-"""The database that servers and workers share: SQLite by default, PostgreSQL by URL.
-
-The errors of a database that no retry mends.
-"""
+"""The database that servers and workers share: SQLite by default, PostgreSQL by URL."""
 
 import time
 from collections.abc import Callable, Iterator

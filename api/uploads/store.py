@@ -1,6 +1,4 @@
-"""Rows of uploads: what was announced, how much has arrived, when it was last used.
-
-The files of uploads: streamed to disk, resumable, never unpacked.
+"""Rows and files of uploads: streamed to disk, resumable, never unpacked.
 
 Completes uploads whose last byte arrived just before their server ended.
 """
@@ -109,13 +107,6 @@ def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
         return [_upload(row) for row in connection.execute(select(UPLOADS).where(old))]
 
 
-def received_uploads(engine: Engine) -> list[Upload]:
-    """Uploads that are open although all their bytes have arrived."""
-    with engine.connect() as connection:
-        received = (UPLOADS.c.state == "open") & (UPLOADS.c.received == UPLOADS.c.size)
-        return [_upload(row) for row in connection.execute(select(UPLOADS).where(received))]
-
-
 @retry
 def delete_upload(engine: Engine, upload_id: str) -> None:
     """Deletes the row of an upload."""
@@ -216,9 +207,12 @@ def complete_received(engine: Engine, settings: Settings, checks: UploadChecks) 
 
     An upload that another server is checking, or that cannot be read, stays open.
     """
+    received = (UPLOADS.c.state == "open") & (UPLOADS.c.received == UPLOADS.c.size)
+    with engine.connect() as connection:
+        uploads = [_upload(row) for row in connection.execute(select(UPLOADS).where(received))]
     return sum(
         _complete(engine, upload, upload_path(settings, upload.id, upload.format), checks)
-        for upload in received_uploads(engine)
+        for upload in uploads
     )
 
 

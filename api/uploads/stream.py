@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -85,28 +84,33 @@ async def receive(
 
     Gives the number of bytes received so far; the whole upload may have `limit`.
     """
+
+    def confirm() -> None:
+        """Checks the upload again, now that its file is locked."""
+        current = get_upload(engine, upload.owner, upload.id)
+        if current is None:
+            path.unlink(missing_ok=True)
+            raise not_found("upload", upload.id)
+        if current.received != span.start or current.state != "open":
+            detail = f"the upload is {current.state} with {current.received:,} bytes"
+            raise mismatch(current, detail)
+
     with ExitStack() as stack:
-        confirm = partial(_confirm, engine, upload, path, span.start)
         opened = appending(path, span.start, confirm)
         file = await run_in_threadpool(_enter, stack, opened, upload)
         writer = _Writer(file, span.start, lambda received: advance(engine, upload.id, received))
         try:
-            await _write_and_record(writer, body, span, limit)
+            try:
+                await _write_body(writer, body, span, limit)
+            finally:
+                # Also when the server is stopping: the client need not send the bytes again.
+                with anyio.CancelScope(shield=True):
+                    await run_in_threadpool(writer.record)
         except ClientDisconnect:
             raise mismatch(upload, "the request ended early") from None
         except OSError as error:
             raise _disk_problem(error, writer.recorded) from error
     return writer.written
-
-
-def _confirm(engine: Engine, upload: Upload, path: Path, start: int) -> None:
-    """Checks the upload again, now that its file is locked."""
-    current = get_upload(engine, upload.owner, upload.id)
-    if current is None:
-        path.unlink(missing_ok=True)
-        raise not_found("upload", upload.id)
-    if current.received != start or current.state != "open":
-        raise mismatch(current, f"the upload is {current.state} with {current.received:,} bytes")
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload) -> int:
@@ -120,17 +124,6 @@ def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload
         ) from None
     except OSError as error:
         raise _disk_problem(error, upload.received) from error
-
-
-async def _write_and_record(
-    writer: "_Writer", body: AsyncIterator[bytes], span: Span, limit: int
-) -> None:
-    try:
-        await _write_body(writer, body, span, limit)
-    finally:
-        # Also when the server is stopping, so that the client need not send the bytes again.
-        with anyio.CancelScope(shield=True):
-            await run_in_threadpool(writer.record)
 
 
 async def _write_body(

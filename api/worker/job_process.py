@@ -79,12 +79,17 @@ class JobProcess:
         try:
             with suppress(OSError):  # where it has just died, the first message says so
                 child.connections[0].send(running.job)
-            return _result_of(self._follow(child, running))
+            ending = self._follow(child, running)
         except Stopped as stopped:
-            ending = self._stop(child, stopping_seconds(self._settings.grace, stopped))
-            if isinstance(stopped, OutOfTime) and isinstance(ending, Succeeded):
-                return ending.result
+            last = self._stop(child, stopping_seconds(self._settings.grace, stopped))
+            if isinstance(stopped, OutOfTime) and isinstance(last, Succeeded):
+                return last.result
             raise
+        if isinstance(ending, Succeeded):
+            return ending.result
+        if isinstance(ending, Failed):
+            raise AttemptFailed(ending.failure)
+        raise JobInterrupted(ending.reason if isinstance(ending, Interrupted) else "Halted")
 
     def close(self) -> None:
         """Ends the process."""
@@ -101,7 +106,11 @@ class JobProcess:
                 message = self._next_message(TICK)
             except EOFError:
                 child.finish()
-                raise AttemptFailed(process_ended(child.ending, beat)) from None
+                detail = f"the process that ran the job was ended {child.ending} while {beat.stage}"
+                if beat.images:
+                    names = [name for name, _ in beat.images]
+                    detail += f"; it was reading {list_names(names, SHOWN)}"
+                raise AttemptFailed(Failure("process-ended", detail, retry=True)) from None
             if isinstance(message, Ending):
                 return message
             if isinstance(message, Beat):
@@ -153,19 +162,3 @@ def _read(connection: Connection, messages: Messages) -> None:
 def _kill(child: Child) -> None:
     if not child.kill():
         structlog.get_logger().error("job-process-not-killed", pid=child.pid)
-
-
-def _result_of(ending: Ending) -> StoredResult:
-    if isinstance(ending, Succeeded):
-        return ending.result
-    if isinstance(ending, Failed):
-        raise AttemptFailed(ending.failure)
-    raise JobInterrupted(ending.reason if isinstance(ending, Interrupted) else "Halted")
-
-
-def process_ended(ending: str, beat: Beat) -> Failure:
-    """The failure of a job whose process died."""
-    detail = f"the process that ran the job was ended {ending} while {beat.stage}"
-    if beat.images:
-        detail += f"; it was reading {list_names([name for name, _ in beat.images], SHOWN)}"
-    return Failure("process-ended", detail, retry=True)

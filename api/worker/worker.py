@@ -156,9 +156,12 @@ def run_attempt(worker: Worker, job: Job) -> None:
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
+    ended: Ending
     with worker.heartbeat.track(job) as running:
         try:
-            ended = _run_and_publish(worker, running)
+            result = worker.jobs.run(running)
+            published = _record_end(lambda: succeed(worker.engine, job, result), running)
+            ended = "succeeded" if published else "lost"
         except OutOfTime:
             _record_end(lambda: hand_back(worker.engine, job), running)
             ended = "handed-back"
@@ -176,14 +179,13 @@ def run_attempt(worker: Worker, job: Job) -> None:
             failure = describe_failure(error, public_names(worker.settings))
             ended = _write_failure(worker, running, failure)
     log.info("attempt-ended", how=ended)
-    _clean_up(worker, job, ended)
-
-
-def _run_and_publish(worker: Worker, running: RunningJob) -> Ending:
-    job = running.job
-    result = worker.jobs.run(running)
-    published = _record_end(lambda: succeed(worker.engine, job, result), running)
-    return "succeeded" if published else "lost"
+    # What remains is published, or another attempt can resume from it.
+    if ended == "succeeded":
+        delete_other_attempts(worker.artifacts, job)
+    else:
+        worker.artifacts.delete_prefix(attempt_prefix(job))
+    if ended in ("succeeded", "failed", "cancelled"):
+        delete_work(worker.settings.work_dir, job.id)
 
 
 def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> Ending:
@@ -208,13 +210,3 @@ def _record_end(write: Callable[[], bool], running: RunningJob) -> bool:
                 raise
         time.sleep(delay)
         delay = min(MAX_DELAY, 2 * delay)
-
-
-def _clean_up(worker: Worker, job: Job, ended: Ending) -> None:
-    """Deletes all files but the published ones and those from which another attempt can resume."""
-    if ended == "succeeded":
-        delete_other_attempts(worker.artifacts, job)
-    else:
-        worker.artifacts.delete_prefix(attempt_prefix(job))
-    if ended in ("succeeded", "failed", "cancelled"):
-        delete_work(worker.settings.work_dir, job.id)
