@@ -75,7 +75,12 @@ def set_marks(
     """
     with write_transaction(engine) as connection:
         if seen:
-            _check_seen(connection, owner, job_id, changes, seen)
+            current = _marks_of_rows(connection, owner, job_id, list(changes))
+            before = {row: mark and mark.decision for row, mark in current.items()}
+            # A retry after a lost confirmation finds its own change.
+            done = {row: mark and mark.decision for row, mark in changes.items()}
+            if any(before[row] not in (seen[row], done[row]) for row in seen):
+                raise MarkedMeanwhile(current)
         at = now(connection)
         for rows in _parts(changes):
             connection.execute(delete(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(rows)))
@@ -94,21 +99,6 @@ def set_marks(
             ]
             if values:
                 connection.execute(insert(MARKS), values)
-
-
-def _check_seen(
-    connection: Connection,
-    owner: str,
-    job_id: str,
-    changes: Mapping[int, SampleMark | None],
-    seen: Mapping[int, tuple[Mark, str | None] | None],
-) -> None:
-    current = _marks_of_rows(connection, owner, job_id, list(changes))
-    decisions = {row: None if mark is None else mark.decision for row, mark in current.items()}
-    # A retry after a lost confirmation finds its own change.
-    done = {row: None if change is None else change.decision for row, change in changes.items()}
-    if any(decisions[row] not in (seen[row], done[row]) for row in seen):
-        raise MarkedMeanwhile(current)
 
 
 def marks_of_rows(

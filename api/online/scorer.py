@@ -100,8 +100,13 @@ class LoadedModels:
         return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{GAUSSIANS_FILE}"))
 
     def _load(self, job: Job, key: str) -> ScoringModel:
+        path = self._folder / key
         try:
-            gaussians, description = load_gaussians(self._local_copy(job, key))
+            verify_path(path)
+        except (FileNotFoundError, DamagedFile):
+            save(open_stored(self._artifacts, job, GAUSSIANS_FILE), path)
+        try:
+            gaussians, description = load_gaussians(path)
         except StatisticsError as error:
             raise damaged(job, GAUSSIANS_FILE) from error
         return ScoringModel(
@@ -110,32 +115,15 @@ class LoadedModels:
             training_scores=self._training_scores(job),
         )
 
-    def _local_copy(self, job: Job, key: str) -> Path:
-        path = self._folder / key
-        if not _is_whole(path):
-            save(open_stored(self._artifacts, job, GAUSSIANS_FILE), path)
-        return path
-
     def _training_scores(self, job: Job) -> NDArray[np.float64]:
         with open_stored_parquet(self._artifacts, job, SCORES_FILE) as file:
             column = file.read(["rmd"])["rmd"]
         scores = column.to_numpy().astype(np.float64)
         scores = np.sort(scores[~np.isnan(scores)])
         if len(scores) > MAX_TRAINING_SCORES:
-            positions = (
-                np.linspace(0, len(scores) - 1, MAX_TRAINING_SCORES).round().astype(np.int64)
-            )
-            scores = scores[positions]
+            positions = np.linspace(0, len(scores) - 1, MAX_TRAINING_SCORES).round()
+            scores = scores[positions.astype(np.int64)]
         return scores
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether there is a local copy, and it is not damaged."""
-    try:
-        verify_path(path)
-    except (FileNotFoundError, DamagedFile):
-        return False
-    return True
 
 
 class Scorer:

@@ -16,15 +16,8 @@ from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
-from api.results.image_query import (
-    MARKS,
-    ImagePage,
-    ImageQuery,
-    find_images,
-    matching_rows,
-    neighbours,
-    orders_of,
-)
+from api.results import image_query
+from api.results.image_query import ImagePage, ImageQuery
 from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
@@ -75,7 +68,9 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     job = scored_job(request, key, job_id)
     problem = ""
     try:
-        page = find_images(job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query))
+        page = image_query.find_images(
+            job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query)
+        )
     except BadQuery as error:
         problem, page = (
             "; ".join(filter(None, (str(error), error.remedy))),
@@ -99,7 +94,9 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
+        rows = image_query.matching_rows(
+            samples, query, job.marked(query.mark), _map_for(job, query)
+        )
     except BadQuery as error:
         raise invalid(str(error), error.remedy or "correct this field", error.field) from None
     rows = np.arange(len(samples)) if rows is None else rows
@@ -156,7 +153,9 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     card = existing_card(job, row)
     try:
         drawn = _map_for(job, query)
-        previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
+        previous, following = image_query.neighbours(
+            job.samples, query, job.marked(query.mark), row, drawn
+        )
     except BadQuery:
         previous, following = None, None
     samples = job.samples
@@ -216,8 +215,8 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "query": replace(query, after=""),
         "conditions": query.conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
-        "sorts": orders_of(samples),
-        "mark_filters": MARKS,
+        "sorts": image_query.orders_of(samples),
+        "mark_filters": image_query.MARKS,
         "classes": names[:MOST_CLASSES],
         "num_classes": len(names),
         "digits": names[:DIGITS],

@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -133,33 +132,30 @@ class SimilarImages:
         self._settings = settings
         self._artifacts = artifacts
         self._open: BoundedCache[str, Vectors | None] = BoundedCache(MAX_OPEN)
-        self._answers: BoundedCache[tuple[str, int], Sequence[int] | None] = BoundedCache(
-            MAX_ANSWERS
-        )
+        self._answers: BoundedCache[tuple[str, int], Sequence[int] | None]
+        self._answers = BoundedCache(MAX_ANSWERS)
 
     def get(self, job: Job, row: int) -> Sequence[int] | None:
         """Rows of up to COUNT images, the most similar first; None without usable vectors."""
-        return self._answers.get((job.id, row), lambda: self._search(job, row))
 
-    def _search(self, job: Job, row: int) -> Sequence[int] | None:
-        vectors = self._open.get(job.id, lambda: self._load(job))
-        return None if vectors is None else most_similar(vectors, row, COUNT)
+        def search() -> Sequence[int] | None:
+            vectors = self._open.get(job.id, lambda: self._load_vectors(job))
+            return None if vectors is None else most_similar(vectors, row, COUNT)
 
-    def _load(self, job: Job) -> Vectors | None:
+        return self._answers.get((job.id, row), search)
+
+    def _load_vectors(self, job: Job) -> Vectors | None:
         assert job.result is not None  # noqa: S101 - because it succeeded
         key = f"{job.result.prefix}/{VECTORS_FILE}"
         path = self._artifacts.local_path(key)
         try:
             if path is None:
                 path = vectors_file(self._settings, job)
-                self._fetch(key, path)
+                if not path.exists():
+                    save(self._artifacts.open(key), path)
             return map_vectors(path)
         except FileNotFoundError:
             return None
         except DamagedFile as error:
             structlog.get_logger().error("vectors-damaged", job=job.id, reason=str(error))
             return None
-
-    def _fetch(self, key: str, path: Path) -> None:
-        if not path.exists():
-            save(self._artifacts.open(key), path)

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,7 @@ LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
 
 BINS = 48  # number of bars of the histograms above the images
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,9 @@ def to_json(overview: Overview) -> str:
 def from_json(text: str) -> Overview:
     """The overview that `to_json` has written."""
     values = json.loads(text)
-    rows = [ClassRow(_facts(row["facts"]), row["outline"]) for row in values["class_rows"]]
+    rows = [
+        ClassRow(_read(ClassFacts, row["facts"]), row["outline"]) for row in values["class_rows"]
+    ]
     matrix = values["matrix"]
     return Overview(
         values["num_classes"],
@@ -102,28 +105,20 @@ def _selection(values: Mapping[str, Any]) -> Selection:
         for name in ("hardest", "easiest", "typical")
     }
     others = {
-        "pairs": [_pair(pair) for pair in values["pairs"]],
+        "pairs": [_read(ConfusedPair, pair) for pair in values["pairs"]],
         "copies": [tuple(pair) for pair in values["copies"]],
     }
     return Selection(**{**values, **by_class, **others})
 
 
 def _summary(values: Mapping[str, Any]) -> Summary:
-    readers = {"hardest": _facts, "easiest": _facts, "confused": _pair, "scale": _scale}
-    known = {name: values[name] and read(values[name]) for name, read in readers.items()}
+    kinds = {"hardest": ClassFacts, "easiest": ClassFacts, "confused": ConfusedPair, "scale": Scale}
+    known = {name: values[name] and _read(kind, values[name]) for name, kind in kinds.items()}
     return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
 
 
-def _facts(values: Mapping[str, Any]) -> ClassFacts:
-    return ClassFacts(**{**values, "rows": NO_ROWS})
-
-
-def _pair(values: Mapping[str, Any]) -> ConfusedPair:
-    return ConfusedPair(**{**values, "rows": NO_ROWS})
-
-
-def _scale(values: Mapping[str, Any]) -> Scale:
-    return Scale(**values)
+def _read(kind: type[T], values: dict[str, Any]) -> T:
+    return kind(**values | ({"rows": NO_ROWS} if "rows" in values else {}))
 
 
 def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) -> list[int]:

@@ -16,16 +16,8 @@ from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_large
 from api.jobs.store import Job
-from api.online.feature_bodies import (
-    ARROW_STREAM,
-    JsonBody,
-    Label,
-    Vectors,
-    label_indices,
-    parse_json,
-    read_arrow,
-    read_json,
-)
+from api.online import feature_bodies
+from api.online.feature_bodies import JsonBody, Label, Vectors
 from api.online.process import ScoringModels, ScoringProcess
 from api.routes.jobs import find_job
 from api.settings import Settings
@@ -92,7 +84,7 @@ REQUEST_BODY = {
     "content": {
         MULTIPART: {"schema": IMAGES_SCHEMA},
         JSON: {"schema": JsonBody.model_json_schema()},
-        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+        feature_bodies.ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
     },
 }
 
@@ -170,27 +162,27 @@ async def _score(call: Call) -> list[ScoredSample]:
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(call)
-    if kind not in (JSON, ARROW_STREAM):
+    if kind not in (JSON, feature_bodies.ARROW_STREAM):
         raise Problem(
             415,
             "unsupported-media-type",
             f"bodies of {kind or 'no content type'!r} are not supported",
             f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
-            f"{ARROW_STREAM} with feature vectors",
+            f"{feature_bodies.ARROW_STREAM} with feature vectors",
         )
     body = await call.request.body()
-    if kind == ARROW_STREAM:
-        return await call.run(_score_vectors, call, partial(read_arrow, body))
-    parsed = await call.run(parse_json, body)
+    if kind == feature_bodies.ARROW_STREAM:
+        return await call.run(_score_vectors, call, partial(feature_bodies.read_arrow, body))
+    parsed = await call.run(feature_bodies.parse_json, body)
     if parsed.texts is not None:
         return await _score_texts(call, parsed.texts, parsed.labels)
-    return await call.run(_score_vectors, call, partial(read_json, parsed))
+    return await call.run(_score_vectors, call, partial(feature_bodies.read_json, parsed))
 
 
 def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
     gaussians = call.models.get(call.job)
     vectors = read(gaussians.dim, call.settings.max_vectors_per_request)
-    labels = label_indices(vectors.labels, gaussians.class_names)
+    labels = feature_bodies.label_indices(vectors.labels, gaussians.class_names)
     scores = call.process.score(gaussians.job, vectors.features, labels)
     return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
@@ -228,7 +220,7 @@ async def _rows(
     if gaussians is None:
         gaussians = await call.run(call.models.get, call.job)
     known = [None] * len(contents) if labels is None else labels
-    indices = label_indices(known, gaussians.class_names)
+    indices = feature_bodies.label_indices(known, gaussians.class_names)
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
         scores = call.process.encode_and_score(gaussians.job, contents[turn], indices[turn])

@@ -15,20 +15,9 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
 from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
+from api.uploads import store
 from api.uploads.checking import UploadChecks
-from api.uploads.store import (
-    Upload,
-    complete,
-    create_upload,
-    delete_upload,
-    delete_upload_file,
-    get_upload,
-    is_needed,
-    list_uploads,
-    locked,
-    sha256_of,
-    upload_path,
-)
+from api.uploads.store import Upload
 from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
@@ -95,7 +84,7 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
             "send a smaller dataset or several",
             field="size",
         )
-    upload = create_upload(request.app.state.engine, key.owner, body.format, body.size)
+    upload = store.create_upload(request.app.state.engine, key.owner, body.format, body.size)
     response.headers["Location"] = _address(upload)
     return _public(upload, response)
 
@@ -108,7 +97,7 @@ def list_all(
     before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
 ) -> UploadList:
     """Newest first; `before` is the id of the last upload of the previous page."""
-    page = list_uploads(request.app.state.engine, key.owner, limit, before)
+    page = store.list_uploads(request.app.state.engine, key.owner, limit, before)
     return UploadList(uploads=[_public(upload) for upload in page])
 
 
@@ -147,7 +136,7 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     if None not in (upload.size, span.total) and upload.size != span.total:
         raise mismatch(upload, f"the size was {upload.size:,} bytes, now it is {span.total:,}")
     size = span.total if upload.size is None else upload.size
-    path = upload_path(settings, upload.id, upload.format)
+    path = store.upload_path(settings, upload.id, upload.format)
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
     refuse_too_long(span, request.headers.get("content-length"), limit)
     body = KeyWatch(engine, key.owner).watched(request.stream())
@@ -166,19 +155,19 @@ def remove(upload_id: str, request: Request, key: WriteKey) -> None:
     """Also deletes its bytes; refused while it is being sent or an unfinished job needs it."""
     upload = _find(request, key, upload_id)
     engine: Engine = request.app.state.engine
-    if is_needed(engine, upload.id):
+    if store.is_needed(engine, upload.id):
         raise conflict("an unfinished job needs the upload", "cancel the job or wait for it")
     settings: Settings = request.app.state.settings
-    with _exclusive(upload, upload_path(settings, upload.id, upload.format)):
-        delete_upload_file(settings, upload.id, upload.format)
-        delete_upload(engine, upload.id)
+    with _exclusive(upload, store.upload_path(settings, upload.id, upload.format)):
+        store.delete_upload_file(settings, upload.id, upload.format)
+        store.delete_upload(engine, upload.id)
 
 
 @contextmanager
 def _exclusive(upload: Upload, path: Path) -> Iterator[None]:
     """Locks the file of an upload within the context."""
     try:
-        with locked(path):
+        with store.locked(path):
             yield
     except BlockingIOError:
         raise mismatch(upload, "another request is sending this upload") from None
@@ -194,11 +183,11 @@ def _complete(
         if path.stat().st_size != upload.received:
             raise mismatch(upload, "more bytes have arrived in the meantime")
         checks.check(path, upload.format)
-        return complete(engine, upload.id, upload.received, sha256_of(path))
+        return store.complete(engine, upload.id, upload.received, store.sha256_of(path))
 
 
 def _find(request: Request, key: Principal, upload_id: str) -> Upload:
-    upload = get_upload(request.app.state.engine, key.owner, upload_id)
+    upload = store.get_upload(request.app.state.engine, key.owner, upload_id)
     if upload is None:
         raise not_found("upload", upload_id)
     return upload

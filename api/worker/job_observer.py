@@ -47,19 +47,15 @@ class Reporter:
             rate = (progress.done - self._first.done) / seconds
         self._last = Progress(progress.done, progress.total, progress.bad, rate)
         self._observer.check(self._last)
-        _refuse_unreadable(progress)
+        if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
+            # Rather than try millions in vain.
+            raise ImageError(
+                f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
+                "check that the dataset holds images; a job with a small limit lists the reasons",
+            )
 
     def enter(self, stage: Stage) -> None:
         """Reports that a stage begins in which no image is extracted."""
         self._last = replace(self._last, rate=None)
         self._observer.enter(stage)
         self._observer.check(self._last)
-
-
-def _refuse_unreadable(progress: ExtractProgress) -> None:
-    """Ends a job of which hardly any image can be read, rather than try millions in vain."""
-    if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
-        raise ImageError(
-            f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
-            "check that the dataset holds images; a job with a small limit lists the reasons",
-        )

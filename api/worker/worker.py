@@ -138,14 +138,10 @@ def _work_on(worker: Worker) -> None:
         except (*TRANSIENT_ERRORS, OSError, JobInterrupted) as error:
             reason = str(error) if isinstance(error, JobInterrupted) else type(error).__name__
             structlog.get_logger().warning("worker-interrupted", worker=worker.id, reason=reason)
-        _idle(worker)
-
-
-def _idle(worker: Worker) -> None:
-    # With jitter, because workers that poll at the same moment would block each other.
-    end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
-    while not worker.stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, MAX_SLEEP))
+        # With jitter, because workers that poll at the same moment would block each other.
+        end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        while not worker.stop() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, MAX_SLEEP))
 
 
 def run_attempt(worker: Worker, job: Job) -> None:
