@@ -106,7 +106,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        await run_in_threadpool(require_device, settings.device)
+        if settings.device not in EVERYWHERE:
+            # In another process, since that takes torch.
+            await run_in_threadpool(call_apart, _choose_device, settings.device)
         scorings_at_once = num_workers() + 2
         state.scoring_process = ScoringProcess(settings, scorings_at_once)
         state.thumbnails = Thumbnails(settings, state.engine)
@@ -131,12 +133,6 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.upload_checks.close)
     finally:
         state.engine.dispose()
-
-
-def require_device(name: str) -> None:
-    """Checks that a device can be used, in another process, since that takes torch."""
-    if name not in EVERYWHERE:
-        call_apart(_choose_device, name)
 
 
 def _choose_device(name: str) -> None:

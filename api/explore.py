@@ -46,11 +46,6 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
     """Adds the map and the vectors of a job's images, unless they are made of this folder already.
 
     They are made in another process, since that takes torch, which the server does without.
-
-    Raises:
-        ConfigError: The folder holds no features, or none of these images.
-        FeatureStoreError: They are incomplete or damaged.
-        StatisticsError: No Gaussian can be fitted to them.
     """
     if not is_store(folder):
         raise ConfigError(

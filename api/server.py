@@ -13,13 +13,7 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.http.connections import (
-    RESERVED,
-    ConnectionLimits,
-    Connections,
-    connections_within,
-    raise_descriptor_limit,
-)
+from api.http import connections
 from api.http.protocol import protocol_with
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
@@ -41,10 +35,6 @@ def run_server(
     """Serves until SIGTERM or SIGINT, with so many worker processes beside the server.
 
     `on_listening` is called with the address of the server, which answers a moment later.
-
-    Raises:
-        ConfigError: The address is not allowed, the port is in use, or the database does not
-            answer.
     """
     set_up_logging(settings)
     log = structlog.get_logger()
@@ -53,7 +43,7 @@ def run_server(
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings)
-    limits = connection_limits(settings, raise_descriptor_limit())
+    limits = connection_limits(settings, connections.raise_descriptor_limit())
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -61,7 +51,7 @@ def run_server(
         access_log=False,
         server_header=False,
         ws="none",
-        http=protocol_with(Connections(limits)),  # type: ignore[arg-type]
+        http=protocol_with(connections.Connections(limits)),  # type: ignore[arg-type]
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_keep_alive=IDLE_SECONDS,
@@ -89,9 +79,9 @@ def run_server(
     log.info("server-stopped")
 
 
-def connection_limits(settings: Settings, descriptors: int) -> ConnectionLimits:
+def connection_limits(settings: Settings, descriptors: int) -> connections.ConnectionLimits:
     """The limits of connections, where this process may have so many file descriptors open."""
-    allowed = connections_within(descriptors, RESERVED)
+    allowed = connections.connections_within(descriptors, connections.RESERVED)
     if allowed < settings.max_connections:
         structlog.get_logger().warning(
             "fewer-connections",
@@ -101,7 +91,7 @@ def connection_limits(settings: Settings, descriptors: int) -> ConnectionLimits:
             remedy="raise the hard limit of `ulimit -n`, or lower DIFFICULTY_MAX_CONNECTIONS",
         )
     networks = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
-    return ConnectionLimits(
+    return connections.ConnectionLimits(
         max_connections=min(settings.max_connections, allowed),
         max_per_address=settings.max_connections_per_address,
         max_header_bytes=settings.max_header_bytes,

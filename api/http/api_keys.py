@@ -214,7 +214,6 @@ write_key = require_scope("write")
 ReadKey = Annotated[Principal, Depends(read_key)]
 WriteKey = Annotated[Principal, Depends(write_key)]
 
-
 CHECK_SECONDS = 2.0
 
 

@@ -1,6 +1,6 @@
 """Rules for browsers: the cookie of a sign-in, requests of other sites, and what pages may load."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -36,7 +36,6 @@ class BrowserHeaders:
     """Middleware that tells browsers what an answer may load and who may embed it."""
 
     app: ASGIApp
-    headers: dict[str, str] = field(default_factory=HEADERS.copy)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on and adds the headers to its answer."""
@@ -44,7 +43,7 @@ class BrowserHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self.headers.items():
+                for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 

@@ -33,7 +33,6 @@ MALFORMED = Problem(
     "send requests with a library for HTTP",
 )
 
-
 TOO_MANY = Problem(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "unavailable",
@@ -41,7 +40,6 @@ TOO_MANY = Problem(
     "close some, use one for several requests, or try again later",
     headers={"Retry-After": "5"},
 )
-
 
 OF_A_HEADER = 32
 """Bytes that a header counts beside its name and value, as in HTTP/2 (RFC 9113, 6.5.2): thousands

@@ -23,10 +23,10 @@ from api.storage.tables import JOBS, WORKERS
 class Progress:
     """Progress of a job."""
 
-    done: int  # samples processed
-    total: int | None  # None until known
-    bad: int  # unreadable images
-    rate: float | None  # samples per second; None until known
+    done: int = 0  # samples processed
+    total: int | None = None  # None until known
+    bad: int = 0  # unreadable images
+    rate: float | None = None  # samples per second, once known
 
 
 @retry

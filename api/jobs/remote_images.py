@@ -113,7 +113,13 @@ def _connected(
     with _connect(addresses, limits) as plain, plain.dup() as handle:
         # A server may send single bytes for ever, which the timeout of a read does not notice.
         late = threading.Event()
-        timer = threading.Timer(limits.timeout, _hang_up, [handle, late])
+
+        def hang_up() -> None:
+            late.set()
+            with contextlib.suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(limits.timeout, hang_up)
         timer.daemon = True
         timer.start()
         try:
@@ -133,12 +139,6 @@ def _connect(addresses: list[str], limits: FetchLimits) -> socket.socket:
         with contextlib.suppress(OSError):
             return socket.create_connection((address, limits.port), limits.timeout)
     return socket.create_connection((addresses[-1], limits.port), limits.timeout)
-
-
-def _hang_up(handle: socket.socket, late: threading.Event) -> None:
-    late.set()
-    with contextlib.suppress(OSError):
-        handle.shutdown(socket.SHUT_RDWR)
 
 
 def _read(

@@ -224,8 +224,8 @@ def list_jobs(
     before: Cursor | None = None,
 ) -> list[Job]:
     """At most `limit` jobs, newest first, older than `before`; owner None sees all."""
-    ordered = sa.select(JOBS).order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
-    query = ordered.where(JOBS.c.state != DELETING).limit(limit)
+    query = sa.select(JOBS).where(JOBS.c.state != DELETING).limit(limit)
+    query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
     if owner is not None:
         query = query.where(JOBS.c.owner == owner)
     if state is not None:

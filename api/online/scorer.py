@@ -17,14 +17,7 @@ from torch import Tensor
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
-from api.jobs.files import (
-    GAUSSIANS_FILE,
-    SCORES_FILE,
-    damaged,
-    gaussians_folder,
-    open_stored,
-    open_stored_parquet,
-)
+from api.jobs import files
 from api.jobs.store import Job
 from api.online.encoder import BackbonePool
 from api.online.sample_scores import EncodedScores, SampleScores
@@ -97,18 +90,18 @@ class LoadedModels:
         """The Gaussians of a succeeded job that has some."""
         assert job.result is not None  # noqa: S101 - because it succeeded
         prefix = job.result.prefix
-        return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{GAUSSIANS_FILE}"))
+        return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{files.GAUSSIANS_FILE}"))
 
     def _load(self, job: Job, key: str) -> ScoringModel:
         path = self._folder / key
         try:
             verify_path(path)
         except (FileNotFoundError, DamagedFile):
-            save(open_stored(self._artifacts, job, GAUSSIANS_FILE), path)
+            save(files.open_stored(self._artifacts, job, files.GAUSSIANS_FILE), path)
         try:
             gaussians, description = load_gaussians(path)
         except StatisticsError as error:
-            raise damaged(job, GAUSSIANS_FILE) from error
+            raise files.damaged(job, files.GAUSSIANS_FILE) from error
         return ScoringModel(
             scorer=relative_mahalanobis(gaussians),
             description=description,
@@ -116,7 +109,7 @@ class LoadedModels:
         )
 
     def _training_scores(self, job: Job) -> NDArray[np.float64]:
-        with open_stored_parquet(self._artifacts, job, SCORES_FILE) as file:
+        with files.open_stored_parquet(self._artifacts, job, files.SCORES_FILE) as file:
             column = file.read(["rmd"])["rmd"]
         scores = column.to_numpy().astype(np.float64)
         scores = np.sort(scores[~np.isnan(scores)])
@@ -133,7 +126,7 @@ class Scorer:
         self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
         self._models = LoadedModels(
-            open_artifacts(settings.artifact_root), gaussians_folder(settings)
+            open_artifacts(settings.artifact_root), files.gaussians_folder(settings)
         )
 
     def call(self, method: str, *args: object) -> object:

@@ -329,11 +329,9 @@ async def show_picture(
             answer = await send_thumbnail(request, key, wanted)
     except ImageError as error:
         return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
-    except Problem as problem:
-        if problem.status == HTTPStatus.TOO_MANY_REQUESTS:
+    except (Problem, DatasetError) as error:
+        if isinstance(error, Problem) and error.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise
-        return placeholder(410, UNREADABLE)
-    except DatasetError:
         return placeholder(410, UNREADABLE)
     if answer is None:
         return placeholder(404, f"the {wanted.job.kind} is no longer in the dataset")

@@ -125,7 +125,6 @@ router = APIRouter(include_in_schema=False)
 PAGE = 25
 UNFINISHED = ("queued", "running")
 
-
 OPTIONS = [
     name
     for options in (ReadingOptions, ScoringOptions, EncodingOptions)

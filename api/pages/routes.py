@@ -3,7 +3,6 @@
 import hashlib
 import mimetypes
 import re
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,15 +23,6 @@ NO_CACHE = {"Cache-Control": "no-cache"}
 """Browsers keep a file but ask about it, so that an upgrade shows at once."""
 
 
-@dataclass(frozen=True)
-class Asset:
-    """A file."""
-
-    content: bytes
-    media_type: str
-    etag: str
-
-
 class Assets:
     """Answers with the files of a folder, as they were at the start.
 
@@ -41,36 +31,25 @@ class Assets:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._assets = {
-            f"/{path.relative_to(folder).as_posix()}": _read(path)
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
+        self._files: dict[str, Response] = {}
+        for path in filter(Path.is_file, folder.rglob("*")):
+            content = path.read_bytes()
+            media_type = mimetypes.guess_type(path.name)[0] or "text/plain"
+            headers = {**NO_CACHE, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+            address = f"/{path.relative_to(folder).as_posix()}"
+            self._files[address] = Response(content, headers=headers, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers with a file, or that the client has it already.
-
-        Raises:
-            HTTPException: The method is not one for reading (405), or there is no such file (404).
-        """
+        """Answers with a file, or that the client has it already."""
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
-        asset = self._assets.get(scope["path"].removeprefix(scope["root_path"]))
-        if asset is None:
+        response = self._files.get(scope["path"].removeprefix(scope["root_path"]))
+        if response is None:
             raise HTTPException(404)
-        headers = {**NO_CACHE, "ETag": asset.etag}
-        if asset.etag in Headers(scope=scope).get("if-none-match", ""):
-            response = Response(status_code=304, headers=headers)
-        else:
-            response = Response(asset.content, headers=headers, media_type=asset.media_type)
+        etag = response.headers["etag"]
+        if etag in Headers(scope=scope).get("if-none-match", ""):
+            response = Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
         await response(scope, receive, send)
-
-
-def _read(path: Path) -> Asset:
-    content = path.read_bytes()
-    media_type, _ = mimetypes.guess_type(path.name)
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return Asset(content, media_type or "text/plain", etag)
 
 
 router = APIRouter(include_in_schema=False)

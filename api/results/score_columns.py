@@ -7,7 +7,6 @@ damaged one is made from the score file when it is first asked for.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file, open_stored
@@ -87,30 +85,24 @@ def map_columns(path: Path) -> ScoreColumns | None:
         description = json.loads((batch.schema.metadata or {})[_KEY])
         if not is_checked or description["format"] != FORMAT:
             return None
+        arrays: dict[str, Any] = {
+            name: np.asarray(batch[name].to_numpy(zero_copy_only=True))
+            for name in (*_ARRAYS, *_OPTIONAL)
+            if name in batch.schema.names
+        }
         return ScoreColumns(
-            _to_samples(batch, description["names"], description["measure"]),
+            ScoredSamples(
+                ids=batch["ids"],
+                copy_of=batch["copy_of"],
+                names={int(label): str(name) for label, name in description["names"]},
+                measure=description["measure"],
+                **arrays,
+            ),
             Provenance.of(description["provenance"]),
             from_json(description["overview"]),
         )
     except (*UNREADABLE, LookupError, TypeError):
         return None
-
-
-def _to_samples(
-    batch: pa.RecordBatch, names: Sequence[tuple[int, str]], measure: str
-) -> ScoredSamples:
-    def array(name: str) -> NDArray[Any]:
-        return np.asarray(batch[name].to_numpy(zero_copy_only=True))
-
-    present = [name for name in (*_ARRAYS, *_OPTIONAL) if name in batch.schema.names]
-    arrays: dict[str, Any] = {name: array(name) for name in present}
-    return ScoredSamples(
-        ids=batch["ids"],
-        copy_of=batch["copy_of"],
-        names={int(label): str(name) for label, name in names},
-        measure=measure,
-        **arrays,
-    )
 
 
 MAX_OPEN = 8

@@ -89,6 +89,9 @@ class _Candidates:
         follows = (self.keys > key) | ((self.keys == key) & (self.rows > row))
         return self.take((self.missing & (not missing)) | (same & follows))
 
+    def last(self) -> tuple[bool, float, int]:
+        return bool(self.missing[-1]), float(self.keys[-1]), int(self.rows[-1])
+
     def joined(self, other: "_Candidates") -> "_Candidates":
         return _Candidates(
             np.concatenate((self.missing, other.missing)),
@@ -119,7 +122,7 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     return Page(
         rows=_read_rows(file, page.rows),
         matching=matching,
-        next=None if is_last else _write_cursor(query, page),
+        next=None if is_last else write_cursor(CURSOR, _identity(query), *page.last()),
     )
 
 
@@ -191,11 +194,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
 
 def _identity(query: PageQuery) -> bytes:
     return identity_of([query.sort, query.label])
-
-
-def _write_cursor(query: PageQuery, page: _Candidates) -> str:
-    last = (bool(page.missing[-1]), float(page.keys[-1]), int(page.rows[-1]))
-    return write_cursor(CURSOR, _identity(query), *last)
 
 
 def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import State, UploadFile
 from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey, client_of
@@ -18,7 +18,8 @@ from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_l
 from api.jobs.store import Job
 from api.online import feature_bodies
 from api.online.feature_bodies import JsonBody, Label, Vectors
-from api.online.process import ScoringModels, ScoringProcess
+from api.online.process import JobGaussians, ScoringModels, ScoringProcess
+from api.online.sample_scores import SampleScores
 from api.routes.jobs import find_job
 from api.settings import Settings
 
@@ -105,7 +106,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -116,23 +116,9 @@ class Call:
 
     job: Job
     request: Request
-    queue: FairQueue
     client: str
-
-    @property
-    def settings(self) -> Settings:
-        """Settings of the service."""
-        return self.request.app.state.settings
-
-    @property
-    def models(self) -> ScoringModels:
-        """Gaussians of jobs."""
-        return self.request.app.state.scoring_models
-
-    @property
-    def process(self) -> ScoringProcess:
-        """What scores."""
-        return self.request.app.state.scoring_process
+    queue: FairQueue
+    state: State  # of the application
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of a function, in a thread."""
@@ -153,7 +139,8 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
     client = client_of(key.owner, request.scope)
-    call = Call(job, request, request.app.state.scoring_queue, client)
+    state = request.app.state
+    call = Call(job, request, client, state.scoring_queue, state)
     with call.queue.request(client):
         return ScoredSamples(gaussians=job.id, samples=await _score(call))
 
@@ -180,16 +167,16 @@ async def _score(call: Call) -> list[ScoredSample]:
 
 
 def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
-    gaussians = call.models.get(call.job)
-    vectors = read(gaussians.dim, call.settings.max_vectors_per_request)
+    gaussians: JobGaussians = call.state.scoring_models.get(call.job)
+    vectors = read(gaussians.dim, call.state.settings.max_vectors_per_request)
     labels = feature_bodies.label_indices(vectors.labels, gaussians.class_names)
-    scores = call.process.score(gaussians.job, vectors.features, labels)
+    scores: SampleScores = call.state.scoring_process.score(gaussians.job, vectors.features, labels)
     return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
 
 async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list[ScoredSample]:
     _require_kind(call.job, "text")
-    limit = call.settings.max_images_per_request
+    limit = call.state.settings.max_images_per_request
     if len(texts) > limit:
         raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
     rows = await _rows(call, [text.encode() for text in texts], labels, MAX_TEXT_BYTES)
@@ -198,7 +185,8 @@ async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list
 
 async def _score_images(call: Call) -> list[ScoredSample]:
     _require_kind(call.job, "image")
-    limit, max_bytes = call.settings.max_images_per_request, call.settings.max_image_bytes
+    settings: Settings = call.state.settings
+    limit, max_bytes = settings.max_images_per_request, settings.max_image_bytes
     try:
         async with call.request.form(max_files=limit, max_fields=limit) as form:
             files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
@@ -216,14 +204,16 @@ async def _rows(
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores or the reason why there are none; between others' work."""
     _check(contents, labels, max_bytes, call.job.kind)
-    gaussians = call.models.known(call.job)
+    models: ScoringModels = call.state.scoring_models
+    gaussians = models.known(call.job)
     if gaussians is None:
-        gaussians = await call.run(call.models.get, call.job)
+        gaussians = await call.run(models.get, call.job)
     known = [None] * len(contents) if labels is None else labels
     indices = feature_bodies.label_indices(known, gaussians.class_names)
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
-        scores = call.process.encode_and_score(gaussians.job, contents[turn], indices[turn])
+        process: ScoringProcess = call.state.scoring_process
+        scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 
     starts = range(0, len(contents), SAMPLES_PER_TURN)

@@ -13,19 +13,10 @@ from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.parameters import read_cursor, write_cursor
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
+from api.jobs import store
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
-from api.jobs.store import (
-    Cursor,
-    IdempotencyConflict,
-    Job,
-    SubmitLimits,
-    TooManyJobs,
-    get_job,
-    list_jobs,
-    request_cancel,
-    submit,
-)
+from api.jobs.store import Job
 from api.jobs.submission import validate_submission
 from api.schemas import JobCreate, JobError, JobPage, JobProgress, JobPublic
 from api.settings import Settings
@@ -107,14 +98,14 @@ def _submit(
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)
     marks = encode_marks(requested_marks(engine, key.owner, validated))
-    limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+    limits = store.SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
-        return submit(engine, key.owner, validated, idempotency_key, limits, marks)
-    except IdempotencyConflict as error:
+        return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
+    except store.IdempotencyConflict as error:
         raise conflict(
             str(error), "send the same body as before, or another key", field="Idempotency-Key"
         ) from None
-    except TooManyJobs as error:
+    except store.TooManyJobs as error:
         raise Problem(
             429,
             "too-many-jobs",
@@ -142,7 +133,7 @@ def list_all(
     if owner is not None:
         key.require("read-all")
     cursor = None if before is None else last_of_page(before)
-    jobs = list_jobs(
+    jobs = store.list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
         state=state,
@@ -181,7 +172,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
             f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
         )
     if job.state not in FINAL_STATES:
-        cancelled = request_cancel(engine, job.owner, job_id)
+        cancelled = store.request_cancel(engine, job.owner, job_id)
         if cancelled is None:
             raise not_found("job", job_id)
         status = 202 if cancelled.state == "running" else 200
@@ -194,7 +185,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address."""
-    job = get_job(request.app.state.engine, key.visible_owner, job_id)
+    job = store.get_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job
@@ -254,7 +245,7 @@ def cursor_after(job: Job) -> str:
     return write_cursor(CURSOR, job.created_at, job.id.encode())
 
 
-def last_of_page(text: str) -> Cursor:
+def last_of_page(text: str) -> store.Cursor:
     """The last job of the page before."""
     created_at, packed = read_cursor(CURSOR, text) or (math.nan, b"")
     job_id = packed.decode(errors="replace")
@@ -264,4 +255,4 @@ def last_of_page(text: str) -> Cursor:
             "pass `next` of the previous page unchanged, or leave `before` out",
             field="before",
         )
-    return Cursor(created_at, job_id)
+    return store.Cursor(created_at, job_id)

@@ -17,6 +17,7 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from api import schemas
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import conflict, invalid
 from api.jobs.marks import (
@@ -31,15 +32,6 @@ from api.jobs.marks import (
 from api.jobs.store import Job
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
-from api.schemas import (
-    LARGEST_ROW,
-    MarkChange,
-    MarkChanges,
-    MarkCounts,
-    MarkPage,
-    MarkPublic,
-    MarksChanged,
-)
 from api.settings import Settings
 from difficulty_service.review.marks import FORMULA_STARTS, Mark
 from difficulty_service.scores.samples import ScoredSamples
@@ -59,15 +51,15 @@ def read_marks(
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
-        int, Query(ge=0, le=LARGEST_ROW, description="`next` of the previous page")
+        int, Query(ge=0, le=schemas.LARGEST_ROW, description="`next` of the previous page")
     ] = 0,
-) -> MarkPage:
+) -> schemas.MarkPage:
     """The marks of this key, in the order of the score file."""
     job = succeeded_job(request, key, job_id)
     engine = request.app.state.engine
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
-    return MarkPage(
+    return schemas.MarkPage(
         marks=[_public(mark) for mark in following[:limit]],
         counts=_counts(engine, key, job),
         next=None if is_last else following[limit].row,
@@ -75,11 +67,13 @@ def read_marks(
 
 
 @router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
-def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey) -> MarksChanged:
+def change_marks(
+    job_id: str, body: schemas.MarkChanges, request: Request, key: WriteKey
+) -> schemas.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
     apply_changes(request, key, job, body.marks)
-    return MarksChanged(counts=_counts(request.app.state.engine, key, job))
+    return schemas.MarksChanged(counts=_counts(request.app.state.engine, key, job))
 
 
 @router.get(
@@ -105,7 +99,7 @@ async def export_parquet(job_id: str, request: Request, key: ReadKey) -> Respons
 
 
 def apply_changes(
-    request: Request, key: Principal, job: Job, changes: Sequence[MarkChange]
+    request: Request, key: Principal, job: Job, changes: Sequence[schemas.MarkChange]
 ) -> None:
     """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile."""
     samples: ScoredSamples = request.app.state.open_scores.get(job).samples
@@ -130,12 +124,12 @@ def apply_changes(
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
-def _counts(engine: Engine, key: Principal, job: Job) -> MarkCounts:
+def _counts(engine: Engine, key: Principal, job: Job) -> schemas.MarkCounts:
     counts = count_marks(engine, key.owner, job.id)
-    return MarkCounts(**{mark.value: number for mark, number in counts.items()})
+    return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
-def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]:
+def _rows_of(samples: ScoredSamples, changes: Sequence[schemas.MarkChange]) -> list[int]:
     wanted = [change.sample_id for change in changes if change.sample_id is not None]
     found: dict[str, int] = {}
     if wanted:
@@ -210,8 +204,8 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
             yield piece
 
 
-def _public(mark: SampleMark) -> MarkPublic:
+def _public(mark: SampleMark) -> schemas.MarkPublic:
     at = datetime.fromtimestamp(mark.at, UTC)
-    return MarkPublic(
+    return schemas.MarkPublic(
         row=mark.row, sample_id=mark.sample_id, mark=mark.mark, label=mark.label, at=at
     )

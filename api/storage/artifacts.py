@@ -7,6 +7,7 @@ import os
 import posixpath
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -96,10 +97,8 @@ class Artifacts:
 
     def delete_prefix(self, prefix: str) -> None:
         """Deletes a folder and everything below it, if it exists."""
-        try:
+        with suppress(FileNotFoundError):
             self.root.filesystem.delete_dir(self._path(prefix))
-        except FileNotFoundError:
-            return
 
     def _path(self, key: str) -> str:
         parts = key.split("/")

@@ -124,7 +124,6 @@ APPLIED_MARKS = sa.Table(
     sa.Column("marks", sa.Text, nullable=False),  # JSON: mark and label by sample id
 )
 
-
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 letters in ASCII order, none easily mistaken
 TIME_LETTERS = 10
 RANDOM_LETTERS = 16

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy import Engine, Row, Select, delete, insert, select, update
+from sqlalchemy import Engine, Row, delete, insert, select, update
 
 from api.http.problems import Problem
 from api.settings import Settings
@@ -41,21 +41,19 @@ class Upload:
 @retry
 def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
     """Creates an upload."""
-    upload_id = new_id()
     with write_transaction(engine) as connection:
         time = now(connection)
         values = {
-            "id": upload_id,
+            "id": new_id(),
             "owner": owner,
             "format": format_name,
             "size": size,
-            "received": 0,
             "state": "open",
             "created_at": time,
             "used_at": time,
         }
-        connection.execute(insert(UPLOADS).values(values))
-        return _upload(connection.execute(_by_id(upload_id)).one())
+        added = insert(UPLOADS).values(values).returning(*UPLOADS.c)
+        return _upload(connection.execute(added).one())
 
 
 def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | None:
@@ -63,7 +61,7 @@ def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | No
     if not is_id(upload_id):
         return None
     with engine.connect() as connection:
-        row = connection.execute(_by_id(upload_id)).one_or_none()
+        row = connection.execute(select(UPLOADS).where(UPLOADS.c.id == upload_id)).one_or_none()
     if row is None or owner not in (None, row.owner):
         return None
     return _upload(row)
@@ -88,8 +86,8 @@ def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
             "state": "complete",
             "used_at": now(connection),
         }
-        connection.execute(update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values))
-        return _upload(connection.execute(_by_id(upload_id)).one())
+        completed = update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values)
+        return _upload(connection.execute(completed.returning(*UPLOADS.c)).one())
 
 
 @retry
@@ -131,10 +129,6 @@ def is_needed(engine: Engine, upload_id: str) -> bool:
     needing = select(JOBS.c.id).where(unfinished, JOBS.c.request.contains(upload_id)).limit(1)
     with engine.connect() as connection:
         return connection.execute(needing).first() is not None
-
-
-def _by_id(upload_id: str) -> Select[tuple[object, ...]]:
-    return select(UPLOADS).where(UPLOADS.c.id == upload_id)
 
 
 def _upload(row: Row[tuple[object, ...]]) -> Upload:

@@ -22,7 +22,6 @@ from api.settings import Settings
 
 MAX_TICK = 1.0  # maximum number of seconds until a cancellation is noticed
 PATIENCE = 5.0  # seconds that a job has to stop by itself before its process is killed
-NOTHING_DONE = Progress(done=0, total=None, bad=0, rate=None)
 
 
 class Stopped(Exception):
@@ -146,7 +145,7 @@ class Heartbeat:
             record_heartbeat(self._engine, self._worker_id, device, running.job.id, images)
         if running.answer != "ok":
             return
-        progress = running.progress or NOTHING_DONE
+        progress = running.progress or Progress()
         answer = heartbeat(self._engine, running.job, self._settings.lease, progress)
         if answer == "cancel":
             # Not only when the job notices: it may be fitting Gaussians for minutes.

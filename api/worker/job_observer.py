@@ -34,7 +34,7 @@ class Reporter:
         self._observer = observer
         self._began = 0.0
         self._first: ExtractProgress | None = None
-        self._last = Progress(done=0, total=None, bad=0, rate=None)
+        self._last = Progress()
 
     def update(self, progress: ExtractProgress) -> None:
         """Reports the progress of the extraction, and the rate of this attempt."""
