@@ -125,9 +125,8 @@ class Scorer:
     def __init__(self, settings: Settings) -> None:
         self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
-        self._models = LoadedModels(
-            open_artifacts(settings.artifact_root), files.gaussians_folder(settings)
-        )
+        artifacts = open_artifacts(settings.artifact_root)
+        self._models = LoadedModels(artifacts, files.gaussians_folder(settings))
 
     def call(self, method: str, *args: object) -> object:
         """Calls another method by its name.
