@@ -69,9 +69,13 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
     # These log every statement, request or step at their lower levels.
     for noisy in ("alembic", "asyncio", "httpcore2", "httpx2", "PIL", "sqlalchemy"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
-    # uvicorn's line about each malformed request names neither client nor reason.
-    logging.getLogger("uvicorn.error").addFilter(lambda record: record.msg != MALFORMED)
+    logging.getLogger("uvicorn.error").addFilter(tells_more_than_malformed)
     logging.captureWarnings(capture=True)
+
+
+def tells_more_than_malformed(record: logging.LogRecord) -> bool:
+    """Drops uvicorn's line about each malformed request, which names neither client nor reason."""
+    return record.msg != MALFORMED
 
 
 def add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
