@@ -1,37 +1,42 @@
-"""The web application: its routes, its middleware and the resources they use."""
+"""The web application: routes and their description, middleware, resources, housekeeping."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from importlib.metadata import version
+from typing import Any
 
+import structlog
 from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
+from pydantic import BaseModel, ConfigDict, Field
+from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from api.housekeeping import housekeeping
-from api.http.api_keys import Authentication
+from api.http.api_keys import OPEN_PATHS, Authentication
 from api.http.browsers import BrowserHeaders
 from api.http.fair_queue import FairQueue
 from api.http.limits import BodyLimits, limits_of, rate_limiter
-from api.http.openapi import with_problems
 from api.http.problem_responses import add_handlers
-from api.jobs.event_stream import EventStreams
-from api.metrics import Metrics
-from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
+from api.http.problems import CONTENT_TYPE
+from api.jobs.files import delete_left_files, finish_deletions
+from api.metrics import Metrics, RequestLog
+from api.online.process import ScoringModels, ScoringProcess
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
-from api.request_log import RequestLog
-from api.results.maps import Maps
+from api.results.maps import Maps, SimilarImages
 from api.results.score_columns import OpenScores, load_conversions
-from api.results.similar_images import SimilarImages
 from api.results.thumbnails import AT_ONCE, Thumbnails
-from api.routes import events, gaussians, jobs, marks, results, system, thumbnails, uploads
+from api.routes import events, gaussians, jobs, marks, results, system, uploads
+from api.routes.events import EventStreams
 from api.settings import Settings
-from api.storage.artifacts import open_artifacts
-from api.storage.database import connect, migrate
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import connect, is_damaged, migrate
 from api.uploads.checking import UploadChecks
+from api.uploads.store import complete_received
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.threads import num_workers
 
@@ -40,18 +45,13 @@ ROUTERS = (
     jobs.router,
     events.router,
     results.router,
-    thumbnails.router,
     marks.router,
     uploads.router,
     gaussians.router,
 )
 
-MAX_PENDING_MARKS = 2
-"""Requests of one key that read all marks of a job, at once."""
-
-EVERYWHERE = ("auto", "cpu")
-"""Devices that every machine has."""
-
+MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
+EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
 Errors are problem details (RFC 9457): a stable `type`, what is wrong in `detail`, the field at
@@ -60,17 +60,7 @@ fault in `field` and what to do in `remedy`.
 
 
 def create_app(settings: Settings) -> FastAPI:
-    """Creates the application, which opens its resources when it is started.
-
-    Args:
-        settings: Settings, kept in `app.state.settings`. While the application runs, `app.state`
-            also has `engine`, `artifacts`, `scoring_process`, `thumbnails`, `open_scores`,
-            `maps`, `similar_images`, `scoring_models`, `thumbnail_queue` and `scoring_queue`;
-            `stopping` says whether long answers should end because the server is stopping.
-
-    Raises:
-        ConfigError: A setting is invalid.
-    """
+    """Creates the application, which opens its resources when it is started."""
     app = FastAPI(
         title="difficulty",
         version=version("difficulty-service"),
@@ -83,7 +73,7 @@ def create_app(settings: Settings) -> FastAPI:
     )
     app.state.settings = settings
     app.state.metrics = Metrics()
-    app.state.stopping = lambda: False
+    app.state.stopping = lambda: False  # whether long answers should end
     app.state.event_streams = EventStreams()
     add_handlers(app)
     # The middleware added last is the first to get a request.
@@ -116,7 +106,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
-        await run_in_threadpool(require_device, settings.device)
+        if settings.device not in EVERYWHERE:
+            # In another process, since that takes torch.
+            await run_in_threadpool(call_apart, _choose_device, settings.device)
         scorings_at_once = num_workers() + 2
         state.scoring_process = ScoringProcess(settings, scorings_at_once)
         state.thumbnails = Thumbnails(settings, state.engine)
@@ -143,17 +135,131 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.engine.dispose()
 
 
-def require_device(name: str) -> None:
-    """Checks that a device can be used, in another process, since that takes torch.
-
-    Raises:
-        BackboneError: This machine has no such device.
-    """
-    if name not in EVERYWHERE:
-        call_apart(_choose_device, name)
-
-
 def _choose_device(name: str) -> None:
     from difficulty_service.backbones.backbone import choose_device
 
     choose_device(name)
+
+
+REFERENCE = "#/components/schemas/Problem"
+MEANINGS = {
+    "400": "The request cannot be understood",
+    "401": "A valid API key is needed",
+    "403": "The key does not allow this",
+    "404": "There is no such thing, or it belongs to another key",
+    "409": "It does not fit the present state",
+    "413": "The body is larger than allowed",
+    "415": "The body is of another kind than expected",
+    "422": "A field of the request is wrong",
+    "429": "Too many requests; the Retry-After header says when to try again",
+    "500": "Something went wrong inside",
+    "503": "The service cannot do this now",
+}
+"""Description of a status where the route gives none."""
+
+AUTHENTICATED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
+WITH_BODY = ("400", "413", "415", "422")
+WITH_PARAMETERS = ("404", "422")
+UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # the framework's own errors
+
+
+class ProblemSchema(BaseModel):
+    """An error (RFC 9457)."""
+
+    model_config = ConfigDict(
+        title="Problem",
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "/problems/invalid-request",
+                    "title": "A field of the request is wrong",
+                    "status": 422,
+                    "detail": "limit: Input should be greater than or equal to 1",
+                    "remedy": "correct the fields named; /openapi.json has their schema",
+                    "field": "limit",
+                }
+            ]
+        },
+    )
+
+    type: str = Field(description="Stable name of the kind of problem")
+    title: str
+    status: int
+    detail: str = Field(description="What is wrong, with the value")
+    remedy: str = Field(description="What to do about it")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
+
+
+def with_problems(app: FastAPI) -> Callable[[], dict[str, Any]]:
+    """A replacement for `app.openapi` that declares the problems of every address."""
+    original = app.openapi
+    return cache(lambda: _complete(original()))
+
+
+def _complete(schema: dict[str, Any]) -> dict[str, Any]:
+    schemas = schema.setdefault("components", {}).setdefault("schemas", {})
+    schemas["Problem"] = ProblemSchema.model_json_schema()
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            statuses = [
+                *(() if path in OPEN_PATHS else AUTHENTICATED),
+                *(WITH_BODY if "requestBody" in operation else ()),
+                *(WITH_PARAMETERS if operation.get("parameters") else ()),
+            ]
+            for status in statuses:
+                operation["responses"].setdefault(status, {})
+            for status, response in operation["responses"].items():
+                _complete_response(status, response)
+    for name in UNUSED_SCHEMAS:
+        schemas.pop(name, None)
+    return schema
+
+
+def _complete_response(status: str, response: dict[str, Any]) -> None:
+    """Gives an error a description and the schema of a problem, unless it has its own."""
+    if not status.startswith(("4", "5")):
+        return
+    schemas = [body["schema"] for body in response.get("content", {}).values() if "schema" in body]
+    if response.get("description") in (None, "", "Validation Error"):
+        response["description"] = MEANINGS.get(status, "A problem")
+    if not any(schemas) or any("HTTPValidationError" in str(schema) for schema in schemas):
+        response["content"] = {CONTENT_TYPE: {"schema": {"$ref": REFERENCE}}}
+
+
+SWEEP_SECONDS = 600.0  # seconds between two sweeps of files that deleted jobs have left
+END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the next one finds
+
+
+@contextmanager
+def housekeeping(
+    engine: Engine, settings: Settings, artifacts: Artifacts, checks: UploadChecks
+) -> Iterator[None]:
+    """Keeps house in a thread within the context."""
+    ended = threading.Event()
+
+    def keep_house() -> None:
+        _try("uploads", lambda: complete_received(engine, settings, checks))
+        while not ended.is_set():
+            _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
+            _try("left-files", lambda: delete_left_files(engine, settings, artifacts))
+            ended.wait(SWEEP_SECONDS)
+
+    thread = threading.Thread(target=keep_house, name="housekeeping", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(END_SECONDS)
+
+
+def _try(task: str, act: Callable[[], int]) -> None:
+    log = structlog.get_logger().bind(task=task)
+    try:
+        number = act()
+    except (OSError, SQLAlchemyError) as error:
+        remedy = "restore a backup of the database" if is_damaged(error) else "it is tried again"
+        log.warning("housekeeping-failed", reason=type(error).__name__, remedy=remedy)
+    else:
+        if number:
+            log.info("housekeeping", number=number)

@@ -1,7 +1,4 @@
-"""The pages on a score file without a service: for people who only use the command line.
-
-What the pages of an explored score file need its features for: a map and similar images.
-"""
+"""The pages on a score file without a service: for people who only use the command line."""
 
 import hashlib
 import tempfile
@@ -39,7 +36,7 @@ from difficulty_service.features.errors_file import ERRORS_FILE, BadImage, read_
 from difficulty_service.options import ReadingOptions
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.samples import columns_to_read, to_samples
+from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
 SOURCE_FILE = "features.txt"
 """File that names the folder of the features that the other files were made of."""
@@ -49,16 +46,6 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
     """Adds the map and the vectors of a job's images, unless they are made of this folder already.
 
     They are made in another process, since that takes torch, which the server does without.
-
-    Args:
-        artifact_root: Folder or URI of the results of jobs.
-        job: Job of a score file.
-        folder: Folder of the features.
-
-    Raises:
-        ConfigError: The folder holds no features, or none of these images.
-        FeatureStoreError: They are incomplete or damaged.
-        StatisticsError: No Gaussian can be fitted to them.
     """
     if not is_store(folder):
         raise ConfigError(
@@ -115,15 +102,9 @@ def explore(
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
-    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`.
-
-    Args:
-        scores: Score file of any format.
-        images: Location of the dataset; None for the one that the score file names.
-        features: Folder of the features; None for the one beside the score file, if there is one.
-        port: Port to listen on; 0 for any free one.
-        tell: Called with a sentence where features beside the score file cannot be used.
-        on_listening: Called with the address of the first page.
+    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`. `tell` is
+    called with a sentence where features beside the score file cannot be used, `on_listening` with
+    the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
@@ -204,16 +185,10 @@ def import_scores(
     location: str,
     errors: Sequence[BadImage] = (),
 ) -> Job:
-    """Makes a score file the result of a finished job; the same file is the same job.
-
-    Args:
-        engine: The database.
-        artifacts: Results of jobs.
-        content: All columns of a score file.
-        location: Location of the dataset.
-        errors: What of the dataset has no score, and why.
-    """
+    """Makes a score file the result of a finished job; the same file is the same job."""
     (root, _), path = root_and_path(location)
+    columns_shown = content.table.select(columns_to_read(content.table.column_names))
+    shown = ScoreFile(columns_shown, content.provenance)
     recorded = content.provenance.dataset_options
     options = {} if recorded is None else recorded.options()
     request = {
@@ -230,10 +205,11 @@ def import_scores(
         artifacts.put(local, f"{prefix}/{SCORES_FILE}")
         columns = f"{prefix}/{COLUMNS_FILE}"
         if artifacts.size(columns) is None:
-            needed = _needed(content)
-            artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, needed), columns)
+            artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, shown), columns)
         artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
-        result = _result(content, prefix, local.stat().st_size, digest.hexdigest())
+        result = _result(
+            content, to_samples(shown), prefix, local.stat().st_size, digest.hexdigest()
+        )
     with write_transaction(engine) as connection:
         changed = JOBS.update().where(JOBS.c.id == job.id)
         values = {"request": encode(request), "result": encode(result.to_json())}
@@ -263,23 +239,23 @@ def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
         return job_of(row)
 
 
-def _needed(content: ScoreFile) -> ScoreFile:
-    """The columns that the pages read."""
-    columns = columns_to_read(content.table.column_names)
-    return ScoreFile(content.table.select(columns), content.provenance)
-
-
-def _result(content: ScoreFile, prefix: str, scores_bytes: int, scores_sha256: str) -> StoredResult:
+def _result(
+    content: ScoreFile, samples: ScoredSamples, prefix: str, scores_bytes: int, scores_sha256: str
+) -> StoredResult:
     """What the file says of itself, with counts of its rows where it does not."""
-    samples, known = to_samples(_needed(content)), content.provenance
+    known = content.provenance
     copies = content.table["duplicate_of"] if "duplicate_of" in content.table.schema.names else None
     num_duplicates = len(samples) - copies.null_count if copies else 0
+
+    def first(recorded: int | None, counted: int) -> int:
+        return counted if recorded is None else recorded
+
     return StoredResult(
         prefix=prefix,
-        num_samples=_first(known.num_samples, len(samples)),
-        num_scored=_first(known.num_scored, int((~np.isnan(samples.rmd)).sum())),
+        num_samples=first(known.num_samples, len(samples)),
+        num_scored=first(known.num_scored, int((~np.isnan(samples.rmd)).sum())),
         num_doubtful=int(samples.is_doubtful.sum()),
-        num_duplicates=_first(known.num_duplicates, num_duplicates),
+        num_duplicates=first(known.num_duplicates, num_duplicates),
         num_bad_images=known.num_bad_images or 0,
         num_skipped=0,
         scores_bytes=scores_bytes,
@@ -289,19 +265,11 @@ def _result(content: ScoreFile, prefix: str, scores_bytes: int, scores_sha256: s
     )
 
 
-def _first(recorded: int | None, counted: int) -> int:
-    return counted if recorded is None else recorded
-
-
 def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
     """What of the dataset has no score, from the `errors.parquet` that belongs to a score file.
 
-    Args:
-        scores: The score file, beside which or beside whose features `errors.parquet` may be.
-        content: What it contains.
-
-    Returns:
-        Where there is no such file, one entry with the number of images and where it would be.
+    It may be beside the score file or beside its features. Where there is none, one entry has the
+    number of images and where the file would be.
     """
     number = content.provenance.num_bad_images or 0
     features = scores.with_suffix(".features")
@@ -312,13 +280,10 @@ def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
         except FeatureStoreError as error:
             why = str(error)
             continue
-        if found and len(found) >= number and _have_no_scores(found, content):
+        ids = pa.array([error.sample_id for error in found or ()], pa.string())
+        scored = pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())
+        # The file of another dataset may be there.
+        if found and len(found) >= number and not pc.any(scored).as_py():
             return found
     unknown = "their names and reasons are not known"
     return [BadImage(count_of(number, "unreadable image"), f"{unknown}: {why}")] if number else []
-
-
-def _have_no_scores(errors: Sequence[BadImage], content: ScoreFile) -> bool:
-    """Whether no error is about a scored sample; the file of another dataset may be there."""
-    ids = pa.array([error.sample_id for error in errors], pa.string())
-    return not pc.any(pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())).as_py()

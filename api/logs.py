@@ -53,14 +53,14 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
+    renderer: Processor = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
+    if settings.log_format == "json":
+        renderer = structlog.processors.JSONRenderer(default=repr)
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
-            processors=[
-                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                _renderer(settings),
-            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
         )
     )
     root = logging.getLogger()
@@ -76,12 +76,6 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
 def tells_more_than_malformed(record: logging.LogRecord) -> bool:
     """Drops uvicorn's line about each malformed request, which names neither client nor reason."""
     return record.msg != MALFORMED
-
-
-def _renderer(settings: Settings) -> Processor:
-    if settings.log_format == "json":
-        return structlog.processors.JSONRenderer(default=repr)
-    return structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
 
 
 def add_request_id(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:

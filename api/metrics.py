@@ -1,17 +1,22 @@
-"""Metrics for Prometheus: requests of this process, jobs and workers in the database."""
+"""Every request is logged and counted; metrics of requests, jobs and workers for Prometheus."""
 
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
-from starlette.types import Scope
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.problem_responses import answer, from_unexpected
+from api.jobs.queue import live_workers
 from api.jobs.store import counts, oldest_queued_age
 from api.storage.tables import JOBS
-from api.storage.worker_registry import live_workers
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -48,14 +53,7 @@ class Metrics:
         )
 
     def record(self, scope: Scope, status: int, seconds: float, problem: str | None) -> None:
-        """Counts a request that was answered.
-
-        Args:
-            scope: ASGI scope of the request.
-            status: Status of the answer.
-            seconds: Time until the end of the answer.
-            problem: Type of the problem, where the answer is one.
-        """
+        """Counts a request that was answered."""
         route = getattr(scope.get("route"), "path", "unknown")
         method = scope["method"] if scope["method"] in METHODS else "other"
         self._requests.labels(route, method, str(status)).inc()
@@ -64,11 +62,9 @@ class Metrics:
             self._problems.labels(problem).inc()
 
     def render(self, engine: Engine, within: float) -> bytes:
-        """All metrics in Prometheus' text format.
+        """All metrics in Prometheus' text format; without those of a database that does not answer.
 
-        Args:
-            engine: The database; if it does not answer, its metrics are left out.
-            within: Seconds since the last heartbeat in which a worker counts as alive.
+        A worker counts as alive within so many seconds of its last heartbeat.
         """
         registry = CollectorRegistry()
         registry.register(_DatabaseMetrics(engine, within))
@@ -89,21 +85,15 @@ class _DatabaseMetrics:
         except SQLAlchemyError as error:
             structlog.get_logger().warning("metrics-incomplete", reason=type(error).__name__)
             metrics = []
-        up = GaugeMetricFamily("difficulty_database_up", "Whether the database answers")
-        up.add_metric((), float(bool(metrics)))
-        yield from (up, *metrics)
+        up = float(bool(metrics))
+        yield GaugeMetricFamily("difficulty_database_up", "Whether the database answers", up)
+        yield from metrics
 
     def _jobs(self) -> Iterator[Metric]:
         jobs = GaugeMetricFamily("difficulty_jobs", "Jobs in each state", labels=("state",))
         for state, number in counts(self._engine).items():
             jobs.add_metric((state,), number)
-        age = GaugeMetricFamily(
-            "difficulty_oldest_queued_job_seconds", "Time that the oldest queued job has waited"
-        )
-        age.add_metric((), oldest_queued_age(self._engine) or 0.0)
-        yield from (jobs, age, *self._images())
-
-    def _images(self) -> Iterator[Metric]:
+        yield jobs
         running = JOBS.c.state == "running"
         query = select(
             func.coalesce(func.sum(JOBS.c.done), 0),
@@ -112,19 +102,18 @@ class _DatabaseMetrics:
         )
         with self._engine.connect() as connection:
             done, bad, rate = connection.execute(query).one()
+        age = oldest_queued_age(self._engine) or 0.0
         for name, meaning, value in (
-            ("difficulty_job_images", "Images processed by all jobs in the database", done),
-            ("difficulty_job_bad_images", "Unreadable ones among them", bad),
-            ("difficulty_images_per_second", "Speed of all running jobs together", rate),
+            ("oldest_queued_job_seconds", "Time that the oldest queued job has waited", age),
+            ("job_images", "Images processed by all jobs in the database", done),
+            ("job_bad_images", "Unreadable ones among them", bad),
+            ("images_per_second", "Speed of all running jobs together", rate),
         ):
-            gauge = GaugeMetricFamily(name, meaning)
-            gauge.add_metric((), float(value))
-            yield gauge
+            yield GaugeMetricFamily(f"difficulty_{name}", meaning, float(value))
 
     def _workers(self) -> Iterator[Metric]:
         workers = live_workers(self._engine, self._within)
-        number = GaugeMetricFamily("difficulty_workers", "Workers that are alive")
-        number.add_metric((), len(workers))
+        yield GaugeMetricFamily("difficulty_workers", "Workers that are alive", len(workers))
         images = CounterMetricFamily(
             "difficulty_worker_images",
             "Images a worker has processed since it started",
@@ -132,4 +121,87 @@ class _DatabaseMetrics:
         )
         for worker in workers:
             images.add_metric((worker.id, worker.device), worker.images)
-        yield from (number, images)
+        yield images
+
+
+QUIET_PATHS = ("/healthz", "/readyz", "/metrics")  # requested every few seconds
+ABORTED = 499  # the client went away; no answer has this status
+
+
+@dataclass
+class _AnswerCounter:
+    """Counts what is sent as the answer."""
+
+    send: Send
+    status: int = 0
+    size: int = 0
+    began: float = field(default_factory=time.perf_counter)
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        self.size += len(message.get("body", b""))
+        await self.send(message)
+
+
+@dataclass(frozen=True)
+class RequestLog:
+    """Middleware that logs and counts requests, and answers 500 where nothing else answered."""
+
+    app: ASGIApp
+    metrics: Metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on and records its answer."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        sent = _AnswerCounter(send)
+        try:
+            await self._handle(scope, receive, sent)
+        finally:
+            self._record(scope, sent)
+
+    async def _handle(self, scope: Scope, receive: Receive, sent: _AnswerCounter) -> None:
+        try:
+            await self.app(scope, receive, sent)
+        except ClientDisconnect:
+            sent.status = ABORTED
+        except Exception as error:
+            structlog.get_logger().error("request-failed", exc_info=error)
+            if sent.status:
+                # The answer is incomplete; the server closes the connection to signal it.
+                raise
+            await answer(from_unexpected(), scope)(scope, receive, sent)
+
+    def _record(self, scope: Scope, sent: _AnswerCounter) -> None:
+        seconds = time.perf_counter() - sent.began
+        state: dict[str, Any] = scope.get("state", {})
+        problem = state.get("problem")
+        # A client that disconnects during an answer has already received its status.
+        status = sent.status or ABORTED
+        self.metrics.record(scope, status, seconds, problem)
+        quiet = scope["path"] in QUIET_PATHS and status < 400  # noqa: PLR2004 - no error
+        log = structlog.get_logger()
+        (log.debug if quiet else log.info)(
+            "request",
+            method=scope["method"],
+            path=_path(scope),  # without the query, which may contain private names
+            status=status,
+            problem=problem,
+            milliseconds=round(1000 * seconds, 1),
+            bytes=sent.size,
+            client=(scope.get("client") or ("unknown",))[0],
+            key=getattr(state.get("principal"), "owner", None) or None,
+            job=_job(scope),
+        )
+
+
+def _path(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or scope["path"].encode(errors="replace")
+    return raw.partition(b"?")[0][:500].decode("ascii", errors="replace")
+
+
+def _job(scope: Scope) -> str | None:
+    job = scope.get("path_params", {}).get("job_id")
+    return None if job is None else str(job)[:100]

@@ -13,8 +13,7 @@ import structlog
 import uvicorn
 
 from api.app import create_app
-from api.http.connections import RESERVED, ConnectionLimits, Connections
-from api.http.descriptors import connections_within, raise_descriptor_limit
+from api.http import connections
 from api.http.protocol import protocol_with
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
@@ -23,9 +22,7 @@ from api.storage.keys import any_keys
 from api.worker.processes import running_workers
 from difficulty_service.base.errors import ConfigError, Setting
 
-SHUTDOWN_SECONDS = 10
-"""Time limit for answers in progress once the server is told to stop."""
-
+SHUTDOWN_SECONDS = 10  # time limit for answers in progress once the server is told to stop
 UNSENT_BYTES = 128 << 10
 """Bytes of answers that the kernel keeps for a connection beside those that are on their way."""
 
@@ -35,16 +32,9 @@ IDLE_SECONDS = 30  # after which a connection without a request is closed
 def run_server(
     settings: Settings, workers: int, on_listening: Callable[[str], None] = lambda _: None
 ) -> None:
-    """Serves until SIGTERM or SIGINT.
+    """Serves until SIGTERM or SIGINT, with so many worker processes beside the server.
 
-    Args:
-        settings: Settings of server and workers.
-        workers: Number of worker processes to run beside the server.
-        on_listening: Called with the address of the server, which answers a moment later.
-
-    Raises:
-        ConfigError: The address is not allowed, the port is in use, or the database does not
-            answer.
+    `on_listening` is called with the address of the server, which answers a moment later.
     """
     set_up_logging(settings)
     log = structlog.get_logger()
@@ -53,7 +43,7 @@ def run_server(
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings)
-    limits = connection_limits(settings, raise_descriptor_limit())
+    limits = connection_limits(settings, connections.raise_descriptor_limit())
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -61,7 +51,7 @@ def run_server(
         access_log=False,
         server_header=False,
         ws="none",
-        http=protocol_with(Connections(limits)),  # type: ignore[arg-type]
+        http=protocol_with(connections.Connections(limits)),  # type: ignore[arg-type]
         proxy_headers=bool(settings.trusted_proxies),
         forwarded_allow_ips=list(settings.trusted_proxies),
         timeout_keep_alive=IDLE_SECONDS,
@@ -89,9 +79,9 @@ def run_server(
     log.info("server-stopped")
 
 
-def connection_limits(settings: Settings, descriptors: int) -> ConnectionLimits:
+def connection_limits(settings: Settings, descriptors: int) -> connections.ConnectionLimits:
     """The limits of connections, where this process may have so many file descriptors open."""
-    allowed = connections_within(descriptors, RESERVED)
+    allowed = connections.connections_within(descriptors, connections.RESERVED)
     if allowed < settings.max_connections:
         structlog.get_logger().warning(
             "fewer-connections",
@@ -101,7 +91,7 @@ def connection_limits(settings: Settings, descriptors: int) -> ConnectionLimits:
             remedy="raise the hard limit of `ulimit -n`, or lower DIFFICULTY_MAX_CONNECTIONS",
         )
     networks = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
-    return ConnectionLimits(
+    return connections.ConnectionLimits(
         max_connections=min(settings.max_connections, allowed),
         max_per_address=settings.max_connections_per_address,
         max_header_bytes=settings.max_header_bytes,
@@ -123,11 +113,7 @@ def is_in(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv
 
 
 def check_address(host: str, *, has_keys: bool) -> None:
-    """Refuses an address that other machines can reach while no key is required.
-
-    Raises:
-        ConfigError: Other machines could reach it and there is no key, or there is no such host.
-    """
+    """Refuses an address that other machines can reach while no key is required."""
     if has_keys or all(ipaddress.ip_address(address).is_loopback for address in addresses(host)):
         return
     raise ConfigError(
@@ -139,11 +125,7 @@ def check_address(host: str, *, has_keys: bool) -> None:
 
 
 def addresses(host: str) -> list[str]:
-    """All addresses of a host.
-
-    Raises:
-        ConfigError: There are none.
-    """
+    """All addresses of a host."""
     try:
         infos = socket.getaddrinfo(
             host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -155,11 +137,7 @@ def addresses(host: str) -> list[str]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 stands for any free one.
-
-    Raises:
-        ConfigError: The port is in use, or only the administrator may listen on it.
-    """
+    """A listening socket; port 0 stands for any free one."""
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
     try:

@@ -41,7 +41,7 @@ from running import Pace, listening_url, pace
 
 from api.jobs.store import get_job
 from api.online.encoder import BackbonePool
-from api.online.loaded_models import LoadedModels, ScoringModel
+from api.online.scorer import LoadedModels, ScoringModel
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect

@@ -1,12 +1,10 @@
-"""Authentication and authorisation by API key, and the rules that hold while there are no keys.
-
-Checks the key of a request again while the request goes on.
-"""
+"""Authentication and authorisation by API key, and the rules while there are no keys."""
 
 import ipaddress
 import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
@@ -22,7 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.browsers import refuse_other_sites, secret_in_cookie
 from api.http.problem_responses import answer, problem_of
-from api.http.problems import Problem
+from api.http.problems import Problem, forbidden
 from api.storage.keys import SCOPES, any_keys, find_key, is_in_force
 
 HEALTH = "/healthz"
@@ -34,9 +32,7 @@ UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/pic
 
 NO_KEY = "there is no key"
 LONGEST_SECRET = 200
-THREADS = 2
-"""Threads that look up keys; more only keep each other and the event loop from running."""
-
+THREADS = 2  # threads that look up keys; more only keep each other and the event loop from running
 BEARER = HTTPBearer(
     auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
 )
@@ -45,15 +41,10 @@ HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header")
 
 @dataclass(frozen=True)
 class Principal:
-    """The caller of a request.
+    """The caller of a request."""
 
-    Attributes:
-        owner: Id of the key, which owns what the caller submits; "" where there are no keys.
-        scopes: Everything the caller is allowed, implied scopes included.
-    """
-
-    owner: str
-    scopes: frozenset[str]
+    owner: str  # id of the key, which owns what the caller submits; "" without keys
+    scopes: frozenset[str]  # implied ones included
 
     @property
     def visible_owner(self) -> str | None:
@@ -65,41 +56,29 @@ class Principal:
         return "admin" in self.scopes or ("write" in self.scopes and owner == self.owner)
 
     def require(self, scope: str) -> None:
-        """Refuses a caller who lacks a scope.
-
-        Raises:
-            Problem: The scope is not among those of the key.
-        """
+        """Refuses a caller who lacks a scope."""
         if scope not in self.scopes:
-            raise Problem(
-                403,
-                "forbidden",
+            raise forbidden(
                 f"the key has the scopes {', '.join(sorted(self.scopes))}, this needs {scope}",
                 f"use a key made with `--scopes {scope}`",
             )
 
 
-ANONYMOUS = Principal("", frozenset(SCOPES))
-"""The caller where there are no keys."""
+ANONYMOUS = Principal("", frozenset(SCOPES))  # the caller where there are no keys
 
 
 @dataclass(frozen=True)
 class Authentication:
     """Middleware that refuses requests without a valid key, and those above the rate limit.
 
-    Attributes:
-        app: Application behind it; finds the `Principal` in `request.state.principal`.
-        count: Counts a request of a client; raises a `Problem` above the rate limit.
-        any_host: Whether callers without a key may address the service by any name.
-        threads: Limit of the threads that look up keys.
-        has_keys: Set once a caller has shown a key, since when every other one needs one, too.
+    The application behind it finds the `Principal` in `request.state.principal`.
     """
 
     app: ASGIApp
-    count: Callable[[str], None]
-    any_host: bool = False
+    count: Callable[[str], None]  # a request of a client; raises a `Problem` above the rate limit
+    any_host: bool = False  # whether callers without a key may use any host name
     threads: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(THREADS))
-    has_keys: Event = field(default_factory=Event)
+    has_keys: Event = field(default_factory=Event)  # since a caller has shown one
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, or answers 401, 403 or 429."""
@@ -140,26 +119,14 @@ class Authentication:
 
 
 def client_of(owner: str, scope: MutableMapping[str, Any]) -> str:
-    """The client that has a share of the service: a key, or an address where there are no keys.
-
-    Args:
-        owner: Owner of the caller of a request.
-        scope: ASGI scope of the request.
-    """
+    """The client that has a share of the service: a key, or an address where there are no keys."""
     return f"key {owner}" if owner else f"address {_address(scope)}"
 
 
 def identify(engine: Engine, secret: str | None, headers: Headers | None) -> Principal:
-    """The caller of a request.
+    """The caller of a request; one without a key is held to the host names of this machine.
 
-    Args:
-        engine: The database.
-        secret: The key that the request presents, if any.
-        headers: Headers of the request; None where a caller without a key may address the service
-            by any name, because the allowed ones are checked elsewhere.
-
-    Raises:
-        Problem: There is no valid key although keys are in use.
+    Without `headers` it is not, because the allowed names are checked elsewhere.
     """
     key = find_key(engine, secret) if secret else None
     if key is not None:
@@ -172,11 +139,7 @@ def identify(engine: Engine, secret: str | None, headers: Headers | None) -> Pri
 
 
 def presented_secret(headers: Headers, *, secure: bool) -> str | None:
-    """The key in the headers or in the cookie of a sign-in, if there is one.
-
-    Raises:
-        Problem: The authentication scheme is not Bearer, or the key is too long.
-    """
+    """The key in the headers or in the cookie of a sign-in, if there is one."""
     authorization = headers.get("authorization")
     if authorization is None:
         secret = headers.get("x-api-key") or secret_in_cookie(headers, secure=secure)
@@ -198,22 +161,16 @@ def _check_host(host: str) -> None:
     the same site.
     """
     name = re.sub(r":\d*$", "", host).strip("[]").rstrip(".").lower()
-    if name == "localhost" or name.endswith(".localhost") or _is_loopback(name):
+    if name == "localhost" or name.endswith(".localhost"):
         return
-    raise Problem(
-        403,
-        "forbidden",
+    with suppress(ValueError):
+        if ipaddress.ip_address(name).is_loopback:
+            return
+    raise forbidden(
         f"without keys the service answers to names of this machine only, not to {name[:100]!r}",
         "use the name localhost, name this one in DIFFICULTY_ALLOWED_HOSTS, or make a key with "
         "`difficulty keys create`",
     )
-
-
-def _is_loopback(name: str) -> bool:
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _unauthorised(detail: str) -> Problem:
@@ -257,56 +214,36 @@ write_key = require_scope("write")
 ReadKey = Annotated[Principal, Depends(read_key)]
 WriteKey = Annotated[Principal, Depends(write_key)]
 
-
 CHECK_SECONDS = 2.0
 
 
 @dataclass
 class KeyWatch:
-    """Checks every few seconds whether a caller who was let in would be still.
-
-    Attributes:
-        engine: The database.
-        owner: Id of the key; "" where there were no keys.
-        every: Seconds between two checks.
-        checked: When the last one was made, by the monotonic clock.
-    """
+    """Checks every few seconds whether a caller who was let in would be still."""
 
     engine: Engine
-    owner: str
+    owner: str  # id of the key; "" where there were no keys
     every: float = CHECK_SECONDS
-    checked: float = field(default_factory=time.monotonic)
+    checked: float = field(default_factory=time.monotonic)  # by the monotonic clock
 
     async def check(self) -> None:
-        """Looks the key up if that was long enough ago.
-
-        Raises:
-            Problem: The key no longer allows anything.
-        """
+        """Looks the key up if that was long enough ago, and refuses one that is no longer valid."""
         if time.monotonic() - self.checked < self.every:
             return
         if not await run_in_threadpool(is_in_force, self.engine, self.owner):
-            raise _no_longer_valid(self.owner)
+            raise Problem(
+                401,
+                "unauthorised",
+                "the key was revoked during the request"
+                if self.owner
+                else "keys are in use since the request began",
+                "go on with a valid key",
+                headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
+            )
         self.checked = time.monotonic()
 
     async def watched(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        """The chunks of a body, as long as the key is valid.
-
-        Raises:
-            Problem: It is so no longer.
-        """
+        """The chunks of a body, as long as the key is valid."""
         async for chunk in body:
             yield chunk
             await self.check()
-
-
-def _no_longer_valid(owner: str) -> Problem:
-    return Problem(
-        401,
-        "unauthorised",
-        "the key was revoked during the request"
-        if owner
-        else "keys are in use since the request began",
-        "go on with a valid key",
-        headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
-    )

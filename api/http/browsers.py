@@ -1,6 +1,6 @@
 """Rules for browsers: the cookie of a sign-in, requests of other sites, and what pages may load."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -8,7 +8,7 @@ from starlette.requests import cookie_parser
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.http.problems import Problem
+from api.http.problems import forbidden
 
 COOKIE = "difficulty_key"
 SECURE_COOKIE = f"__Host-{COOKIE}"
@@ -33,15 +33,9 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class BrowserHeaders:
-    """Middleware that tells browsers what an answer may load and who may embed it.
-
-    Attributes:
-        app: Application behind it.
-        headers: Headers that every answer gets.
-    """
+    """Middleware that tells browsers what an answer may load and who may embed it."""
 
     app: ASGIApp
-    headers: dict[str, str] = field(default_factory=HEADERS.copy)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on and adds the headers to its answer."""
@@ -49,7 +43,7 @@ class BrowserHeaders:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
-                for name, value in self.headers.items():
+                for name, value in HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
 
@@ -57,23 +51,12 @@ class BrowserHeaders:
 
 
 def secret_in_cookie(headers: Headers, *, secure: bool) -> str | None:
-    """The key of a signed-in browser, if there is one.
-
-    Args:
-        headers: Headers of the request.
-        secure: Whether it came by https, where only a cookie that this host has set counts.
-    """
+    """The key of a signed-in browser; over https only a cookie that this host has set counts."""
     return cookie_parser(headers.get("cookie", "")).get(_name(secure=secure)) or None
 
 
 def set_cookie(response: Response, secret: str, *, secure: bool) -> None:
-    """Signs a browser in: until it is closed it sends the key, which no script can read.
-
-    Args:
-        response: Answer that sets the cookie.
-        secret: The key.
-        secure: Whether the service is reached by https, so that the cookie must never leave it.
-    """
+    """Signs a browser in: until it is closed it sends the key, which no script can read."""
     name = _name(secure=secure)
     response.set_cookie(name, secret, httponly=True, samesite="strict", secure=secure)
 
@@ -93,9 +76,6 @@ def refuse_other_sites(method: str, headers: Headers) -> None:
     A browser adds its cookies to such a request, and needs none where there are no keys. A key in
     a header proves that the request is no page's: a page cannot send one without being asked for
     permission first, which is never given.
-
-    Raises:
-        Problem: The request would change something and comes from another site.
     """
     if method in SAFE_METHODS or "authorization" in headers or "x-api-key" in headers:
         return
@@ -107,9 +87,7 @@ def refuse_other_sites(method: str, headers: Headers) -> None:
         # Browsers send the first header only over https and to this machine; others send neither.
         allowed = origin is None or urlsplit(origin).netloc == headers.get("host")
     if not allowed:
-        raise Problem(
-            403,
-            "forbidden",
+        raise forbidden(
             "the request comes from a page of another site",
             "open the pages of this service itself, or send a key in a header",
         )

@@ -1,7 +1,4 @@
-"""Range requests and conditional requests for a file (RFC 9110, sections 13 and 14).
-
-Answers with a small file, whole or in part, or with the word that the client has it already.
-"""
+"""Range requests and conditional requests for a file (RFC 9110, sections 13 and 14)."""
 
 import hashlib
 import re
@@ -16,35 +13,13 @@ RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
 UNCHANGED, WHOLE, PARTIAL = 304, 200, 206
 
 
-class Unsatisfiable(ValueError):
-    """The file has none of the requested bytes."""
-
-
-def unsatisfiable(error: Unsatisfiable, size: int) -> Problem:
-    """The problem for a range that begins after the end of a file of `size` bytes."""
-    return Problem(
-        416,
-        "range-not-satisfiable",
-        str(error),
-        "request bytes within the size of the file",
-        field="Range",
-        headers={"Content-Range": f"bytes */{size}"},
-    )
-
-
 @dataclass(frozen=True)
 class RequestedBytes:
-    """The bytes to answer with.
+    """The bytes to answer with."""
 
-    Attributes:
-        status: 200 for the whole file, 206 for a part, 304 if the client has it already.
-        start: Position of the first byte.
-        stop: Position after the last byte.
-    """
-
-    status: int
+    status: int  # 200 for the whole file, 206 for a part, 304 if the client has it already
     start: int
-    stop: int
+    stop: int  # position after the last byte
 
 
 def parse_range(
@@ -55,15 +30,8 @@ def parse_range(
     Several ranges, and a header that is not a range, are answered with the whole file, as the
     standard allows.
 
-    Args:
-        size: Number of bytes of the file.
-        etag: Strong entity tag of the file, with its quotes.
-        requested: Header Range.
-        if_range: Header If-Range: entity tag without which the range is ignored.
-        none_match: Header If-None-Match: entity tags of what the client has already.
-
-    Raises:
-        Unsatisfiable: The range begins after the end of the file.
+    The entity tag is a strong one, with its quotes. A range that begins after the end of the file
+    is `Unsatisfiable`.
     """
     if none_match is not None and _lists(none_match, etag):
         return RequestedBytes(UNCHANGED, 0, 0)
@@ -80,7 +48,14 @@ def parse_range(
         if last and int(last) < start:
             return RequestedBytes(WHOLE, 0, size)
     if start >= stop:
-        raise Unsatisfiable(f"the file has {size:,} bytes")
+        raise Problem(
+            416,
+            "range-not-satisfiable",
+            f"the file has {size:,} bytes",
+            "request bytes within the size of the file",
+            field="Range",
+            headers={"Content-Range": f"bytes */{size}"},
+        )
     return RequestedBytes(PARTIAL, start, stop)
 
 
@@ -93,29 +68,17 @@ CACHED = "private, max-age=86400"
 
 
 def small_file(request: Request, path: Path, media_type: str) -> Response:
-    """The bytes of a file that a request asks for, by its headers Range and If-None-Match.
-
-    Args:
-        request: The request.
-        path: A file that fits in memory.
-        media_type: Media type of the file.
-
-    Raises:
-        Problem: The range begins after the end of the file.
-    """
+    """The bytes of a file that a request asks for, by its headers Range and If-None-Match."""
     content = path.read_bytes()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
     asked = request.headers
-    try:
-        part = parse_range(
-            len(content),
-            etag,
-            requested=asked.get("range"),
-            if_range=asked.get("if-range"),
-            none_match=asked.get("if-none-match"),
-        )
-    except Unsatisfiable as error:
-        raise unsatisfiable(error, len(content)) from None
+    part = parse_range(
+        len(content),
+        etag,
+        requested=asked.get("range"),
+        if_range=asked.get("if-range"),
+        none_match=asked.get("if-none-match"),
+    )
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": CACHED}
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)

@@ -1,19 +1,72 @@
-"""How many connections there may be, and what makes room for a new one."""
+"""How many connections there may be, what makes room for a new one, and whose request is next."""
 
 import asyncio
 import ipaddress
-from collections import Counter
+import resource
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Protocol
 
-from api.http.turns import Turns
+
+class Turns:
+    """Starts one request in each iteration of the event loop; only to be used on that loop.
+
+    However many requests arrive at once, the loop goes back to its connections after each, where a
+    health check waits for one start rather than for all of them. A client with many requests that
+    wait for their start delays the first one of another client by one start.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by client, the next one first
+
+    def add(self, client: str, start: Callable[[], None]) -> None:
+        """Starts a request when it is the client's turn, at the earliest in the next iteration."""
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._start_next)
+        self._waiting.setdefault(client, deque()).append(start)
+
+    def _start_next(self) -> None:
+        client = next(iter(self._waiting))
+        starts = self._waiting.pop(client)
+        start = starts.popleft()
+        if starts:
+            self._waiting[client] = starts  # behind all others
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._start_next)
+        start()
+
+
+@dataclass
+class Pace:
+    """Measures the rate of one direction of a connection in windows of time."""
+
+    window: float  # seconds over which the rate is averaged
+    rate: float  # minimum number of bytes per second
+    began: float = 0.0  # start of the present window, in seconds
+    count: int = 0  # bytes transferred before it
+
+    def restart(self, now: float, count: int) -> None:
+        """Begins a window, as after a pause that is not the client's."""
+        self.began = now
+        self.count = count
+
+    def is_too_slow(self, now: float, count: int) -> bool:
+        """Whether a window ended with fewer bytes than the rate asks for.
+
+        The count may begin anywhere, also below zero.
+        """
+        if now - self.began < self.window:
+            return False
+        is_slow = count - self.count < self.rate * (now - self.began)
+        self.restart(now, count)
+        return is_slow
+
 
 SWEEP_SECONDS = 0.5
-RESERVED = 16
-"""Connections above the limit, on which only health checks are answered."""
+RESERVED = 16  # connections above the limit, on which only health checks are answered
 
 IPV6_NETWORK = 64  # bits that one customer of a provider gets
 
@@ -38,18 +91,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """Limits of connections and of each one's client.
-
-    Attributes:
-        max_connections: Maximum number of connections in all.
-        max_per_address: Maximum number of connections of one address, or of one IPv6 network.
-        max_header_bytes: Maximum number of bytes of a request's head and trailers.
-        header_timeout: Seconds in which the head of a request must arrive.
-        body_timeout: Seconds over which the rate of a body is averaged.
-        answer_timeout: Seconds over which the rate is averaged at which an answer is taken.
-        min_rate: Minimum number of bytes per second of both.
-        is_proxy: Whether an address is a proxy's, behind which there are many clients.
-    """
+    """Limits of connections and of each one's client, as `Settings` describes them."""
 
     max_connections: int = 512
     max_per_address: int = 128
@@ -58,7 +100,7 @@ class ConnectionLimits:
     body_timeout: float = 30.0
     answer_timeout: float = 120.0
     min_rate: float = 1024.0
-    is_proxy: Callable[[str], bool] = lambda _: False
+    is_proxy: Callable[[str], bool] = lambda _: False  # with many clients behind it
 
 
 class Connections:
@@ -67,9 +109,6 @@ class Connections:
     A connection above a limit takes the place of the one that has waited longest for a request, be
     it an idle one or one whose request never becomes complete. Where all are busy, it gets one of a
     few reserved places, which answer health checks and are freed in the same way.
-
-    Args:
-        limits: Limits of all connections.
     """
 
     def __init__(self, limits: ConnectionLimits) -> None:
@@ -87,7 +126,8 @@ class Connections:
     def admit(self, connection: Connection, address: str) -> Seat:
         """Counts a new connection, which waits for its first request."""
         client = "" if self.limits.is_proxy(address) else network_of(address)
-        if self._has_room(client) or self._make_room(client):
+        is_full = len(self._admitted) >= self.limits.max_connections
+        if not (is_full or self._is_crowded(client)) or self._make_room(client):
             self._admitted[connection] = client
             self._by_address[client] += 1
             seat = Seat.ANY
@@ -97,7 +137,10 @@ class Connections:
         else:
             return Seat.NONE
         self._waiting[connection] = None
-        self._sweep_from_now_on()
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+            self._swept = self._loop.time()
+            self._loop.call_later(SWEEP_SECONDS, self._sweep, self._loop)
         return seat
 
     def wait(self, connection: Connection) -> None:
@@ -127,9 +170,6 @@ class Connections:
         """Whether the client has as many connections as it may have; "" may have any number."""
         return client != "" and self._by_address[client] >= self.limits.max_per_address
 
-    def _has_room(self, client: str) -> bool:
-        return len(self._admitted) < self.limits.max_connections and not self._is_crowded(client)
-
     def _make_room(self, client: str) -> bool:
         if self._is_crowded(client):
             return self._evict(lambda connection: self._admitted.get(connection) == client)
@@ -143,12 +183,6 @@ class Connections:
                 connection.evict()
                 return True
         return False
-
-    def _sweep_from_now_on(self) -> None:
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._swept = self._loop.time()
-            self._loop.call_later(SWEEP_SECONDS, self._sweep, self._loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
         """Checks every connection, as long as there are any."""
@@ -176,3 +210,28 @@ def network_of(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, IPV6_NETWORK), strict=False))
+
+
+OF_THE_REST = 192
+"""Descriptors for what is open beside connections: database, files, pipes of processes."""
+
+OF_A_CONNECTION = 2  # its own, and a file that its request reads or writes
+FEWEST = 8
+MOST = 1 << 20  # what a limit without an end is taken for
+
+
+def raise_descriptor_limit() -> int:
+    """Raises the soft limit to the hard one; gives the limit that then holds."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST if hard == resource.RLIM_INFINITY else hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # the kernel has a limit of its own
+            return soft
+    return wanted
+
+
+def connections_within(descriptors: int, reserved: int) -> int:
+    """Number of connections that a number of descriptors allows, beside some reserved ones."""
+    return max(FEWEST, (descriptors - OF_THE_REST - reserved) // OF_A_CONNECTION)

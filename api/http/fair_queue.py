@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 import anyio
 from anyio.to_thread import run_sync
 
-from api.http.problems import Problem
+from api.http.problems import too_many
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -24,10 +24,8 @@ class FairQueue:
     turn was longest ago. So the first of a client waits for about one piece of work, however many
     another client has sent.
 
-    Args:
-        purpose: What the requests are, for the answer to one too many: "thumbnails".
-        at_once: Number of functions that run at once.
-        share: Maximum number of requests of a client, running or waiting.
+    `purpose` says what the requests are, for the answer to one too many: "thumbnails". A client may
+    have `share` of them, running or waiting.
     """
 
     def __init__(self, purpose: str, at_once: int, share: int) -> None:
@@ -43,15 +41,9 @@ class FairQueue:
 
     @contextmanager
     def request(self, client: str) -> Iterator[None]:
-        """Counts a request of a client within the context.
-
-        Raises:
-            Problem: With status 429, where the client has reached its share.
-        """
+        """Counts a request of a client within the context; refuses one above its share."""
         if self._requests[client] >= self._share:
-            raise Problem(
-                429,
-                "too-many-requests",
+            raise too_many(
                 f"more than {self._share} {self._purpose} at once",
                 f"wait for answers, or {RETRY_AFTER} s, as the Retry-After header says",
                 headers={"Retry-After": str(RETRY_AFTER)},
@@ -88,17 +80,16 @@ class FairQueue:
 
     def _start_next(self) -> None:
         while self._waiting and self._running.total() < self._at_once:
-            client = min(self._waiting, key=self._precedence)
+            # The fewest that are running, then the longest since its latest turn.
+            client = min(
+                self._waiting, key=lambda each: (self._running[each], self._latest.get(each, -1))
+            )
             turns = self._waiting[client]
             self._running[client] += 1
             self._latest[client] = next(self._turns)
             turns.popleft().set()
             if not turns:
                 del self._waiting[client]
-
-    def _precedence(self, client: str) -> tuple[int, int]:
-        """Number that is running, then the client's latest turn; the smallest is the next."""
-        return self._running[client], self._latest.get(client, -1)
 
     def _end(self, client: str) -> None:
         _subtract(self._running, client)

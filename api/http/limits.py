@@ -1,12 +1,9 @@
-"""The number of requests that a key, or an address without a key, may send in a time window.
-
-A maximum size of request bodies, whatever their headers say of it.
+"""The number of requests of a client in a time window, and the size of a request's body.
 
 Starlette counts the bytes as they arrive and raises an error at the chunk that exceeds the limit,
 which becomes a problem as every other error (`problem_responses`). A length that is declared and
 too large is refused here beforehand: Starlette would answer it in plain text. Code between here and
-the handlers must let the error pass: code that catches it decides on the answer. FastAPI's parsers
-of JSON and forms do let it pass.
+the handlers must let the error pass, as FastAPI's parsers of JSON and forms do.
 """
 
 import math
@@ -15,67 +12,48 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from limits import RateLimitItem, parse_many
+from limits import parse_many
 from limits.storage import Storage
 from limits.strategies import FixedWindowRateLimiter
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.problem_responses import answer, body_too_large
-from api.http.problems import Problem
+from api.http.problems import too_many
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 
-FEWEST_TO_FORGET = 1000
-"""Number of counts that are kept without looking for expired ones."""
+FEWEST_TO_FORGET = 1000  # number of counts that are kept without looking for expired ones
 
 
 def rate_limiter(rate: str) -> Callable[[str], None]:
     """Makes a counter of requests, which lives in the memory of this process.
 
-    Args:
-        rate: One or several limits in the notation of the package `limits`: `600/minute`,
-            `10/second;10000/day`.
-
-    Returns:
-        A function that counts one request of the named client and raises a `Problem` with status
-        429 where the client has reached a limit.
-
-    Raises:
-        ConfigError: The rate is not in that notation.
+    The rate is one or several limits in the notation of the package `limits`: `600/minute`,
+    `10/second;10000/day`. The counter raises a `Problem` where the named client has reached one.
     """
-    limits = _parse(rate)
-    limiter = FixedWindowRateLimiter(Counts())
-
-    def count(client: str) -> None:
-        for limit in limits:
-            if not limiter.hit(limit, client):
-                reset_at = limiter.get_window_stats(limit, client).reset_time
-                raise _too_many_requests(limit, max(1, math.ceil(reset_at - time.time())))
-
-    return count
-
-
-def _too_many_requests(limit: RateLimitItem, seconds: int) -> Problem:
-    return Problem(
-        429,
-        "too-many-requests",
-        f"more than {limit} requests",
-        f"wait {seconds} s, as the Retry-After header says",
-        headers={"Retry-After": str(seconds)},
-    )
-
-
-def _parse(rate: str) -> list[RateLimitItem]:
-    """The limits of a rate, the shortest time window first."""
     try:
-        return sorted(parse_many(rate))
+        limits = sorted(parse_many(rate))  # the shortest time window first
     except ValueError:
         raise ConfigError(
             f"the rate limit {rate!r} cannot be read",
             "write a number of requests and a time window, such as 600/minute",
             parameter="rate_limit",
         ) from None
+    limiter = FixedWindowRateLimiter(Counts())
+
+    def count(client: str) -> None:
+        for limit in limits:
+            if not limiter.hit(limit, client):
+                reset_at = limiter.get_window_stats(limit, client).reset_time
+                seconds = max(1, math.ceil(reset_at - time.time()))
+                raise too_many(
+                    f"more than {limit} requests",
+                    f"wait {seconds} s, as the Retry-After header says",
+                    headers={"Retry-After": str(seconds)},
+                )
+
+    return count
 
 
 class Counts(Storage):
@@ -84,9 +62,6 @@ class Counts(Storage):
     The package's own `MemoryStorage` starts a thread every 10 ms to look through all counts, which
     cost a tenth of the server's core time, and takes half a core with 100,000 addresses. Here
     expired counts are forgotten when their number may have doubled.
-
-    Args:
-        now: Gives the time, in seconds since 1970.
     """
 
     STORAGE_SCHEME = None  # no address names it
@@ -150,15 +125,10 @@ UPLOAD = re.compile(r"/v1/uploads/[^/]+/?")
 
 @dataclass(frozen=True)
 class BodyLimits:
-    """Middleware that answers 413 to a body that is too large, before or while it is read.
-
-    Attributes:
-        app: Application behind it.
-        limit_of: Gives the maximum number of bytes for the scope of a request.
-    """
+    """Middleware that answers 413 to a body that is too large, before or while it is read."""
 
     app: ASGIApp
-    limit_of: Callable[[Scope], int]
+    limit_of: Callable[[Scope], int]  # maximum number of bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Passes a request on, with its body up to the limit."""
@@ -166,16 +136,11 @@ class BodyLimits:
             await self.app(scope, receive, send)
             return
         limit = self.limit_of(scope)
-        if _declared_bytes(scope) > limit:
+        lengths = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
+        if any(re.fullmatch(rb"\d{1,18}", each) and int(each) > limit for each in lengths):
             await answer(body_too_large(limit), scope)(scope, receive, send)
             return
         await RequestBodyLimitMiddleware(self.app, limit)(scope, receive, send)
-
-
-def _declared_bytes(scope: Scope) -> int:
-    """Value of Content-Length; 0 where there is none, or it is not a number."""
-    values = [value for name, value in scope["headers"] if name.lower() == b"content-length"]
-    return max((int(value) for value in values if re.fullmatch(rb"\d{1,18}", value)), default=0)
 
 
 def limits_of(settings: Settings) -> Callable[[Scope], int]:

@@ -16,7 +16,17 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
-from api.http.problems import CONTENT_TYPE, STORAGE_REASONS, Problem, reason_of
+from api.http.problems import (
+    CONTENT_TYPE,
+    STORAGE_REASONS,
+    Problem,
+    bad_request,
+    invalid,
+    reason_of,
+    too_large,
+    unavailable,
+    unreadable,
+)
 from api.http.public_text import hide_paths, public_names
 from api.storage.database import DatabaseUnusable, is_damaged
 from difficulty_service.base.errors import DifficultyError, MissingPackage, Setting
@@ -51,11 +61,10 @@ def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     `app.state.problem_page` writes it for a browser that asks for a page.
     """
     scope.setdefault("state", {})["problem"] = problem.type
-    state = getattr(scope.get("app"), "state", None)
-    problem_page = getattr(state, "problem_page", None)
-    if problem_page is not None and _is_page(scope):
-        page: Response = problem_page(problem, Request(scope))
-        return page
+    problem_page = getattr(getattr(scope.get("app"), "state", None), "problem_page", None)
+    accepts_page = "text/html" in Headers(scope=scope).get("accept", "")
+    if problem_page is not None and accepts_page and not scope["path"].startswith(DATA):
+        return problem_page(problem, Request(scope))
     body = problem.body()
     body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(
@@ -63,24 +72,16 @@ def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     )
 
 
-def _is_page(scope: MutableMapping[str, Any]) -> bool:
-    """Whether the request is for a page, not for data."""
-    accepted = Headers(scope=scope).get("accept", "")
-    return not scope["path"].startswith(DATA) and "text/html" in accepted
-
-
 def from_validation(error: RequestValidationError) -> Problem:
     """For invalid fields: the first one in `field` and up to ten in `detail`, without values."""
     errors = error.errors()
     if any(each["type"] == "json_invalid" for each in errors):
         reason = errors[0].get("ctx", {}).get("error", "")
-        return Problem(400, "bad-request", f"the body is not JSON: {reason}", "send valid JSON")
+        return bad_request(f"the body is not JSON: {reason}", "send valid JSON")
     messages = [f"{_field(each['loc'])}: {reason_of(each)}" for each in errors[:MAX_ERRORS]]
     if len(errors) > MAX_ERRORS:
         messages.append(f"and {len(errors) - MAX_ERRORS} more")
-    return Problem(
-        422,
-        "invalid-request",
+    return invalid(
         "; ".join(messages) or "the request is invalid",
         "correct these fields; /openapi.json has their schema",
         field=_field(errors[0]["loc"]) if errors else None,
@@ -111,9 +112,7 @@ def from_http(error: HTTPException) -> Problem:
 
 def body_too_large(limit: int) -> Problem:
     """For a body of more than `limit` bytes; closes the connection, as the rest is not read."""
-    return Problem(
-        413,
-        "too-large",
+    return too_large(
         f"the body is larger than {limit:,} bytes",
         "send less at a time; whole datasets go to POST /v1/uploads",
         headers={"Connection": "close"},
@@ -127,9 +126,7 @@ def from_difficulty(error: DifficultyError) -> Problem:
     # Parameters of the library are no fields of this request: a remedy that names one is of no use.
     names_parameters = any(isinstance(part, Setting) for part in error.remedy)
     remedy = "" if names_parameters else _one_line("".join(map(str, error.remedy)))
-    return Problem(
-        422, "unreadable", _one_line(error.problem), remedy or "correct what the detail names"
-    )
+    return unreadable(_one_line(error.problem), remedy or "correct what the detail names")
 
 
 def _one_line(text: str) -> str:
@@ -139,9 +136,7 @@ def _one_line(text: str) -> str:
 def from_database(error: DBAPIError | PoolTimeout) -> Problem:
     """For an error of the database: it does not answer, or refuses a value of the request."""
     if isinstance(error, DataError):
-        return Problem(
-            422,
-            "invalid-request",
+        return invalid(
             "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
@@ -168,13 +163,7 @@ def from_system(error: OSError) -> Problem:
 
 
 def _unavailable(detail: str) -> Problem:
-    return Problem(
-        503,
-        "unavailable",
-        detail,
-        "try again later",
-        headers={"Retry-After": str(RETRY_AFTER)},
-    )
+    return unavailable(detail, "try again later", headers={"Retry-After": str(RETRY_AFTER)})
 
 
 def from_unexpected() -> Problem:
@@ -212,28 +201,6 @@ def problem_of(error: Exception) -> Problem:
     return problem
 
 
-def allowed_methods(request: Request) -> set[str]:
-    """All methods that the address of a request allows."""
-    return {
-        method
-        for method in METHODS
-        for route in request.app.routes
-        if route.matches({**request.scope, "method": method})[0] is Match.FULL
-    }
-
-
-def _completed(problem: Problem, request: Request) -> Problem:
-    """Adds what the request knows and the framework's own error does not."""
-    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The framework names the methods of the first route of that address only.
-        allow = ", ".join(sorted(allowed_methods(request)))
-        return replace(problem, headers={**problem.headers, "Allow": allow})
-    limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
-    if problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE and limit is not None:
-        return body_too_large(limit)
-    return problem
-
-
 def add_handlers(app: FastAPI) -> None:
     """Makes the application answer every known exception with a problem."""
 
@@ -246,8 +213,19 @@ def add_handlers(app: FastAPI) -> None:
             names = public_names(request.app.state.settings)
             detail, remedy = (hide_paths(each, names) for each in (problem.detail, problem.remedy))
             problem = replace(problem, detail=detail, remedy=remedy)
-        if isinstance(error, HTTPException):
-            problem = _completed(problem, request)
+        if isinstance(error, HTTPException) and problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
+            # The framework names the methods of the first route of that address only.
+            allowed = {
+                method
+                for method in METHODS
+                for route in request.app.routes
+                if route.matches({**request.scope, "method": method})[0] is Match.FULL
+            }
+            problem.headers = {**problem.headers, "Allow": ", ".join(sorted(allowed))}
+        limit = request.scope.get(MAX_BODY_SIZE_SCOPE_KEY)
+        too_large = problem.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        if isinstance(error, HTTPException) and too_large and limit is not None:
+            problem = body_too_large(limit)
         return answer(problem, request.scope)
 
     for kind in CONVERSIONS:

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Literal, Self
 
 CONTENT_TYPE = "application/problem+json"
@@ -17,22 +18,13 @@ STORAGE_REASONS = {
 
 @dataclasses.dataclass(eq=False)
 class Problem(Exception):
-    """An error answer.
-
-    Attributes:
-        status: HTTP status.
-        type: Stable name, such as "not-found"; a key of `TITLES`.
-        detail: What is wrong, with the value.
-        remedy: What to do about it.
-        field: Path of the field of the request that is at fault, such as "dataset.path".
-        headers: Headers to send with it.
-    """
+    """An error answer."""
 
     status: int
-    type: str
+    type: str  # stable name, a key of `TITLES`
     detail: str
     remedy: str
-    field: str | None = None
+    field: str | None = None  # path in the request that is at fault, such as "dataset.path"
     headers: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def __reduce__(self) -> tuple[Callable[..., Self], tuple[object, ...]]:
@@ -81,6 +73,16 @@ def reason_of(error: Mapping[str, Any]) -> str:
     """What is wrong with a value, of an error of pydantic."""
     return str(error["msg"]).removeprefix("Value error, ")
 
+
+invalid = partial(Problem, 422, "invalid-request")
+bad_request = partial(Problem, 400, "bad-request")
+forbidden = partial(Problem, 403, "forbidden")
+conflict = partial(Problem, 409, "conflict")
+gone = partial(Problem, 410, "gone")
+too_large = partial(Problem, 413, "too-large")
+unreadable = partial(Problem, 422, "unreadable")
+too_many = partial(Problem, 429, "too-many-requests")
+unavailable = partial(Problem, 503, "unavailable")
 
 _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",

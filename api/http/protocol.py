@@ -23,8 +23,7 @@ from uvicorn.protocols.http.httptools_impl import (
 from uvicorn.server import ServerState
 
 from api.http.api_keys import HEALTH, OPEN_PATHS
-from api.http.connections import Connections, Seat
-from api.http.pace import Pace
+from api.http.connections import Connections, Pace, Seat
 from api.http.problems import CONTENT_TYPE, Problem
 
 MALFORMED = Problem(
@@ -34,7 +33,6 @@ MALFORMED = Problem(
     "send requests with a library for HTTP",
 )
 
-
 TOO_MANY = Problem(
     HTTPStatus.SERVICE_UNAVAILABLE,
     "unavailable",
@@ -42,7 +40,6 @@ TOO_MANY = Problem(
     "close some, use one for several requests, or try again later",
     headers={"Retry-After": "5"},
 )
-
 
 OF_A_HEADER = 32
 """Bytes that a header counts beside its name and value, as in HTTP/2 (RFC 9113, 6.5.2): thousands
@@ -54,15 +51,7 @@ class Refused(Exception):
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """A connection within the limits of all connections.
-
-    Args:
-        connections: The open connections and their limits.
-        config: uvicorn's configuration.
-        server_state: State that uvicorn's connections share.
-        app_state: State of the application.
-        _loop: The event loop; uvicorn passes it by this name.
-    """
+    """A connection within the limits of all connections."""
 
     def __init__(
         self,

@@ -37,10 +37,7 @@ def public_names(settings: Settings) -> dict[str, str]:
 def hide_paths(text: str, names: Mapping[str, str]) -> str:
     """A text for clients, without paths of this server.
 
-    Args:
-        text: Message that may contain paths.
-        names: Public names of known paths and addresses; of all other paths only the last part
-            remains.
+    Known paths and addresses become their public names; of all others only the last part remains.
     """
     for private in sorted(names, key=len, reverse=True):
         text = text.replace(private, names[private])

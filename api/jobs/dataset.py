@@ -1,10 +1,7 @@
-"""The dataset of a job: its location on this server and its name for clients.
-
-Resolves the datasets that requests name: those below the configured roots, and no others.
-"""
+"""The dataset of a job: its location below a configured root or in an upload, and its name."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -13,7 +10,7 @@ from urllib.parse import quote, unquote
 
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import gone, invalid
 from api.jobs.remote_images import fetch_image, fetch_limits
 from api.jobs.store import Job
 from api.settings import Settings
@@ -24,28 +21,17 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLim
 from difficulty_service.datasets.storage import Boundary, boundary_at, is_uri
 from difficulty_service.options import ReadingOptions
 
-MAX_DECODINGS = 5
-"""Nested percent-encoding beyond this is refused."""
-
+MAX_DECODINGS = 5  # nested percent-encoding beyond this is refused
 _PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `storage.resolve` takes literally
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
 def resolve_dataset(settings: Settings, root: str, path: str) -> str:
-    """Location of a dataset that a request names.
+    """Location of a dataset that a request names, for `open_dataset`; clients must not see it.
 
-    `root_boundary` keeps links and URIs inside the dataset from leading out of the root.
-
-    Args:
-        settings: Settings with the roots.
-        root: Name of a root.
-        path: Relative path, its parts separated by `/`; may have wildcards, "" is the root itself.
-
-    Returns:
-        A location for `open_dataset`, which clients must not see.
-
-    Raises:
-        Problem: There is no such root, or the path could lead out of it.
+    The path has its parts separated by `/`; it may have wildcards, and "" is the root itself. It is
+    refused where it could lead out of the root. `root_boundary` keeps links and URIs inside the
+    dataset from doing so.
     """
     location = _root(settings, root)
     decoded = _decode(path)
@@ -58,9 +44,7 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
     )
     # The path that the storage decodes must be the one that was checked here.
     if is_unsafe or (is_uri(location) and decoded != path) or ("?" in path and is_uri(location)):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"the path {path[:200]!r} could lead out of the root {root!r}",
             "give a relative path below the root, without `..`, schemes, backslashes or encoding",
             field="dataset.path",
@@ -75,11 +59,7 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
 
 
 def root_boundary(settings: Settings, root: str) -> Boundary:
-    """Boundary that reading a dataset of this root must not leave.
-
-    Raises:
-        Problem: There is no such root.
-    """
+    """Boundary that reading a dataset of this root must not leave."""
     fetch = partial(fetch_image, limits=fetch_limits(settings)) if settings.remote_images else None
     return boundary_at(_root(settings, root), fetch)
 
@@ -87,9 +67,7 @@ def root_boundary(settings: Settings, root: str) -> Boundary:
 def _root(settings: Settings, name: str) -> str:
     if name not in settings.roots:
         known = ", ".join(sorted(settings.roots)) or "none"
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"there is no root {name[:100]!r}; the roots are: {known}",
             "name one of them, or have the operator add it to DIFFICULTY_ROOTS",
             field="dataset.root",
@@ -117,25 +95,15 @@ TARGET_SHARDS = 64
 
 @dataclass(frozen=True)
 class DatasetLocation:
-    """Where the dataset of a job is.
+    """Where the dataset of a job is."""
 
-    Attributes:
-        uri: Path or URI on this server, which clients must not see.
-        name: Name that clients know it by.
-        boundary: Folder that reading it must not leave.
-    """
-
-    uri: str
-    name: str
-    boundary: Boundary
+    uri: str  # path or URI on this server, which clients must not see
+    name: str  # that clients know it by
+    boundary: Boundary  # that reading it must not leave
 
 
 def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocation:
-    """Location of the dataset of a job.
-
-    Raises:
-        Problem: The root or the upload does not exist, or the path leads out of its root.
-    """
+    """Location of the dataset of a job."""
     dataset: Mapping[str, Any] = job.request["dataset"]
     upload_id = dataset.get("upload")
     if upload_id is None:
@@ -144,9 +112,7 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
         return DatasetLocation(uri, f"{root}/{path}", root_boundary(settings, root))
     upload = get_upload(engine, job.owner, upload_id)
     if upload is None or upload.state != "complete":
-        raise Problem(
-            410,
-            "gone",
+        raise gone(
             f"upload {upload_id!r} no longer exists, or is not complete",
             "upload the dataset again and submit a new job",
             field="dataset.upload",
@@ -158,40 +124,27 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
 
 
 def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) -> Dataset:
-    """The dataset of a job, under its name for clients and in shards that suit its size.
-
-    Raises:
-        DatasetError: It cannot be read, or is larger than the settings allow.
-    """
+    """The dataset of a job, under its name for clients and in shards that suit its size."""
     reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)
-    _check_classes(dataset.class_names, settings.max_classes)
-    shard_size = suitable_shard_size(len(dataset.labels))
-    return replace(dataset, location=location.name, shard_size=shard_size)
-
-
-def _check_classes(class_names: Sequence[str], max_classes: int) -> None:
-    """Refuses more classes than a worker has the memory, or a row of the database the room, for.
-
-    Raises:
-        DatasetError: There are too many, or their names are too long together.
-    """
-    if len(class_names) > max_classes:
+    # A worker has the memory, and a row of the database the room, for so many.
+    if (number := len(dataset.class_names)) > settings.max_classes:
         raise DatasetError(
-            f"the dataset has {len(class_names):,} classes, the maximum is {max_classes:,}; "
+            f"the dataset has {number:,} classes, the maximum is {settings.max_classes:,}; "
             "integer labels are class indices, so the largest one counts",
             "renumber the labels from 0, or raise ",
             Setting("max_classes"),
         )
-    length = sum(map(len, class_names))
-    if length > MAX_NAMES_LENGTH:
+    if (length := sum(map(len, dataset.class_names))) > MAX_NAMES_LENGTH:
         raise DatasetError(
             f"the names of the classes have {length:,} characters together, the maximum is "
             f"{MAX_NAMES_LENGTH:,}",
             "shorten them",
         )
+    shard_size = suitable_shard_size(len(dataset.labels))
+    return replace(dataset, location=location.name, shard_size=shard_size)
 
 
 def suitable_shard_size(num_samples: int) -> int:

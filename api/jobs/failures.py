@@ -22,21 +22,13 @@ _SLUG = re.compile(r"(?<!^)(?=[A-Z])")
 
 @dataclass(frozen=True)
 class Failure:
-    """Why an attempt failed.
-
-    Attributes:
-        type: Stable name of the kind of failure.
-        detail: What is wrong, for the owner of the job.
-        retry: Whether another attempt may succeed.
-        remedy: What the owner can do about it; None where there is nothing.
-        field: Field of the job request that is at fault, where there is one.
-    """
+    """Why an attempt failed."""
 
     type: str
-    detail: str
-    retry: bool
+    detail: str  # for the owner of the job
+    retry: bool  # whether another attempt may succeed
     remedy: str | None = None
-    field: str | None = None
+    field: str | None = None  # of the job request that is at fault
 
     def body(self) -> dict[str, str]:
         """The failure as it is stored with the job."""
@@ -56,12 +48,7 @@ def _shortened(text: str) -> str:
 
 
 def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
-    """The failure to report for an error.
-
-    Args:
-        error: Exception that ended the attempt.
-        names: Public names of paths and URIs of this server.
-    """
+    """The failure to report for an error."""
     if isinstance(error, Problem):
         return Failure(
             error.type,
@@ -74,7 +61,14 @@ def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
         unusable = "the features of an earlier attempt could not be used and are extracted again"
         return Failure(_slug(error), unusable, retry=True)
     if isinstance(error, DifficultyError):
-        return _named_failure(error, names)
+        cause = error.__cause__  # the storage may have failed in a way that passes
+        return Failure(
+            _slug(error),
+            hide_paths(error.problem, names),
+            retry=isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS),
+            remedy=remedy_for_clients(error, names),
+            field=error.parameter if error.parameter in JobCreate.model_fields else None,
+        )
     if isinstance(error, MemoryError):
         return Failure("out-of-memory", "the worker has too little memory for the job", retry=True)
     if isinstance(error, OSError):
@@ -84,16 +78,6 @@ def describe_failure(error: Exception, names: Mapping[str, str]) -> Failure:
     # The message was written for developers and may contain anything.
     internal = "an unexpected error occurred; the worker's log has the details"
     return Failure("internal", internal, retry=True)
-
-
-def _named_failure(error: DifficultyError, names: Mapping[str, str]) -> Failure:
-    return Failure(
-        _slug(error),
-        hide_paths(error.problem, names),
-        retry=_is_transient(error),
-        remedy=remedy_for_clients(error, names),
-        field=error.parameter if error.parameter in JobCreate.model_fields else None,
-    )
 
 
 def remedy_for_clients(error: DifficultyError, names: Mapping[str, str]) -> str | None:
@@ -116,12 +100,6 @@ def _as_field_or_variable(setting: Setting) -> str:
         return f'"{setting.parameter}"{value}'
     value = "" if setting.value is None else f"={setting.value}"
     return f"DIFFICULTY_{setting.parameter.upper()}{value}"
-
-
-def _is_transient(error: DifficultyError) -> bool:
-    """Whether the storage behind it failed in a way that may pass."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and not isinstance(cause, PERMANENT_ERRORS)
 
 
 def _slug(error: DifficultyError) -> str:

@@ -1,12 +1,9 @@
-"""The files of a job: their names, its work folder, and their deletion.
+"""The files of a job: names, work folder, checks before their first byte is used, and deletion.
 
-Files of finished jobs, which are checked before their first byte is used.
-
-Deletes finished jobs: first hidden from clients, then without files, then without a row.
-
-Whatever ends a deletion early, the row that is left leads `finish_deletions` to what remains. A
-request that was being answered meanwhile may add a file afterwards, such as a thumbnail;
-`delete_left_files` deletes the folders of jobs that are gone.
+A finished job is first hidden from clients, then without files, then without a row. Whatever ends a
+deletion early, the row that is left leads `finish_deletions` to what remains. A request that was
+being answered meanwhile may add a file afterwards, such as a thumbnail; `delete_left_files` deletes
+the folders of jobs that are gone.
 """
 
 import fcntl
@@ -21,7 +18,7 @@ import pyarrow.parquet as pq
 import structlog
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import Problem, gone
 from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -86,11 +83,7 @@ def local_folders(settings: Settings, job_id: str) -> list[Path]:
 
 
 def delete_job_files(settings: Settings, artifacts: Artifacts, job_id: str) -> None:
-    """Deletes everything that a job has published, is working on or has left for later jobs.
-
-    Raises:
-        OSError: Something is left.
-    """
+    """Deletes everything that a job has published, is working on or has left for later jobs."""
     for features in settings.feature_cache_dir.glob(f"*/{job_id}-*.arrow"):
         features.unlink(missing_ok=True)
     for folder in local_folders(settings, job_id):
@@ -112,11 +105,6 @@ def work_folder(work_dir: Path, job_id: str, attempt: int) -> Iterator[Path]:
 
     An abandoned attempt may still be running: its worker was frozen, or had lost the connection to
     the database. As long as it holds the folder, the next attempt gets a new one.
-
-    Args:
-        work_dir: Folder of all jobs.
-        job_id: Id of the job.
-        attempt: Number of the attempt.
     """
     folder = work_dir / job_id
     folder.mkdir(parents=True, exist_ok=True)
@@ -136,28 +124,13 @@ def delete_work(work_dir: Path, job_id: str) -> None:
     shutil.rmtree(work_dir / job_id, ignore_errors=True)
 
 
-def jobs_with_local_files(settings: Settings) -> list[str]:
-    """Ids of all jobs that have a folder outside the artifacts, sorted."""
-    ids: set[str] = set()
-    for folder in local_folders(settings, "any"):
-        if folder.parent.is_dir():
-            ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
-    return sorted(ids)
-
-
 def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     """Opens a file of a succeeded job; its bytes are those that the job wrote.
 
     A file is checked when it is first opened, and again once its size or time changes: scores
     against the SHA-256 that the job recorded, others against the checksum inside them.
 
-    Args:
-        artifacts: Results of the jobs.
-        job: A succeeded job.
-        name: Name of the file.
-
-    Raises:
-        Problem: The file is gone or damaged.
+    Raises a `Problem` where the file is gone or damaged.
     """
     assert job.result is not None  # noqa: S101 - because it succeeded
     recorded = job.result.scores_sha256 if name == SCORES_FILE else None
@@ -171,16 +144,14 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     try:
         return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
     except FileNotFoundError:
-        raise Problem(
-            410, "gone", f"the files of job {job.id} are gone", "submit the dataset again"
-        ) from None
+        raise gone(f"the files of job {job.id} are gone", "submit the dataset again") from None
     except DamagedFile as error:
         raise damaged(job, name) from error
 
 
 @contextmanager
 def open_stored_parquet(artifacts: Artifacts, job: Job, name: str) -> Iterator[pq.ParquetFile]:
-    """Opens a Parquet file of a succeeded job; errors as for `open_stored`."""
+    """Opens a Parquet file of a succeeded job, as `open_stored` does."""
     with open_stored(artifacts, job, name) as opened:
         try:
             file = pq.ParquetFile(opened)
@@ -204,19 +175,9 @@ def damaged(job: Job, name: str) -> Problem:
 def delete_finished(
     engine: Engine, settings: Settings, artifacts: Artifacts, owner: str | None, job_id: str
 ) -> bool:
-    """Deletes a finished job with its files.
+    """Deletes a finished job with its files; False where there is none of this owner.
 
-    Files that cannot be deleted now are left to `finish_deletions`.
-
-    Args:
-        engine: The database.
-        settings: Settings with the folders of files.
-        artifacts: Results of the jobs.
-        owner: Owner of the job; None for any.
-        job_id: Id of the job.
-
-    Returns:
-        False if it does not exist, is not finished, or belongs to another owner.
+    Owner None stands for any. Files that cannot be deleted now are left to `finish_deletions`.
     """
     if not begin_deletion(engine, owner, job_id):
         return False
@@ -235,8 +196,11 @@ def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) 
 
     The row of a job exists before its first file, so no file of a new job is deleted.
     """
-    deleted = 0
-    for job_id in jobs_with_local_files(settings):
+    deleted, ids = 0, set[str]()
+    for folder in local_folders(settings, "any"):
+        if folder.parent.is_dir():
+            ids |= {path.name for path in folder.parent.iterdir() if path.is_dir()}
+    for job_id in sorted(ids):
         job = get_job(engine, None, job_id)
         if job is None:
             deleted += any(folder.exists() for folder in local_folders(settings, job_id))

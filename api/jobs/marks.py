@@ -1,6 +1,4 @@
-"""Marks that people give to the samples of a finished job: keep, relabel or drop.
-
-Marks of a finished job that another job applies to its dataset.
+"""Marks that people give to the samples of a finished job, and those that another job applies.
 
 A job keeps them as they were when it was submitted: marks that change later do not change it.
 """
@@ -19,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
 
-from api.http.problems import Problem
+from api.http.problems import conflict, invalid
 from api.jobs.store import Job, get_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
@@ -28,30 +26,19 @@ from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.review.marks import Mark, MarkedSample
 
-PART = 20_000
-"""Marks that are in memory at once where all are read."""
-
-AT_ONCE = 500
-"""Rows of one statement; SQLite allows a limited number of parameters."""
+PART = 20_000  # marks that are in memory at once where all are read
+AT_ONCE = 500  # rows of one statement; SQLite allows a limited number of parameters
 
 
 @dataclass(frozen=True)
 class SampleMark:
-    """The mark of a sample.
+    """The mark of a sample."""
 
-    Attributes:
-        row: Row of the sample in the score file.
-        sample_id: Its id.
-        mark: What to do with it.
-        label: Name of its new class if it is to be relabelled, otherwise None.
-        at: Time of the mark in seconds since 1970; 0 until it is stored.
-    """
-
-    row: int
+    row: int  # of the sample in the score file
     sample_id: str
     mark: Mark
-    label: str | None = None
-    at: float = 0.0
+    label: str | None = None  # name of the new class of a sample that is relabelled
+    at: float = 0.0  # seconds since 1970; 0 until it is stored
 
     @property
     def decision(self) -> tuple[Mark, str | None]:
@@ -62,8 +49,7 @@ class SampleMark:
 class MarkedMeanwhile(Exception):
     """A sample has another mark than the caller has seen; nothing was changed.
 
-    Attributes:
-        current: The marks of the samples, by row; None for a sample without a mark.
+    `current` has the marks of the samples by row, None for a sample without one.
     """
 
     def __init__(self, current: Mapping[int, SampleMark | None]) -> None:
@@ -81,19 +67,20 @@ def set_marks(
 ) -> None:
     """Stores or removes marks, all of them or none.
 
-    Args:
-        engine: The database.
-        owner: Whose marks.
-        job_id: Id of the job.
-        changes: The new mark of each row; None removes it.
-        seen: What the caller knows of the marks before; other rows are replaced unseen.
+    A change to None removes the mark of a row. Rows that the caller has not `seen` are replaced
+    whatever their mark is.
 
     Raises:
         MarkedMeanwhile: A mark is neither as seen nor already as requested.
     """
     with write_transaction(engine) as connection:
         if seen:
-            _check_seen(connection, owner, job_id, changes, seen)
+            current = _marks_of_rows(connection, owner, job_id, list(changes))
+            before = {row: mark and mark.decision for row, mark in current.items()}
+            # A retry after a lost confirmation finds its own change.
+            done = {row: mark and mark.decision for row, mark in changes.items()}
+            if any(before[row] not in (seen[row], done[row]) for row in seen):
+                raise MarkedMeanwhile(current)
         at = now(connection)
         for rows in _parts(changes):
             connection.execute(delete(MARKS).where(_of(owner, job_id), MARKS.c.row.in_(rows)))
@@ -112,21 +99,6 @@ def set_marks(
             ]
             if values:
                 connection.execute(insert(MARKS), values)
-
-
-def _check_seen(
-    connection: Connection,
-    owner: str,
-    job_id: str,
-    changes: Mapping[int, SampleMark | None],
-    seen: Mapping[int, tuple[Mark, str | None] | None],
-) -> None:
-    current = _marks_of_rows(connection, owner, job_id, list(changes))
-    decisions = {row: None if mark is None else mark.decision for row, mark in current.items()}
-    # A retry after a lost confirmation finds its own change.
-    done = {row: None if change is None else change.decision for row, change in changes.items()}
-    if any(decisions[row] not in (seen[row], done[row]) for row in seen):
-        raise MarkedMeanwhile(current)
 
 
 def marks_of_rows(
@@ -214,8 +186,7 @@ def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 
 
-Marked = Mapping[str, MarkedSample]
-"""What to do with a sample, by its id: relabel or drop."""
+Marked = Mapping[str, MarkedSample]  # what to do with a sample, by its id: relabel or drop
 
 
 def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> Marked | None:
@@ -223,20 +194,16 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
 
     They follow those that the named job has applied itself, so that each round of review builds
     on the one before.
-
-    Raises:
-        Problem: The named job does not exist, has no result, or nothing in it is to be changed.
     """
     source_id = request.get("marks")
     if source_id is None:
         return None
     source = get_job(engine, owner, source_id)
     if source is None:
-        raise _problem(422, f"there is no job {source_id!r}", "GET /v1/jobs lists all")
+        raise invalid(f"there is no job {source_id!r}", "GET /v1/jobs lists all", "marks")
     if source.state != "succeeded":
-        raise _problem(
-            409, f"job {source_id} has no marks: it is {source.state}", "name a job that succeeded"
-        )
+        state = f"job {source_id} has no marks: it is {source.state}"
+        raise conflict(state, "name a job that succeeded", "marks")
     new: dict[str, MarkedSample] = {}
     for table in marks_tables(engine, owner, source_id):
         changed = table.filter(pc.field("mark") != Mark.KEEP.value)
@@ -244,17 +211,9 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         for sample_id, mark, label in zip(*columns, strict=True):
             new[sample_id] = _marked_sample(mark, label)
     if not new:
-        raise _problem(
-            422,
-            f"no image of job {source_id} is marked to be relabelled or dropped",
-            "mark images first",
-        )
+        nothing = f"no image of job {source_id} is marked to be relabelled or dropped"
+        raise invalid(nothing, "mark images first", "marks")
     return {**applied_marks(engine, source), **new}
-
-
-def _problem(status: int, detail: str, remedy: str) -> Problem:
-    kind = "conflict" if status == 409 else "invalid-request"  # noqa: PLR2004 - HTTP
-    return Problem(status, kind, detail, remedy, field="marks")
 
 
 def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
@@ -282,13 +241,8 @@ def encode_marks(marks: Marked | None) -> str | None:
 def apply_marks(dataset: Dataset, marks: Marked, source_id: str) -> Dataset:
     """A dataset without the dropped samples, in which the relabelled ones have their new class.
 
-    Args:
-        dataset: The dataset.
-        marks: The marks; a class that the dataset lacks is added to it.
-        source_id: Id of the job that they are from, for messages.
-
-    Raises:
-        DatasetError: No sample is marked, or every sample is dropped.
+    A class that the dataset lacks is added to it. A `DatasetError` says that no sample is marked,
+    or every one dropped.
     """
     names = list(dataset.class_names)
     indices = {name: index for index, name in enumerate(names)}
@@ -337,17 +291,11 @@ def apply_marks(dataset: Dataset, marks: Marked, source_id: str) -> Dataset:
 
 @dataclass(frozen=True)
 class _KeptImages:
-    """Opens the images of a dataset that are kept, by their positions among these.
-
-    Attributes:
-        dataset: The whole dataset.
-        kept: Whether each sample is kept. Shape (samples,).
-        positions: Positions of the samples that are. Shape (kept samples,).
-    """
+    """Opens the images of a dataset that are kept, by their positions among these."""
 
     dataset: Dataset
-    kept: NDArray[np.bool_]
-    positions: NDArray[np.int64]
+    kept: NDArray[np.bool_]  # of each sample
+    positions: NDArray[np.int64]  # of the samples that are kept
 
     def __call__(self, wanted: range) -> Iterator[ImageOpener]:
         """The openers of the samples at ascending positions."""

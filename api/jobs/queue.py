@@ -6,47 +6,35 @@ the attempt, which fences off a worker that was presumed dead.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, Select, func, select, update
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from api.jobs.store import Job, add_event, encode, finish, job_of
 from api.schemas import StoredResult
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import JOBS
+from api.storage.tables import JOBS, WORKERS
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a job.
+    """Progress of a job."""
 
-    Attributes:
-        done: Number of samples processed.
-        total: Number of samples of the dataset; None until known.
-        bad: Number of unreadable images.
-        rate: Samples per second; None until known.
-    """
-
-    done: int
-    total: int | None
-    bad: int
-    rate: float | None
+    done: int = 0  # samples processed
+    total: int | None = None  # None until known
+    bad: int = 0  # unreadable images
+    rate: float | None = None  # samples per second, once known
 
 
 @retry
-def claim(engine: Engine, worker_id: str, device: str, lease: float) -> Job | None:
+def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job | None:
     """Claims a job whose lease has expired, or else the one that has waited longest.
 
-    Args:
-        engine: The database.
-        worker_id: Id of the worker that claims it.
-        device: Device of the worker, for the events of the job.
-        lease: Seconds until another worker may claim it, unless `heartbeat` renews the lease.
-
-    Returns:
-        The job with its new attempt; None if no job is waiting.
+    It comes with its new attempt. Another worker may claim it after `lease` seconds, unless
+    `heartbeat` renews the lease.
     """
     with write_transaction(engine) as connection:
         while (row := _next(connection, now(connection))) is not None:
@@ -57,12 +45,11 @@ def claim(engine: Engine, worker_id: str, device: str, lease: float) -> Job | No
 
 @retry
 def heartbeat(
-    engine: Engine, job: Job, lease: float, progress: Progress
+    engine: sa.Engine, job: Job, lease: float, progress: Progress
 ) -> Literal["ok", "cancel", "lost"]:
     """Renews the lease of a job for `lease` seconds and records its progress.
 
-    Returns:
-        "cancel" if its owner has cancelled it, "lost" if another worker has claimed it.
+    It is "cancel" if its owner has cancelled the job, "lost" if another worker has claimed it.
     """
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
@@ -76,12 +63,12 @@ def heartbeat(
 
 
 @retry
-def succeed(engine: Engine, job: Job, result: StoredResult) -> bool:
+def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
     values = {"state": "succeeded", "result": result.to_json(), "error": None}
     with write_transaction(engine) as connection:
         # The progress since the last heartbeat needs no parameter: all samples are done.
-        counted = _fenced(job, {"done": func.coalesce(JOBS.c.total, JOBS.c.done)})
+        counted = _fenced(job, {"done": sa.func.coalesce(JOBS.c.total, JOBS.c.done)})
         if connection.execute(counted).one_or_none() is not None:
             finish(connection, job.id, values)
             return True
@@ -89,17 +76,11 @@ def succeed(engine: Engine, job: Job, result: StoredResult) -> bool:
 
 
 @retry
-def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float | None) -> bool:
+def fail(engine: sa.Engine, job: Job, error: Mapping[str, Any], *, retry_in: float | None) -> bool:
     """Ends an attempt, and the job with it if it cannot be retried.
 
-    Args:
-        engine: The database.
-        job: Job as it was claimed.
-        error: Failure with "type", "detail" and where known "remedy" and "field".
-        retry_in: Seconds until the next attempt; None if that would fail as well.
-
-    Returns:
-        False, and without effect, if the worker has lost the job.
+    False, and without effect, if the worker has lost the job. `retry_in` are the seconds until the
+    next attempt; None if that would fail as well.
     """
     with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()
@@ -116,7 +97,7 @@ def fail(engine: Engine, job: Job, error: Mapping[str, Any], *, retry_in: float 
 
 
 @retry
-def cancelled(engine: Engine, job: Job) -> bool:
+def cancelled(engine: sa.Engine, job: Job) -> bool:
     """Ends a job that its owner has cancelled; False if the worker has lost the job."""
     with write_transaction(engine) as connection:
         if connection.execute(_locked(job)).one_or_none() is None:
@@ -126,14 +107,13 @@ def cancelled(engine: Engine, job: Job) -> bool:
 
 
 @retry
-def hand_back(engine: Engine, job: Job) -> bool:
+def hand_back(engine: sa.Engine, job: Job) -> bool:
     """Returns a job to the queue that could not finish in time, at no cost of an attempt.
 
     The attempt stays counted, because the next worker needs a number of its own as a fence; the
     maximum number of attempts grows by one instead.
 
-    Returns:
-        False, and without effect, if the worker has lost the job.
+    False, and without effect, if the worker has lost the job.
     """
     with write_transaction(engine) as connection:
         row = connection.execute(_locked(job)).one_or_none()
@@ -146,7 +126,7 @@ def hand_back(engine: Engine, job: Job) -> bool:
         return True
 
 
-def _next(connection: Connection, at: float) -> Row[Any] | None:
+def _next(connection: sa.Connection, at: float) -> sa.Row[Any] | None:
     """A job whose lease has expired, or else the one that has waited longest; its row is locked."""
     expired = (JOBS.c.state == "running") & (JOBS.c.lease_until < at)
     waiting = (JOBS.c.state == "queued") & (JOBS.c.run_after <= at)
@@ -154,14 +134,14 @@ def _next(connection: Connection, at: float) -> Row[Any] | None:
         (expired, [JOBS.c.lease_until]),
         (waiting, [JOBS.c.run_after, JOBS.c.created_at, JOBS.c.id]),
     ):
-        query = select(JOBS).where(condition).order_by(*order).limit(1)
+        query = sa.select(JOBS).where(condition).order_by(*order).limit(1)
         row = connection.execute(query.with_for_update(skip_locked=True)).one_or_none()
         if row is not None:
             return row
     return None
 
 
-def _end_abandoned(connection: Connection, row: Row[Any]) -> bool:
+def _end_abandoned(connection: sa.Connection, row: sa.Row[Any]) -> bool:
     """Ends a job whose lease has expired, if it cannot be retried; whether it did."""
     if row.cancel_requested:
         finish(connection, row.id, {"state": "cancelled"})
@@ -176,7 +156,9 @@ def _end_abandoned(connection: Connection, row: Row[Any]) -> bool:
     return True
 
 
-def _assign(connection: Connection, row: Row[Any], worker: Mapping[str, Any], lease: float) -> Job:
+def _assign(
+    connection: sa.Connection, row: sa.Row[Any], worker: Mapping[str, Any], lease: float
+) -> Job:
     at = now(connection)
     values = {
         "state": "running",
@@ -185,34 +167,82 @@ def _assign(connection: Connection, row: Row[Any], worker: Mapping[str, Any], le
         "lease_until": at + lease,
         "started_at": at if row.started_at is None else row.started_at,
     }
-    assigned = update(JOBS).where(JOBS.c.id == row.id).values(values).returning(*JOBS.c)
+    assigned = sa.update(JOBS).where(JOBS.c.id == row.id).values(values).returning(*JOBS.c)
     job = job_of(connection.execute(assigned).one())
     event = {"state": "running", "attempt": job.attempt, "device": worker["device"]}
     add_event(connection, job.id, "state", event)
     return job
 
 
-def _requeue(connection: Connection, job: Job, values: Mapping[str, Any], delay: float) -> None:
+def _requeue(connection: sa.Connection, job: Job, values: Mapping[str, Any], delay: float) -> None:
     again = {"state": "queued", "lease_until": None, "run_after": now(connection) + delay}
-    connection.execute(update(JOBS).where(JOBS.c.id == job.id).values({**values, **again}))
+    connection.execute(sa.update(JOBS).where(JOBS.c.id == job.id).values({**values, **again}))
     add_event(connection, job.id, "state", {"state": "queued", "attempt": job.attempt})
 
 
-def _holds(job: Job) -> ColumnElement[bool]:
+def _holds(job: Job) -> sa.ColumnElement[bool]:
     return (JOBS.c.id == job.id) & (JOBS.c.attempt == job.attempt) & (JOBS.c.state == "running")
 
 
-def _locked(job: Job) -> Select[Any]:
-    return select(JOBS).where(_holds(job)).with_for_update()
+def _locked(job: Job) -> sa.Select[Any]:
+    return sa.select(JOBS).where(_holds(job)).with_for_update()
 
 
 def _fenced(job: Job, values: Mapping[str, Any]) -> Any:  # noqa: ANN401 - RETURNING has no type
-    return update(JOBS).where(_holds(job)).values(values).returning(JOBS.c.cancel_requested)
+    return sa.update(JOBS).where(_holds(job)).values(values).returning(JOBS.c.cancel_requested)
 
 
-def _was_committed(connection: Connection, job: Job, states: Sequence[str], **columns: str) -> bool:
+def _was_committed(
+    connection: sa.Connection, job: Job, states: Sequence[str], **columns: str
+) -> bool:
     """Whether this worker has ended the attempt already, and the confirmation was lost."""
     condition = (JOBS.c.id == job.id) & (JOBS.c.attempt == job.attempt) & JOBS.c.state.in_(states)
     for name, value in columns.items():
         condition &= JOBS.c[name] == value
-    return connection.execute(select(JOBS.c.id).where(condition)).one_or_none() is not None
+    return connection.execute(sa.select(JOBS.c.id).where(condition)).one_or_none() is not None
+
+
+INSERTS: dict[str, Callable[[sa.Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+
+
+@dataclass(frozen=True)
+class WorkerStatus:
+    """A worker at its last heartbeat; times are in seconds since 1970."""
+
+    id: str
+    device: str
+    started_at: float
+    seen_at: float
+    job: str | None  # None while it is idle
+    images: int  # processed since it started
+
+
+@retry
+def record_heartbeat(
+    engine: sa.Engine, worker_id: str, device: str, job: str | None, images: int
+) -> None:
+    """Records that a worker is alive; the first heartbeat is its start."""
+    with write_transaction(engine) as connection:
+        at = now(connection)
+        values = {"device": device, "seen_at": at, "job": job, "images": images}
+        row = {"id": worker_id, "started_at": at, **values}
+        statement = INSERTS[connection.dialect.name](WORKERS).values(row)
+        connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=values))
+
+
+def live_workers(engine: sa.Engine, within: float) -> list[WorkerStatus]:
+    """Workers with a heartbeat in the last `within` seconds, by id."""
+    with engine.connect() as connection:
+        since = now(connection) - within
+        query = sa.select(WORKERS).where(WORKERS.c.seen_at >= since).order_by(WORKERS.c.id)
+        return [WorkerStatus(**row._asdict()) for row in connection.execute(query)]
+
+
+@retry
+def remove_worker(engine: sa.Engine, worker_id: str) -> None:
+    """Removes a worker that has stopped."""
+    with write_transaction(engine) as connection:
+        connection.execute(sa.delete(WORKERS).where(WORKERS.c.id == worker_id))

@@ -31,21 +31,13 @@ Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 @dataclass(frozen=True)
 class FetchLimits:
-    """Limits for fetching one image.
+    """Limits for fetching one image."""
 
-    Attributes:
-        max_bytes: Maximum number of bytes of the image.
-        timeout: Seconds from the first byte sent to the last one received.
-        port: The only port to connect to.
-        authorities: File with certificates to trust; None for those of the system.
-        is_allowed: Whether an address may be connected to; None allows public addresses.
-    """
-
-    max_bytes: int
-    timeout: float = TIMEOUT
-    port: int = PORT
-    authorities: str | None = None
-    is_allowed: "Callable[[Address], bool] | None" = None
+    max_bytes: int  # of the image
+    timeout: float = TIMEOUT  # seconds from the first byte sent to the last one received
+    port: int = PORT  # the only one to connect to
+    authorities: str | None = None  # file with certificates to trust instead of the system's
+    is_allowed: "Callable[[Address], bool] | None" = None  # None for `is_public`
 
 
 def fetch_limits(settings: Settings) -> FetchLimits:
@@ -56,8 +48,7 @@ def fetch_limits(settings: Settings) -> FetchLimits:
 def fetch_image(url: str, limits: FetchLimits) -> BinaryIO:
     """The image at an https URL, in memory.
 
-    Raises:
-        ImageError: It does not exist, is too large or too slow, or its address is not public.
+    Raises an `ImageError` where it does not exist, is too large or too slow, or not public.
     """
     parts = _split(url, limits)
     addresses = _public_addresses(str(parts.hostname), limits)
@@ -119,13 +110,16 @@ def _connected(
     host = str(parts.hostname)
     context = ssl.create_default_context(cafile=limits.authorities)
     connection = http.client.HTTPSConnection(host, limits.port, context=context)
-    with (
-        _connect(addresses, limits) as plain,
-        plain.dup() as handle,
-    ):
+    with _connect(addresses, limits) as plain, plain.dup() as handle:
         # A server may send single bytes for ever, which the timeout of a read does not notice.
         late = threading.Event()
-        timer = threading.Timer(limits.timeout, _hang_up, [handle, late])
+
+        def hang_up() -> None:
+            late.set()
+            with contextlib.suppress(OSError):
+                handle.shutdown(socket.SHUT_RDWR)
+
+        timer = threading.Timer(limits.timeout, hang_up)
         timer.daemon = True
         timer.start()
         try:
@@ -145,12 +139,6 @@ def _connect(addresses: list[str], limits: FetchLimits) -> socket.socket:
         with contextlib.suppress(OSError):
             return socket.create_connection((address, limits.port), limits.timeout)
     return socket.create_connection((addresses[-1], limits.port), limits.timeout)
-
-
-def _hang_up(handle: socket.socket, late: threading.Event) -> None:
-    late.set()
-    with contextlib.suppress(OSError):
-        handle.shutdown(socket.SHUT_RDWR)
 
 
 def _read(

@@ -1,7 +1,4 @@
-"""Jobs for their owners: submitted, listed, followed, cancelled, deleted.
-
-Rows of jobs and events, and how they are written.
-"""
+"""Jobs and their events: submitted, listed, followed, cancelled, deleted."""
 
 import hashlib
 import json
@@ -9,20 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    Engine,
-    Row,
-    Select,
-    delete,
-    func,
-    insert,
-    select,
-    text,
-    tuple_,
-    update,
-)
+import sqlalchemy as sa
 
 from api.schemas import StoredResult
 from api.storage.database import now, retry, write_transaction
@@ -42,44 +26,28 @@ from difficulty_service.options import DatasetScoring
 
 @dataclass(frozen=True)
 class Job:
-    """One row of `JOBS`, with its JSON parsed; times are in seconds since 1970.
-
-    Attributes:
-        owner: Id of the key that submitted it; "" where there are no keys.
-        run_after: Earliest time of its next attempt.
-        started_at: Time of its first claim.
-        attempt: Number of claims, which fences off a worker that lost the job.
-        worker: Id of the worker that has or last had it.
-        lease_until: Time at which the lease expires without a heartbeat.
-        done: Number of samples processed.
-        total: Number of samples of the dataset; None until known.
-        bad: Number of unreadable images.
-        rate: Samples per second.
-        error: Failure of the job or of its previous attempt: "type", "detail" and where known
-            "remedy" and "field".
-        result: What it answers, once it has succeeded.
-    """
+    """One row of `JOBS`, with its JSON parsed; times are in seconds since 1970."""
 
     id: str
-    owner: str
+    owner: str  # id of the key that submitted it; "" where there are no keys
     state: State
     request: Mapping[str, Any]
     request_sha256: str
     idempotency_key: str | None
     created_at: float
-    run_after: float
-    started_at: float | None
+    run_after: float  # earliest time of its next attempt
+    started_at: float | None  # time of its first claim
     finished_at: float | None
-    attempt: int
+    attempt: int  # number of claims, which fences off a worker that lost the job
     max_attempts: int
-    worker: str | None
-    lease_until: float | None
+    worker: str | None  # id of the worker that has or last had it
+    lease_until: float | None  # when it expires without a heartbeat
     cancel_requested: bool
-    done: int
-    total: int | None
-    bad: int
-    rate: float | None
-    error: Mapping[str, Any] | None
+    done: int  # samples processed
+    total: int | None  # None until known
+    bad: int  # unreadable images
+    rate: float | None  # samples per second
+    error: Mapping[str, Any] | None  # `Failure.body` of the job or of its previous attempt
     result: StoredResult | None
 
     @property
@@ -103,26 +71,16 @@ class Job:
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a job; ids increase with time.
-
-    Attributes:
-        at: Time in seconds since 1970.
-        kind: "state", "progress" or "warning".
-        data: Content of the event.
-    """
+    """An event of a job; ids increase with time."""
 
     id: int
     at: float
-    kind: str
+    kind: str  # "state", "progress" or "warning"
     data: Mapping[str, Any]
 
 
-def job_of(row: Row[Any]) -> Job:
-    """A row of `JOBS`, with its JSON parsed.
-
-    Raises:
-        ValueError: Its result is not that of a job.
-    """
+def job_of(row: sa.Row[Any]) -> Job:
+    """A row of `JOBS`, with its JSON parsed."""
     values = row._asdict()
     for name in ("request", "error", "result"):
         values[name] = None if values[name] is None else json.loads(values[name])
@@ -131,21 +89,21 @@ def job_of(row: Row[Any]) -> Job:
     return Job(**values | {"cancel_requested": bool(values["cancel_requested"])})
 
 
-def add_event(connection: Connection, job_id: str, kind: str, data: Mapping[str, Any]) -> None:
+def add_event(connection: sa.Connection, job_id: str, kind: str, data: Mapping[str, Any]) -> None:
     """Inserts an event; the transaction must have written the row of the job before.
 
     Otherwise two writers could commit their events in another order than that of their ids, and a
     reader who resumes after the larger id would never see the smaller one.
     """
     values = {"job": job_id, "at": now(connection), "kind": kind, "data": encode(data)}
-    connection.execute(insert(EVENTS).values(values))
+    connection.execute(sa.insert(EVENTS).values(values))
 
 
-def finish(connection: Connection, job_id: str, values: Mapping[str, Any]) -> Row[Any]:
+def finish(connection: sa.Connection, job_id: str, values: Mapping[str, Any]) -> sa.Row[Any]:
     """Records the end of a job and its event; error and result in `values` are JSON values."""
     columns = {k: encode(v) if k in ("error", "result") else v for k, v in values.items()}
     columns |= {"finished_at": now(connection), "lease_until": None}
-    changed = update(JOBS).where(JOBS.c.id == job_id).values(columns).returning(*JOBS.c)
+    changed = sa.update(JOBS).where(JOBS.c.id == job_id).values(columns).returning(*JOBS.c)
     row = connection.execute(changed).one()
     data = {name: values[name] for name in ("state", "error") if values.get(name) is not None}
     add_event(connection, job_id, "state", data)
@@ -172,12 +130,7 @@ class Cursor:
 
 @dataclass(frozen=True)
 class SubmitLimits:
-    """Limits for the jobs of an owner.
-
-    Attributes:
-        max_queued: Maximum number of queued jobs.
-        max_attempts: Maximum number of attempts of a job.
-    """
+    """Limits for the jobs of an owner."""
 
     max_queued: int
     max_attempts: int
@@ -192,29 +145,20 @@ class TooManyJobs(Exception):
 
 
 def submit(
-    engine: Engine,
+    engine: sa.Engine,
     owner: str,
     request: Mapping[str, Any],
     idempotency_key: str | None,
     limits: SubmitLimits,
     applied_marks: str | None = None,
 ) -> tuple[Job, bool]:
-    """Queues a job, unless one with this idempotency key exists.
+    """Queues a job, unless one with this idempotency key exists; says whether it is new.
 
-    Args:
-        engine: The database.
-        owner: Id of the key that submits it.
-        request: Validated request, of JSON values.
-        idempotency_key: At most 200 characters, none of them NUL.
-        limits: Limits for the owner.
-        applied_marks: Marks to keep with a new job, as `applied_marks.encode_marks` writes them.
+    The key has at most 200 characters, none of them NUL. `encode_marks` has written the marks to
+    keep with a new job.
 
-    Returns:
-        The job, and whether it is new.
-
-    Raises:
-        IdempotencyConflict: The idempotency key belongs to a job with another request.
-        TooManyJobs: The owner has `limits.max_queued` queued jobs.
+    Raises `IdempotencyConflict` where the key belongs to a job with another request, and
+    `TooManyJobs` where the owner has `limits.max_queued` queued jobs.
     """
     body = encode(request)
     values = {
@@ -236,35 +180,43 @@ def submit(
 
 @retry
 def _queue(
-    engine: Engine, values: Mapping[str, Any], max_queued: int, applied_marks: str | None
+    engine: sa.Engine, values: Mapping[str, Any], max_queued: int, applied_marks: str | None
 ) -> Job:
     """Inserts the job, unless one with its idempotency key or its id exists."""
     with write_transaction(engine) as connection:
-        _serialise_submissions(connection, values["owner"])
-        row = connection.execute(select(JOBS).where(_is_same_job(values))).one_or_none()
+        if connection.dialect.name == "postgresql":  # in SQLite, no other transaction writes
+            lock = sa.text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
+            connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": values["owner"]})
+        same = JOBS.c.id == values["id"]  # whose confirmation may have been lost
+        own = JOBS.c.owner == values["owner"]
+        if values["idempotency_key"] is not None:
+            same |= own & (JOBS.c.idempotency_key == values["idempotency_key"])
+        row = connection.execute(sa.select(JOBS).where(same)).one_or_none()
         if row is None:
-            _check_queue(connection, values["owner"], max_queued)
+            queued = sa.select(sa.func.count()).where(own, JOBS.c.state == "queued")
+            if (number := connection.execute(queued).scalar_one()) >= max_queued:
+                raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")
             times = dict.fromkeys(("created_at", "run_after"), now(connection))
-            queued = insert(JOBS).values({**values, **times}).returning(*JOBS.c)
-            row = connection.execute(queued).one()
+            added = sa.insert(JOBS).values({**values, **times}).returning(*JOBS.c)
+            row = connection.execute(added).one()
             if applied_marks is not None:
                 kept = {"job": row.id, "marks": applied_marks}
-                connection.execute(insert(APPLIED_MARKS), kept)
+                connection.execute(sa.insert(APPLIED_MARKS), kept)
             add_event(connection, row.id, "state", {"state": "queued"})
         return job_of(row)
 
 
-def get_job(engine: Engine, owner: str | None, job_id: str) -> Job | None:
+def get_job(engine: sa.Engine, owner: str | None, job_id: str) -> Job | None:
     """The job; None if it does not exist or belongs to another owner; owner None sees all."""
     if not is_id(job_id):
         return None
     with engine.connect() as connection:
-        row = connection.execute(select(JOBS).where(_is(owner, job_id))).one_or_none()
+        row = connection.execute(sa.select(JOBS).where(_is(owner, job_id))).one_or_none()
     return None if row is None else job_of(row)
 
 
 def list_jobs(
-    engine: Engine,
+    engine: sa.Engine,
     owner: str | None,
     *,
     state: str | None = None,
@@ -272,29 +224,28 @@ def list_jobs(
     before: Cursor | None = None,
 ) -> list[Job]:
     """At most `limit` jobs, newest first, older than `before`; owner None sees all."""
-    ordered = select(JOBS).order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
-    query = ordered.where(JOBS.c.state != DELETING).limit(limit)
+    query = sa.select(JOBS).where(JOBS.c.state != DELETING).limit(limit)
+    query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
     if owner is not None:
         query = query.where(JOBS.c.owner == owner)
     if state is not None:
         query = query.where(JOBS.c.state == state)
     if before is not None:
         last = (before.created_at, before.id if is_id(before.id) else "")
-        query = query.where(tuple_(JOBS.c.created_at, JOBS.c.id) < last)
+        query = query.where(sa.tuple_(JOBS.c.created_at, JOBS.c.id) < last)
     return _jobs(engine, query)
 
 
 @retry
-def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None:
+def request_cancel(engine: sa.Engine, owner: str | None, job_id: str) -> Job | None:
     """Cancels a queued job, or asks the worker of a running one to stop it.
 
-    Returns:
-        The job afterwards; None if it does not exist or belongs to another owner.
+    None if it does not exist or belongs to another owner.
     """
     if not is_id(job_id):
         return None
     with write_transaction(engine) as connection:
-        query = select(JOBS).where(_is(owner, job_id)).with_for_update()
+        query = sa.select(JOBS).where(_is(owner, job_id)).with_for_update()
         row = connection.execute(query).one_or_none()
         if row is None:
             return None
@@ -306,18 +257,17 @@ def request_cancel(engine: Engine, owner: str | None, job_id: str) -> Job | None
             return job_of(finish(connection, row.id, {"state": "cancelled", "cancel_requested": 1}))
         if row.cancel_requested:
             return job_of(row)
-        flagged = update(JOBS).where(JOBS.c.id == row.id).values(cancel_requested=1)
+        flagged = sa.update(JOBS).where(JOBS.c.id == row.id).values(cancel_requested=1)
         row = connection.execute(flagged.returning(*JOBS.c)).one()
         add_event(connection, row.id, "state", {"state": "running", "cancel_requested": True})
         return job_of(row)
 
 
 @retry
-def begin_deletion(engine: Engine, owner: str | None, job_id: str) -> bool:
+def begin_deletion(engine: sa.Engine, owner: str | None, job_id: str) -> bool:
     """Hides a finished job from every client, so that its files can be deleted.
 
-    Returns:
-        False if it does not exist, is not finished, or belongs to another owner.
+    False if it does not exist, is not finished, or belongs to another owner.
     """
     if not is_id(job_id):
         return False
@@ -325,32 +275,32 @@ def begin_deletion(engine: Engine, owner: str | None, job_id: str) -> bool:
     # Its idempotency key is free again.
     values = {"state": DELETING, "idempotency_key": None}
     with write_transaction(engine) as connection:
-        hidden = update(JOBS).where(finished).values(values).returning(JOBS.c.id)
+        hidden = sa.update(JOBS).where(finished).values(values).returning(JOBS.c.id)
         return connection.execute(hidden).one_or_none() is not None
 
 
-def jobs_to_delete(engine: Engine) -> list[str]:
+def jobs_to_delete(engine: sa.Engine) -> list[str]:
     """Ids of the jobs whose deletion was begun and has not ended."""
     with engine.connect() as connection:
-        query = select(JOBS.c.id).where(JOBS.c.state == DELETING).order_by(JOBS.c.id)
+        query = sa.select(JOBS.c.id).where(JOBS.c.state == DELETING).order_by(JOBS.c.id)
         return list(connection.execute(query).scalars())
 
 
 @retry
-def end_deletion(engine: Engine, job_id: str) -> None:
+def end_deletion(engine: sa.Engine, job_id: str) -> None:
     """Deletes the row of a job whose files are deleted, with its events and marks."""
     with write_transaction(engine) as connection:
         hidden = (JOBS.c.id == job_id) & (JOBS.c.state == DELETING)
-        connection.execute(delete(JOBS).where(hidden))
+        connection.execute(sa.delete(JOBS).where(hidden))
 
 
-def events_after(engine: Engine, job_id: str, last_id: int, limit: int) -> list[Event]:
+def events_after(engine: sa.Engine, job_id: str, last_id: int, limit: int) -> list[Event]:
     """At most `limit` events of a job, oldest first, that came after event `last_id`."""
     if not is_id(job_id):
         return []
     # The ids of one job are committed in order, as `add_event` requires a lock on the job's row.
     query = (
-        select(EVENTS)
+        sa.select(EVENTS)
         .where(EVENTS.c.job == job_id, EVENTS.c.id > last_id)
         .order_by(EVENTS.c.id)
         .limit(limit)
@@ -360,62 +310,39 @@ def events_after(engine: Engine, job_id: str, last_id: int, limit: int) -> list[
     return [Event(row.id, row.at, row.kind, json.loads(row.data)) for row in rows]
 
 
-def expired_jobs(engine: Engine, older_than: float, limit: int = MAX_EXPIRED) -> list[Job]:
+def expired_jobs(engine: sa.Engine, older_than: float, limit: int = MAX_EXPIRED) -> list[Job]:
     """At most `limit` jobs that finished more than `older_than` seconds ago, oldest first."""
     with engine.connect() as connection:
         end = now(connection) - older_than
     finished = JOBS.c.state.in_(FINAL_STATES) & (JOBS.c.finished_at < end)
-    return _jobs(engine, select(JOBS).where(finished).order_by(JOBS.c.finished_at).limit(limit))
+    return _jobs(engine, sa.select(JOBS).where(finished).order_by(JOBS.c.finished_at).limit(limit))
 
 
-def counts(engine: Engine) -> dict[str, int]:
+def counts(engine: sa.Engine) -> dict[str, int]:
     """Number of jobs in each state, zeros included."""
-    query = select(JOBS.c.state, func.count().label("number")).group_by(JOBS.c.state)
+    query = sa.select(JOBS.c.state, sa.func.count().label("number")).group_by(JOBS.c.state)
     with engine.connect() as connection:
         numbers = {row.state: row.number for row in connection.execute(query)}
     return {state: numbers.get(state, 0) for state in STATES}
 
 
-def oldest_queued_age(engine: Engine) -> float | None:
+def oldest_queued_age(engine: sa.Engine) -> float | None:
     """Seconds that the longest waiting job has waited; None if none can be claimed.
 
     A job that is retried waits from the earliest time of its next attempt.
     """
-    query = select(func.min(JOBS.c.run_after)).where(JOBS.c.state == "queued")
+    query = sa.select(sa.func.min(JOBS.c.run_after)).where(JOBS.c.state == "queued")
     with engine.connect() as connection:
         since = connection.execute(query).scalar_one()
         age = None if since is None else now(connection) - since
     return age if age is not None and age >= 0 else None
 
 
-def _is(owner: str | None, job_id: str) -> ColumnElement[bool]:
+def _is(owner: str | None, job_id: str) -> sa.ColumnElement[bool]:
     condition = (JOBS.c.id == job_id) & (JOBS.c.state != DELETING)
     return condition if owner is None else condition & (JOBS.c.owner == owner)
 
 
-def _jobs(engine: Engine, query: Select[Any]) -> list[Job]:
+def _jobs(engine: sa.Engine, query: sa.Select[Any]) -> list[Job]:
     with engine.connect() as connection:
         return [job_of(row) for row in connection.execute(query)]
-
-
-def _serialise_submissions(connection: Connection, owner: str) -> None:
-    """Blocks other submissions of this owner; in SQLite the write transaction blocks all."""
-    if connection.dialect.name == "postgresql":
-        lock = text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
-        connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": owner})
-
-
-def _is_same_job(values: Mapping[str, Any]) -> ColumnElement[bool]:
-    """Selects the job itself, whose confirmation may be lost, or one of its idempotency key."""
-    condition = JOBS.c.id == values["id"]
-    if values["idempotency_key"] is None:
-        return condition
-    return condition | (
-        (JOBS.c.owner == values["owner"]) & (JOBS.c.idempotency_key == values["idempotency_key"])
-    )
-
-
-def _check_queue(connection: Connection, owner: str, max_queued: int) -> None:
-    queued = select(func.count()).where(JOBS.c.owner == owner, JOBS.c.state == "queued")
-    if (number := connection.execute(queued).scalar_one()) >= max_queued:
-        raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")

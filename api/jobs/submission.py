@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from api.http.problems import Problem
+from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.store import Job, get_job
 from api.schemas import JobCreate, JobDataset
@@ -28,23 +28,10 @@ def validate_submission(
 ) -> dict[str, Any]:
     """Checks everything that can be checked before an image is read.
 
-    Args:
-        body: Body of the request.
-        settings: Roots and backbones that jobs may use.
-        engine: Database with uploads and other jobs.
-        owner: Id of the key that submits the job.
-
-    Returns:
-        The request to store with the job, with defaults filled in.
-
-    Raises:
-        Problem: The server takes no jobs, or it names something that does not exist, or belongs
-            to another owner.
+    Gives the request to store with the job, with defaults filled in.
     """
     if not settings.takes_jobs:
-        raise Problem(
-            403,
-            "forbidden",
+        raise forbidden(
             "this server only shows finished jobs",
             "score with `difficulty score`, or submit the job to a service that takes jobs",
         )
@@ -62,23 +49,23 @@ def validate_submission(
 
 def _check_backbone(name: str, modality: str, settings: Settings) -> None:
     if settings.backbones and name not in settings.backbones:
-        raise _invalid(
-            "backbone",
+        raise invalid(
             f"backbone {name!r} is not offered here; these are: {', '.join(settings.backbones)}",
             "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
+            "backbone",
         )
     # transformers takes names for folders of this server, so that only the operator may choose.
     if name.startswith(TRANSFORMERS_PREFIX) and name not in settings.backbones:
-        raise _invalid(
-            "backbone",
+        raise invalid(
             f"backbone {name!r} is not offered here",
             f"name {BUILTIN_TEXT!r}, or have the operator add it to DIFFICULTY_BACKBONES",
+            "backbone",
         )
     try:
         require_modality(name, modality)
         find_loader(name)
     except BackboneError as error:
-        raise _invalid("backbone", error.problem, "see GET /v1/backbones") from None
+        raise invalid(error.problem, "see GET /v1/backbones", "backbone") from None
 
 
 def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:
@@ -86,7 +73,11 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
         _check_upload(dataset.upload, engine, owner)
         return
     location = resolve_dataset(settings, dataset.root, dataset.path)
-    _check_pattern(dataset.path)
+    try:
+        parse_glob(dataset.path)
+    except DatasetError as error:
+        remedy = error.remedy_text(as_keyword)
+        raise invalid(error.problem, remedy, "dataset.path") from None
     boundary = root_boundary(settings, dataset.root)
     if not boundary.is_local or WILDCARDS & set(dataset.path):
         return
@@ -95,32 +86,21 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
     except (OSError, ValueError):  # outside of the root, or not a path
         exists = False
     if not exists:
-        raise _invalid(
-            "dataset.path",
+        raise invalid(
             f"there is no {dataset.path!r} in the root {dataset.root!r}",
             "name a folder, a file or files with wildcards below the root",
+            "dataset.path",
         )
-
-
-def _check_pattern(path: str) -> None:
-    try:
-        parse_glob(path)
-    except DatasetError as error:
-        raise _invalid("dataset.path", error.problem, error.remedy_text(as_keyword)) from None
 
 
 def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
     upload = get_upload(engine, owner, upload_id)
     if upload is None:
-        raise _invalid(
-            "dataset.upload",
-            f"there is no upload {upload_id!r}",
-            "GET /v1/uploads lists all",
+        raise invalid(
+            f"there is no upload {upload_id!r}", "GET /v1/uploads lists all", "dataset.upload"
         )
     if upload.state != "complete":
-        raise Problem(
-            409,
-            "conflict",
+        raise conflict(
             f"the upload {upload_id} is incomplete: {upload.received:,} bytes have arrived",
             "send the rest with PUT, then submit the job again",
             field="dataset.upload",
@@ -129,23 +109,17 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
 
 def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
     if source is None:
-        raise _invalid("gaussians", f"there is no job {job_id!r}", "GET /v1/jobs lists all")
+        raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", "gaussians")
     if source.state != "succeeded" or source.request.get("gaussians") is not None:
-        raise Problem(
-            409,
-            "conflict",
+        raise conflict(
             f"job {job_id} has no Gaussians: it is {source.state}, or used those of another job",
             "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
     fitted_on = source.request.get("backbone")
     if fitted_on != backbone:
-        raise _invalid(
-            "gaussians",
+        raise invalid(
             f"job {job_id} used the backbone {fitted_on!r}, this one would use {backbone!r}",
             f"set backbone to {fitted_on!r}",
+            "gaussians",
         )
-
-
-def _invalid(field: str, detail: str, remedy: str) -> Problem:
-    return Problem(422, "invalid-request", detail, remedy, field=field)

@@ -6,6 +6,7 @@ crashes a decoder crashes that process, not the service.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -13,68 +14,44 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from api.http.problems import Problem
+from api.bounded_cache import BoundedCache
+from api.http.problems import conflict, unavailable
+from api.jobs.files import GAUSSIANS_FILE
 from api.jobs.store import Job
 from api.logs import set_up_logging
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
+from api.storage.artifacts import Artifacts
 from difficulty_service.base.apart import Apart, ProcessEnded
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.features.description import FeatureDescription
 
 
 class ScoringProcess:
-    """Scores samples in a process that starts with the first one, and again if it has died.
-
-    Args:
-        settings: Settings of the service.
-        at_once: Number of calls that it answers at once, each in a thread of its own.
-    """
+    """Scores samples in a process that starts with the first one, and again if it has died."""
 
     def __init__(self, settings: Settings, at_once: int = 4) -> None:
         self._scorer = Apart(partial(_make_scorer, settings), threads=at_once)
 
     def describe(self, job: Job) -> tuple[int, FeatureDescription]:
-        """Length of a feature vector of a job that has Gaussians, and the features' description.
-
-        Raises:
-            Problem: Its files are gone or damaged, or the process died.
-        """
-        described: tuple[int, FeatureDescription] = self._call("describe", job)
-        return described
+        """Length of a feature vector of a job that has Gaussians, and the features' description."""
+        return self._call("describe", job)
 
     def encode_and_score(
         self, job: Job, samples: Sequence[bytes], labels: NDArray[np.int64]
     ) -> EncodedScores:
         """Scores of samples against the Gaussians of a job, from features like those of the job.
 
-        Args:
-            job: A job that has Gaussians.
-            samples: Contents of image files, or texts as UTF-8 for a job of texts.
-            labels: Class indices; -1 where unknown. Shape (samples,).
-
-        Raises:
-            Problem: Its files are gone or damaged, the weights of the backbone are not those that
-                the job used, or the process died.
+        Samples are the contents of image files, or texts as UTF-8 for a job of texts. Labels are
+        class indices, -1 where unknown.
         """
-        scores: EncodedScores = self._call("encode_and_score", job, list(samples), labels)
-        return scores
+        return self._call("encode_and_score", job, list(samples), labels)
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]
     ) -> SampleScores:
-        """Scores of samples against the Gaussians of a job.
-
-        Args:
-            job: A job that has Gaussians.
-            features: Shape (samples, dim).
-            labels: Class indices; -1 where unknown. Shape (samples,).
-
-        Raises:
-            Problem: Its files are gone or damaged, or the process died.
-        """
-        scores: SampleScores = self._call("score", job, features, labels)
-        return scores
+        """Scores of features of shape (samples, dim), with labels likewise."""
+        return self._call("score", job, features, labels)
 
     def close(self) -> None:
         """Ends the process, once it is idle."""
@@ -85,9 +62,7 @@ class ScoringProcess:
             return self._scorer.call(method, *args)
         except ProcessEnded as error:
             structlog.get_logger().error("scoring-process-died", exc_info=error)
-            raise Problem(
-                503,
-                "unavailable",
+            raise unavailable(
                 "the process that scores samples ended meanwhile",
                 "send the request again; leave out a sample with which it fails each time",
                 headers={"Retry-After": "1"},
@@ -101,3 +76,50 @@ def _make_scorer(settings: Settings) -> Callable[..., object]:
     from api.online.scorer import Scorer
 
     return Scorer(settings).call
+
+
+@dataclass(frozen=True)
+class JobGaussians:
+    """Gaussians of a job."""
+
+    job: Job
+    dim: int  # length of a feature vector
+    description: FeatureDescription  # of the features that they were fitted to
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """Name of each class index."""
+        return self.description.class_names
+
+
+class ScoringModels:
+    """Finds the Gaussians of jobs and remembers those used last."""
+
+    def __init__(self, artifacts: Artifacts, process: ScoringProcess, capacity: int = 4) -> None:
+        self._artifacts = artifacts
+        self._process = process
+        self._cache: BoundedCache[str, JobGaussians] = BoundedCache(capacity)
+
+    def get(self, job: Job) -> JobGaussians:
+        """The Gaussians of a job."""
+        if job.state != "succeeded" or job.result is None:
+            raise conflict(
+                f"job {job.id!r} is {job.state}, so it has no Gaussians",
+                "wait until its state is succeeded, or use another job",
+            )
+        prefix = job.result.prefix
+        return self._cache.get(prefix, lambda: self._find(job, f"{prefix}/{GAUSSIANS_FILE}"))
+
+    def known(self, job: Job) -> JobGaussians | None:
+        """The Gaussians of a job if they can be had without waiting."""
+        if job.state != "succeeded" or job.result is None:
+            return None
+        return self._cache.known(job.result.prefix)
+
+    def _find(self, job: Job, key: str) -> JobGaussians:
+        if self._artifacts.size(key) is None:
+            raise conflict(
+                f"job {job.id!r} used the Gaussians of another job",
+                f"use that job: {job.request.get('gaussians')!r}",
+            )
+        return JobGaussians(job, *self._process.describe(job))

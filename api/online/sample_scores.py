@@ -14,32 +14,18 @@ Indices = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SampleScores:
-    """Distances and difficulty of samples; larger is harder. Each of shape (samples,).
+    """Distances and difficulty of samples; larger is harder. Each of shape (samples,)."""
 
-    Attributes:
-        labels: Class indices; -1 where unknown, for which the nearest class was used.
-        nearest: Index of the nearest class.
-        md: Squared distance to the class.
-        md_agnostic: Squared distance to the mean of all samples.
-        rmd: Difference md - md_agnostic.
-        label_margin: md minus that of the nearest other class.
-        percentile: Fraction of the samples of the job that are easier.
-    """
-
-    labels: Indices
-    nearest: Indices
-    md: Numbers
-    md_agnostic: Numbers
-    rmd: Numbers
-    label_margin: Numbers
-    percentile: Numbers
+    labels: Indices  # class indices; -1 where unknown, for which the nearest class was used
+    nearest: Indices  # index of the nearest class
+    md: Numbers  # squared distance to the class
+    md_agnostic: Numbers  # squared distance to the mean of all samples
+    rmd: Numbers  # md - md_agnostic
+    label_margin: Numbers  # md minus that of the nearest other class
+    percentile: Numbers  # fraction of the samples of the job that are easier
 
     def rows(self, class_names: Sequence[str]) -> list[dict[str, Any]]:
-        """One mapping per sample, of JSON values; None instead of values that are not finite.
-
-        Args:
-            class_names: Name of each class index.
-        """
+        """One mapping per sample, of JSON values; None instead of values that are not finite."""
         margins = np.where(self.labels >= 0, self.label_margin, np.nan)
         numbers = {
             "md": self.md,
@@ -62,15 +48,10 @@ class SampleScores:
 
 @dataclass(frozen=True)
 class EncodedScores:
-    """Scores of images or texts, of which some cannot be read.
+    """Scores of images or texts, of which some cannot be read."""
 
-    Attributes:
-        problems: For each sample the reason why it cannot be read, or None.
-        scores: Scores of the others; None where there is no other.
-    """
-
-    problems: tuple[str | None, ...]
-    scores: SampleScores | None
+    problems: tuple[str | None, ...]  # why each cannot be read, or None
+    scores: SampleScores | None  # of the others; None where there is no other
 
     def rows(self, class_names: Sequence[str]) -> list[dict[str, Any]]:
         """Like `SampleScores.rows`; a sample that cannot be read has an `error` instead."""

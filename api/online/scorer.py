@@ -1,11 +1,13 @@
-"""The object in the other process that encodes samples and scores features."""
+"""What the other process has: backbones, the Gaussians of finished jobs, and scores of samples."""
 
 import io
 import os
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import structlog
@@ -13,33 +15,118 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from api.bounded_cache import BoundedCache
 from api.http.problems import Problem
-from api.jobs.files import gaussians_folder
+from api.jobs import files
 from api.jobs.store import Job
 from api.online.encoder import BackbonePool
-from api.online.loaded_models import LoadedModels
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
-from api.storage.artifacts import open_artifacts
+from api.storage.artifacts import Artifacts, open_artifacts, save
 from difficulty_service.backbones.backbone import choose_device
-from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.checksums import DamagedFile, verify_path
+from difficulty_service.base.errors import DifficultyError, StatisticsError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import FeatureDescription
+from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
+from difficulty_service.scores.fitted_gaussians import load_gaussians
+
+
+@dataclass(frozen=True)
+class ScoringModel:
+    """Scores new samples like those of a job."""
+
+    scorer: RelativeMahalanobis
+    description: FeatureDescription  # of the features that the Gaussians were fitted to
+    training_scores: NDArray[np.float64]  # RMD of the samples of the job, ascending, without NaN
+
+    @property
+    def dim(self) -> int:
+        """Length of a feature vector."""
+        return len(self.scorer.mean)
+
+    def score(self, features: Tensor, labels: Tensor) -> SampleScores:
+        """Distances and difficulty of samples, of features of shape (samples, dim).
+
+        Labels are class indices; -1 where unknown, for which the nearest class is used.
+        """
+        distances = self.scorer.distances(features, labels)
+        nearest = distances.nearest_label
+        if (labels < 0).any():
+            distances = self.scorer.distances(features, torch.where(labels >= 0, labels, nearest))
+        return SampleScores(
+            labels=labels.numpy(),
+            nearest=nearest.numpy(),
+            md=distances.md.numpy(),
+            md_agnostic=distances.md_agnostic.numpy(),
+            rmd=distances.rmd.numpy(),
+            label_margin=distances.label_margin.numpy(),
+            percentile=self._percentiles(distances.rmd.numpy()),
+        )
+
+    def _percentiles(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Fraction of the job's samples that are easier, ties counted half. Shape (samples,)."""
+        if not len(self.training_scores):
+            return np.full(len(scores), np.nan)
+        below = np.searchsorted(self.training_scores, scores, side="left")
+        below_or_equal = np.searchsorted(self.training_scores, scores, side="right")
+        shares = (below + below_or_equal) / 2 / len(self.training_scores)
+        return np.where(np.isnan(scores), np.nan, shares)
+
+
+MAX_TRAINING_SCORES = 1_000_000
+"""Maximum number of scores, evenly spaced: enough for percentiles to a millionth."""
+
+
+class LoadedModels:
+    """Gaussians by job, loaded on first use; remote files are copied to a local folder."""
+
+    def __init__(self, artifacts: Artifacts, folder: Path, capacity: int = 4) -> None:
+        self._artifacts = artifacts
+        self._folder = folder
+        self._cache: BoundedCache[str, ScoringModel] = BoundedCache(capacity)
+
+    def get(self, job: Job) -> ScoringModel:
+        """The Gaussians of a succeeded job that has some."""
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        prefix = job.result.prefix
+        return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{files.GAUSSIANS_FILE}"))
+
+    def _load(self, job: Job, key: str) -> ScoringModel:
+        path = self._folder / key
+        try:
+            verify_path(path)
+        except (FileNotFoundError, DamagedFile):
+            save(files.open_stored(self._artifacts, job, files.GAUSSIANS_FILE), path)
+        try:
+            gaussians, description = load_gaussians(path)
+        except StatisticsError as error:
+            raise files.damaged(job, files.GAUSSIANS_FILE) from error
+        return ScoringModel(
+            scorer=relative_mahalanobis(gaussians),
+            description=description,
+            training_scores=self._training_scores(job),
+        )
+
+    def _training_scores(self, job: Job) -> NDArray[np.float64]:
+        with files.open_stored_parquet(self._artifacts, job, files.SCORES_FILE) as file:
+            column = file.read(["rmd"])["rmd"]
+        scores = column.to_numpy().astype(np.float64)
+        scores = np.sort(scores[~np.isnan(scores)])
+        if len(scores) > MAX_TRAINING_SCORES:
+            positions = np.linspace(0, len(scores) - 1, MAX_TRAINING_SCORES).round()
+            scores = scores[positions.astype(np.int64)]
+        return scores
 
 
 class Scorer:
-    """Loaded backbones and Gaussians.
-
-    Args:
-        settings: Settings with device and limits of the backbones, and where results are.
-    """
+    """Loaded backbones and Gaussians."""
 
     def __init__(self, settings: Settings) -> None:
         self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
-        self._models = LoadedModels(
-            open_artifacts(settings.artifact_root), gaussians_folder(settings)
-        )
+        artifacts = open_artifacts(settings.artifact_root)
+        self._models = LoadedModels(artifacts, files.gaussians_folder(settings))
 
     def call(self, method: str, *args: object) -> object:
         """Calls another method by its name.
@@ -84,12 +171,7 @@ class Scorer:
 
 
 def end_with_slow_image(watch: ImageWatch, seconds: float) -> None:
-    """Ends this process once an image takes longer to decode: no thread can be ended from outside.
-
-    Args:
-        watch: Images that are being decoded.
-        seconds: Time that one may take.
-    """
+    """Ends this process once an image takes longer: no thread can be ended from outside."""
 
     def look() -> None:
         while not any(image.seconds > seconds for image in watch.under_way()):

@@ -1,31 +1,30 @@
-"""Pages of images: the list, one image, and marking without a script."""
+"""Pages of images: the list, one image, marking without a script, and pictures of them."""
 
 from dataclasses import replace
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
+from xml.sax.saxutils import escape
 
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.problems import Problem
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import Problem, invalid, not_found
+from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
-from api.results.image_query import (
-    MARKS,
-    ImagePage,
-    ImageQuery,
-    find_images,
-    matching_rows,
-    neighbours,
-    orders_of,
-)
+from api.results import image_query
+from api.results.image_query import ImagePage, ImageQuery
 from api.results.overview import BINS, typical_rows
 from api.results.score_pages import BadQuery
-from api.results.similar_images import SimilarImages
+from api.results.thumbnails import Wanted
 from api.routes.marks import apply_changes
+from api.routes.results import read_text, send_thumbnail
 from api.schemas import Decision, MarkChange
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.review.charts import Bar, histogram
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.marks import Mark
@@ -34,13 +33,9 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
-MOST_CLASSES = 1000
-"""Number of classes that the filters suggest."""
-
+MOST_CLASSES = 1000  # number of classes that the filters suggest
 DIGITS = 9
-MOST_AT_ONCE = 100_000
-"""Number of images that can be marked at once."""
-
+MOST_AT_ONCE = 100_000  # number of images that can be marked at once
 MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
@@ -73,7 +68,9 @@ def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) 
     job = scored_job(request, key, job_id)
     problem = ""
     try:
-        page = find_images(job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query))
+        page = image_query.find_images(
+            job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query)
+        )
     except BadQuery as error:
         problem, page = (
             "; ".join(filter(None, (str(error), error.remedy))),
@@ -97,11 +94,11 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = matching_rows(samples, query, job.marked(query.mark), _map_for(job, query))
+        rows = image_query.matching_rows(
+            samples, query, job.marked(query.mark), _map_for(job, query)
+        )
     except BadQuery as error:
-        raise Problem(
-            422, "invalid-request", str(error), error.remedy or "correct this field", error.field
-        ) from None
+        raise invalid(str(error), error.remedy or "correct this field", error.field) from None
     rows = np.arange(len(samples)) if rows is None else rows
     if mark == "relabel":
         rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
@@ -124,7 +121,7 @@ def mark_matching(
         for row in rows.tolist()
     }
     set_marks(request.app.state.engine, key.owner, job.job.id, changes, {})
-    return redirect(f"{job.address}/images{_query(query)}")
+    return redirect(f"{job.address}/images{query_of(query.conditions)}")
 
 
 @router.get("/{row}")
@@ -156,7 +153,9 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     card = existing_card(job, row)
     try:
         drawn = _map_for(job, query)
-        previous, following = neighbours(job.samples, query, job.marked(query.mark), row, drawn)
+        previous, following = image_query.neighbours(
+            job.samples, query, job.marked(query.mark), row, drawn
+        )
     except BadQuery:
         previous, following = None, None
     samples = job.samples
@@ -198,12 +197,10 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
     if mark != "none":
         new_label = (label or card.nearest_name) if mark == "relabel" else None
         if mark == "relabel" and not new_label:
-            raise Problem(
-                422, "invalid-request", "no other class fits this image", "choose a class", "label"
-            )
+            raise invalid("no other class fits this image", "choose a class", "label")
         decision = Decision(mark=Mark(mark), label=new_label)
     apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
-    return redirect(f"{job.address}/images/{row}{_query(query)}")
+    return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
@@ -218,8 +215,8 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "query": replace(query, after=""),
         "conditions": query.conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
-        "sorts": orders_of(samples),
-        "mark_filters": MARKS,
+        "sorts": image_query.orders_of(samples),
+        "mark_filters": image_query.MARKS,
         "classes": names[:MOST_CLASSES],
         "num_classes": len(names),
         "digits": names[:DIGITS],
@@ -240,8 +237,7 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
     state = job.request.app.state
-    similar_images: SimilarImages = state.similar_images
-    rows = similar_images.get(job.job, row)
+    rows = state.similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
     return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
 
@@ -251,5 +247,97 @@ def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
     return job.drawn if query.area else None
 
 
-def _query(query: ImageQuery) -> str:
-    return query_of(query.conditions)
+LETTERS = 22  # largest number of letters of a line
+
+TEXT_LETTERS, TEXT_LINES = 34, 14
+
+
+def placeholder(status: int, reason: str) -> Response:
+    """A picture with the reason why the image cannot be shown."""
+    lines = _lines(reason[:140], LETTERS)
+    text = "".join(
+        f'<text x="80" y="{80 + 15 * (number - (len(lines) - 1) / 2)}">{escape(line)}</text>'
+        for number, line in enumerate(lines[:8])
+    )
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 160 160" width="160" height="160" '
+        'font-family="sans-serif" font-size="12" text-anchor="middle" fill="#777b74">'
+        f"{text}</svg>"
+    )
+    return Response(svg, status, {"Cache-Control": "no-store"}, "image/svg+xml")
+
+
+def text_picture(content: str) -> Response:
+    """A picture with the beginning of a text."""
+    lines = _lines(content[: 2 * TEXT_LETTERS * TEXT_LINES], TEXT_LETTERS)
+    if len(lines) > TEXT_LINES:
+        lines[TEXT_LINES - 1 :] = [f"{lines[TEXT_LINES - 1]} …"]
+    text = "".join(
+        f'<text x="10" y="{16 + 14 * number}">{escape(line)}</text>'
+        for number, line in enumerate(lines)
+    )
+    # Grey is legible on the light and on the dark ground of the pages.
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 224 224" width="224" height="224" '
+        f'font-family="sans-serif" font-size="11" fill="#777b74">{text}</svg>'
+    )
+    return Response(svg, 200, {"Cache-Control": "private, max-age=600"}, "image/svg+xml")
+
+
+def _lines(text: str, letters: int) -> list[str]:
+    """Words in lines of so many letters, without what XML cannot have."""
+    lines = [""]
+    for word in "".join(sign if sign.isprintable() else " " for sign in text).split():
+        if len(lines[-1]) + len(word) > letters and lines[-1]:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word[:letters]}".strip()
+    return lines
+
+
+SMALLEST = 16
+UNREADABLE = "the dataset can no longer be read"
+
+
+@router.get("/{row}/text")
+async def show_text(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
+    """The beginning of a sample that is a text, as part of the page of the sample."""
+    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, SMALLEST)
+    try:
+        text = await read_text(request, key, wanted) if wanted.job.is_text else None
+    except (DatasetError, ImageError):
+        text = None
+    if text is None:
+        raise not_found("sample", str(row))
+    return await run_in_threadpool(render, request, "whole_text", {"text": text})
+
+
+@router.get("/{row}/picture")
+async def show_picture(
+    job_id: str,
+    row: Row,
+    request: Request,
+    key: ReadKey,
+    size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224,
+) -> Response:
+    """A small version of an image; the reason as a picture where it cannot be shown."""
+    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
+    try:
+        if wanted.job.is_text:
+            text = await read_text(request, key, wanted)
+            answer = None if text is None else text_picture(text)
+        else:
+            answer = await send_thumbnail(request, key, wanted)
+    except ImageError as error:
+        return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
+    except (Problem, DatasetError) as error:
+        if isinstance(error, Problem) and error.status == HTTPStatus.TOO_MANY_REQUESTS:
+            raise
+        return placeholder(410, UNREADABLE)
+    if answer is None:
+        return placeholder(404, f"the {wanted.job.kind} is no longer in the dataset")
+    return answer
+
+
+def _wanted(job_id: str, row: int, request: Request, key: Principal, size: int) -> Wanted:
+    job = scored_job(request, key, job_id)
+    return Wanted(job.job, existing_card(job, row).sample_id, size, row)

@@ -1,7 +1,4 @@
-"""Pages of jobs: the list, the form for a new one, progress, cancelling and deleting.
-
-The fields of a form, made of the options of a model, and what was entered in them.
-"""
+"""Pages of jobs: the list, the form for a new one, progress, cancelling and deleting."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -16,6 +13,7 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, reason_of
+from api.jobs.queue import live_workers
 from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
@@ -24,7 +22,6 @@ from api.routes.system import get_backbones
 from api.schemas import JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
-from api.storage.worker_registry import live_workers
 from difficulty_service.options import (
     EncodingOptions,
     ReadingOptions,
@@ -38,23 +35,14 @@ Kind = Literal["check", "checks", "choice", "number", "text"]
 
 @dataclass(frozen=True)
 class OptionField:
-    """A field of a form.
-
-    Attributes:
-        name: Name of the option.
-        kind: How it is entered.
-        sentence: What it does.
-        entered: What was entered: texts as the browser sends them, none where it was left alone.
-        choices: Values to choose from, with a sentence on each where it needs one.
-        usual: What holds where nothing is entered.
-    """
+    """A field of a form."""
 
     name: str
-    kind: Kind
-    sentence: str
-    entered: tuple[str, ...]
-    choices: Mapping[str, str] = field(default_factory=dict)
-    usual: tuple[str, ...] = ()
+    kind: Kind  # how it is entered
+    sentence: str  # what it does
+    entered: tuple[str, ...]  # as the browser sends it; none where it was left alone
+    choices: Mapping[str, str] = field(default_factory=dict)  # with a sentence, or ""
+    usual: tuple[str, ...] = ()  # what holds where nothing is entered
 
     @property
     def label(self) -> str:
@@ -115,18 +103,12 @@ def entered_values(fields: Iterable[OptionField]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in fields:
         texts = [text.strip() for text in each.entered if text.strip()]
-        if texts:
-            values[each.name] = _value(each, texts)
+        if texts and each.kind in ("checks", "check"):
+            values[each.name] = texts if each.kind == "checks" else True
+        elif texts:
+            is_number = each.kind == "number" or (each.choices and texts[0] not in each.choices)
+            values[each.name] = _number(each.name, texts[0]) if is_number else texts[0]
     return values
-
-
-def _value(field: OptionField, texts: list[str]) -> bool | float | str | list[str]:
-    if field.kind == "checks":
-        return texts
-    if field.kind == "check":
-        return True
-    is_number = field.kind == "number" or (field.choices and texts[0] not in field.choices)
-    return _number(field.name, texts[0]) if is_number else texts[0]
 
 
 def _number(name: str, text: str) -> int | float:
@@ -143,7 +125,6 @@ router = APIRouter(include_in_schema=False)
 PAGE = 25
 UNFINISHED = ("queued", "running")
 
-
 OPTIONS = [
     name
     for options in (ReadingOptions, ScoringOptions, EncodingOptions)
@@ -154,25 +135,15 @@ OPTIONS = [
 
 @dataclass(frozen=True)
 class NewJob:
-    """What was entered in the form, as the browser sends it.
+    """What was entered in the form, as the browser sends it."""
 
-    Attributes:
-        source: Whether the dataset is below a `root` of the server or an `upload`.
-        root: Name of a root.
-        path: Path below the root.
-        upload: Id of an upload.
-        backbone: Name of a backbone; empty for the usual one.
-        token: Token of the page, by which a form that is sent twice is one job.
-        options: Texts of each option; none where it was left alone.
-    """
-
-    source: str = "root"
+    source: str = "root"  # "root" or "upload"
     root: str = ""
     path: str = ""
     upload: str = ""
-    backbone: str = ""
-    token: str = ""
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    backbone: str = ""  # empty for the usual one
+    token: str = ""  # of the page, by which a form that is sent twice is one job
+    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # texts of each
 
     @property
     def fields(self) -> list[OptionField]:
@@ -185,11 +156,7 @@ class NewJob:
         return any(each.shown != each.usual for each in self.fields if each.name != "scorers")
 
     def as_body(self) -> dict[str, Any]:
-        """Body of the request that submits this job.
-
-        Raises:
-            ValueError: A number cannot be read.
-        """
+        """Body of the request that submits this job."""
         dataset = (
             {"upload": self.upload}
             if self.source == "upload"
@@ -213,9 +180,7 @@ async def entered_job(request: Request) -> NewJob:
 
 @router.get("/")
 def show_jobs(
-    request: Request,
-    key: ReadKey,
-    before: Annotated[str | None, Query(max_length=100)] = None,
+    request: Request, key: ReadKey, before: Annotated[str | None, Query(max_length=100)] = None
 ) -> Response:
     """The jobs that the caller may see, newest first, and the form for a new one."""
     values = _list(request, key, before)
@@ -265,7 +230,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 
 def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
-    cursor = None if before is None else rest.read_cursor(before)
+    cursor = None if before is None else rest.last_of_page(before)
     engine, settings = request.app.state.engine, request.app.state.settings
     jobs = list_jobs(engine, key.visible_owner, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
@@ -275,7 +240,7 @@ def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any
         "seconds_left": {job.id: rest.public(job).progress.seconds_left for job in page},
         "now": time.time(),
         "address": f"/?before={before}" if before else "/",
-        "older": rest.write_cursor(page[-1]) if len(jobs) > PAGE else None,
+        "older": rest.cursor_after(page[-1]) if len(jobs) > PAGE else None,
         "is_live": has_unfinished,
         "no_worker": has_unfinished and not live_workers(engine, settings.lease),
     }

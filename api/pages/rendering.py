@@ -10,7 +10,6 @@ from urllib.parse import quote, urlencode
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment
-from starlette.datastructures import URL
 from starlette.responses import Response
 
 from api.http.api_keys import Principal
@@ -26,14 +25,7 @@ UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
 def render(
     request: Request, name: str, values: Mapping[str, Any] | None = None, status: int = 200
 ) -> HTMLResponse:
-    """Fills a template; every value is escaped.
-
-    Args:
-        request: The request, which says who is signed in.
-        name: Name of the template, without its extension.
-        values: Variables of the template.
-        status: HTTP status of the answer.
-    """
+    """Fills a template; every value is escaped."""
     principal: Principal | None = getattr(request.state, "principal", None)
     html = (
         _environment()
@@ -64,20 +56,16 @@ def redirect(path: str) -> RedirectResponse:
 def problem_page(problem: Problem, request: Request) -> Response:
     """The page of a problem; without a valid key, the sign-in."""
     if problem.status == UNAUTHORISED:
-        return _to_sign_in(request)
+        if is_fragment(request):
+            return Response(status_code=UNAUTHORISED, headers={"HX-Redirect": "/sign-in"})
+        path, query = request.url.path, request.url.query
+        wanted = quote(f"{path}?{query}" if query else path, safe="")
+        is_named = request.method == "GET" and wanted != quote("/", safe="")
+        return redirect(f"/sign-in?next={wanted}" if is_named else "/sign-in")
     name = "problem_text" if is_fragment(request) else "problem"
     page = render(request, name, {"problem": problem}, problem.status)
     page.headers.update(problem.headers)
     return page
-
-
-def _to_sign_in(request: Request) -> Response:
-    if is_fragment(request):
-        return Response(status_code=UNAUTHORISED, headers={"HX-Redirect": "/sign-in"})
-    url: URL = request.url
-    wanted = f"{url.path}?{url.query}" if url.query else url.path
-    query = f"?next={quote(wanted, safe='')}" if request.method == "GET" and wanted != "/" else ""
-    return redirect(f"/sign-in{query}")
 
 
 def job_name(job: Job) -> str:

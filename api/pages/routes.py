@@ -1,40 +1,26 @@
-"""All pages, their static files, and what the application needs for both.
-
-Styles and scripts of the pages, which are kept in memory.
-"""
+"""All pages: their static files, signing in and out, and the reference of the REST service."""
 
 import hashlib
 import mimetypes
-from dataclasses import dataclass
+import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Annotated, Any
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI, Form, Query, Request
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.pages import api_reference, images, jobs, map_page, pictures, sign_in, views
-from api.pages.rendering import problem_page
+from api.http.api_keys import LONGEST_SECRET, ReadKey
+from api.http.browsers import delete_cookie, set_cookie
+from api.pages import images, jobs, views
+from api.pages.rendering import problem_page, redirect, render
+from api.storage.keys import any_keys, find_key
 
 NO_CACHE = {"Cache-Control": "no-cache"}
 """Browsers keep a file but ask about it, so that an upgrade shows at once."""
-
-
-@dataclass(frozen=True)
-class Asset:
-    """A file.
-
-    Attributes:
-        content: The whole file.
-        media_type: Media type, by its name.
-        etag: Changes with the content.
-    """
-
-    content: bytes
-    media_type: str
-    etag: str
 
 
 class Assets:
@@ -42,53 +28,89 @@ class Assets:
 
     Anybody may ask for them without a key, so an answer must cost little: reading the file in a
     thread took longer than all the rest.
-
-    Args:
-        folder: The folder, with all that is below it.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._assets = {
-            f"/{path.relative_to(folder).as_posix()}": _read(path)
-            for path in folder.rglob("*")
-            if path.is_file()
-        }
+        self._files: dict[str, Response] = {}
+        for path in filter(Path.is_file, folder.rglob("*")):
+            content = path.read_bytes()
+            media_type = mimetypes.guess_type(path.name)[0] or "text/plain"
+            headers = {**NO_CACHE, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
+            address = f"/{path.relative_to(folder).as_posix()}"
+            self._files[address] = Response(content, headers=headers, media_type=media_type)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers with a file, or that the client has it already.
-
-        Raises:
-            HTTPException: The method is not one for reading (405), or there is no such file (404).
-        """
+        """Answers with a file, or that the client has it already."""
         if scope["method"] not in ("GET", "HEAD"):
             raise HTTPException(405, headers={"Allow": "GET, HEAD"})
-        asset = self._assets.get(scope["path"].removeprefix(scope["root_path"]))
-        if asset is None:
+        response = self._files.get(scope["path"].removeprefix(scope["root_path"]))
+        if response is None:
             raise HTTPException(404)
-        headers = {**NO_CACHE, "ETag": asset.etag}
-        if asset.etag in Headers(scope=scope).get("if-none-match", ""):
-            response = Response(status_code=304, headers=headers)
-        else:
-            response = Response(asset.content, headers=headers, media_type=asset.media_type)
+        etag = response.headers["etag"]
+        if etag in Headers(scope=scope).get("if-none-match", ""):
+            response = Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
         await response(scope, receive, send)
 
 
-def _read(path: Path) -> Asset:
-    content = path.read_bytes()
-    media_type, _ = mimetypes.guess_type(path.name)
-    etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    return Asset(content, media_type or "text/plain", etag)
+router = APIRouter(include_in_schema=False)
 
 
-ROUTERS = (
-    sign_in.router,
-    jobs.router,
-    views.router,
-    map_page.router,
-    images.router,
-    pictures.router,
-    api_reference.router,
-)
+@router.get("/docs")
+def show_reference(request: Request, _key: ReadKey) -> Response:
+    """Every address with its methods and parameters."""
+    schema: dict[str, Any] = request.app.openapi()
+    operations = [
+        (method.upper(), path, operation)
+        for path, methods in schema["paths"].items()
+        for method, operation in methods.items()
+    ]
+    return render(request, "api_reference", {"info": schema["info"], "operations": operations})
+
+
+LOCAL_ADDRESS = re.compile(r"/(?![/\\])[^\x00-\x20\\]*")
+
+
+@router.get("/sign-in")
+def show_sign_in(
+    request: Request, next_: Annotated[str, Query(alias="next", max_length=4000)] = "/"
+) -> Response:
+    """The form for a key; where there are no keys, the page itself."""
+    if not any_keys(request.app.state.engine):
+        return redirect(_local(next_))
+    return render(request, "sign_in", {"next": _local(next_), "problem": ""})
+
+
+@router.post("/sign-in")
+def sign_in(
+    request: Request,
+    key: Annotated[str, Form(max_length=4000)] = "",
+    next_: Annotated[str, Form(alias="next", max_length=4000)] = "/",
+) -> Response:
+    """Checks the key and stores it in a cookie."""
+    secret = key.strip()
+    known = len(secret) <= LONGEST_SECRET and find_key(request.app.state.engine, secret)
+    if not known:
+        problem = "This key is unknown or revoked." if secret else "Enter a key."
+        return render(request, "sign_in", {"next": _local(next_), "problem": problem}, 401)
+    answer = redirect(_local(next_))
+    set_cookie(answer, secret, secure=request.url.scheme == "https")
+    return answer
+
+
+@router.post("/sign-out")
+def sign_out(request: Request) -> Response:
+    """Deletes the cookie."""
+    answer = redirect("/sign-in")
+    delete_cookie(answer, secure=request.url.scheme == "https")
+    return answer
+
+
+def _local(address: str) -> str:
+    """An address of this service; a link must not lead from the sign-in to another site."""
+    return address if LOCAL_ADDRESS.fullmatch(address) else "/"
+
+
+ROUTERS = (router, jobs.router, views.router, images.router)
 
 
 def add_pages(app: FastAPI) -> None:

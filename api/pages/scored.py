@@ -13,34 +13,22 @@ from api.http.problems import not_found
 from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
-from api.results.maps import Maps
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores
 from api.routes.results import succeeded_job
-from api.settings import Settings
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.marks import Mark
 from difficulty_service.review.wrong_labels import Proportion
 from difficulty_service.scores.samples import ScoredSamples
 
-IMAGES = "Images"
-"""Name of the page of all samples, which are texts in some jobs."""
-
-CHECKED_FOR_A_SHARE = 5
-"""Number of marks from which the share of wrong labels among them is shown."""
+IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
+CHECKED_FOR_A_SHARE = 5  # number of marks from which the share of wrong labels among them is shown
 
 
 @dataclass(frozen=True)
 class ScoredJob:
-    """A finished job as its pages show it.
-
-    Attributes:
-        request: The request for a page.
-        key: The caller.
-        job: The job.
-        open_scores: The scores of all jobs.
-    """
+    """A finished job as its pages show it."""
 
     request: Request
     key: Principal
@@ -55,7 +43,7 @@ class ScoredJob:
     @cached_property
     def overview(self) -> Overview:
         """The facts of the whole dataset."""
-        return self.open_scores.overview(self.job)
+        return self.open_scores.get(self.job).overview
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
@@ -72,8 +60,7 @@ class ScoredJob:
     @cached_property
     def drawn(self) -> ImageMap | None:
         """The map; None where the job has none."""
-        maps: Maps = self.request.app.state.maps
-        return maps.get(self.job)
+        return self.request.app.state.maps.get(self.job)
 
     @property
     def address(self) -> str:
@@ -95,19 +82,16 @@ class ScoredJob:
             return "copy of this"
         return "copy" if self.samples.copy_of[card.row].is_valid else ""
 
-    @property
-    def _can_score_again(self) -> bool:
-        settings: Settings = self.request.app.state.settings
-        is_own = self.job.owner == self.key.owner
-        return is_own and settings.takes_jobs and "write" in self.key.scopes
-
     def values(self, current: str) -> dict[str, Any]:
-        """Variables that every page of the job has.
-
-        Args:
-            current: Name of the page, which the navigation marks.
-        """
-        engine = self.request.app.state.engine
+        """Variables that every page of the job has."""
+        state = self.request.app.state
+        is_own = self.job.owner == self.key.owner
+        counts = count_marks(state.engine, self.key.owner, self.job.id)
+        checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
+        tray: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
+        if checked >= CHECKED_FOR_A_SHARE:
+            share = Proportion(wrong, checked)
+            tray |= {"share": share.share, "interval": share.interval()}
         return {
             "job": self.job,
             "noun": self.job.kind,
@@ -116,39 +100,21 @@ class ScoredJob:
             "by_suspicion": self.samples.suspicion is not None,
             "measure": self.samples.measure,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
-            "tray": describe_marks(count_marks(engine, self.key.owner, self.job.id)),
+            "tray": tray,
             "class_name": self.samples.name_of,
-            "can_score_again": self._can_score_again,
+            "can_score_again": is_own and state.settings.takes_jobs and "write" in self.key.scopes,
             "token": uuid4().hex,
         }
 
 
 def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
-    """The finished job of an address.
-
-    Raises:
-        Problem: It does not exist, the caller may not see it, or it has no results.
-    """
+    """The finished job of an address."""
     job = succeeded_job(request, key, job_id)
     return ScoredJob(request, key, job, request.app.state.open_scores)
 
 
 def existing_card(job: ScoredJob, row: int) -> Card:
-    """The card of a sample.
-
-    Raises:
-        Problem: There is no such row.
-    """
+    """The card of a sample."""
     if row >= len(job.samples):
         raise not_found("sample", str(row))
     return job.cards([row])[0]
-
-
-def describe_marks(counts: Mapping[Mark, int]) -> dict[str, Any]:
-    """Number of marks and, of several, the share of wrong labels with its 95 % interval."""
-    checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
-    values: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
-    if checked >= CHECKED_FOR_A_SHARE:
-        share = Proportion(wrong, checked)
-        values |= {"share": share.share, "interval": share.interval()}
-    return values

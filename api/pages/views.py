@@ -1,18 +1,20 @@
-"""Pages of a job: its progress or summary, its classes, confused pairs, errors and marks."""
+"""Pages of a job: progress or summary, classes, confused pairs, errors, marks and the map."""
 
+import gzip
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey
+from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem
+from api.jobs.queue import live_workers
 from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
-from api.storage.worker_registry import live_workers
 from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
@@ -145,3 +147,48 @@ def show_errors(
 def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
     """The marks in a sentence, which the pages show below."""
     return render(request, "tray", scored_job(request, key, job_id).values(""))
+
+
+MOST_CLASSES = 1000  # number of classes that are suggested as new labels
+
+TextHeader = Annotated[str, Header(max_length=1000)]
+
+
+@router.get("/map")
+def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The images on a plane, by their features."""
+    job = scored_job(request, key, job_id)
+    values = job.values("Map") | {
+        "map": job.drawn,
+        "takes_jobs": request.app.state.settings.takes_jobs,
+        "classes": list(job.samples.names.values())[:MOST_CLASSES],
+    }
+    return render(request, "map_page", values)
+
+
+@router.get("/map/points")
+def read_points(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    if_none_match: TextHeader = "",
+    accept_encoding: TextHeader = "",
+) -> Response:
+    """Positions, classes and scores of the images that are drawn, as columns in JSON."""
+    job = scored_job(request, key, job_id)
+    points = request.app.state.maps.points(job.job, f"{job.address}/images")
+    if points is None:
+        raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
+    headers = {
+        "ETag": points.etag,
+        "Cache-Control": "private, no-cache",
+        "Vary": "Accept-Encoding, Cookie",
+    }
+    if points.etag in if_none_match:
+        return Response(status_code=UNCHANGED, headers=headers)
+    content = points.compressed
+    if "gzip" in accept_encoding:
+        headers["Content-Encoding"] = "gzip"
+    else:
+        content = gzip.decompress(content)
+    return Response(content, headers=headers, media_type="application/json")

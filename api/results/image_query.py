@@ -1,15 +1,5 @@
-"""Which images a page shows, and in which order.
+"""Which images a page shows, and in which order."""
 
-Cursors: where a page of images ends, and of which conditions.
-
-The first of many keys, without sorting all of them.
-"""
-
-import base64
-import binascii
-import hashlib
-import json
-import struct
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 
@@ -17,49 +7,11 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from api.http.parameters import identity_of, read_cursor, write_cursor
 from api.results.maps import Area
 from api.results.score_pages import BadQuery, absent
 from difficulty_service.review.map import ImageMap
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
-
-_CURSOR = struct.Struct(">8sdq")
-
-
-def write_cursor(conditions: Mapping[str, str], key: float, row: int) -> str:
-    """The cursor after an image.
-
-    Args:
-        conditions: Conditions that the images of the pages fulfil.
-        key: Sort key of the image.
-        row: Its row.
-    """
-    packed = _CURSOR.pack(_identity(conditions), key, row)
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def read_cursor(conditions: Mapping[str, str], text: str) -> tuple[float, int]:
-    """Sort key and row of the last image of the page before.
-
-    Raises:
-        BadQuery: The text is no cursor, or one of other conditions.
-    """
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        identity, key, row = _CURSOR.unpack(packed)
-    except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is not a cursor; begin with the first page") from None
-    if identity != _identity(conditions) or np.isnan(key):
-        raise BadQuery(
-            "after", "this cursor belongs to other conditions; begin with the first page"
-        )
-    return key, row
-
-
-def _identity(conditions: Mapping[str, str]) -> bytes:
-    """Digest of the conditions, which tells their cursors from those of others."""
-    text = json.dumps(sorted(conditions.items()))
-    return hashlib.sha256(text.encode(errors="replace")).digest()[:8]
-
 
 BLOCK = 512
 """Number of keys of which only the smallest is looked at where the smallest of all are sought."""
@@ -109,37 +61,25 @@ MARKS: Mapping[str, str] = {
 }
 """Values of the filter by marks, with their names for people."""
 
+CURSOR = ">8sdq"  # conditions, sort key and row
 PERCENT = 100.0
 LONGEST_TEXT = 1000
 
 
 @dataclass(frozen=True)
 class ImageQuery:
-    """The parameters of an address that lists images; all are texts, and empty is no condition.
+    """The parameters of an address that lists images; all are texts, and empty is no condition."""
 
-    Attributes:
-        label: Name of the class of the images.
-        near: Name of the class that fits best.
-        pmin: Lowest percentile of difficulty, from 0 to 100.
-        pmax: Highest percentile of difficulty, from 0 to 100.
-        margin: Suspicion that the images exceed, or label margin where the scores have none.
-        q: Text in the sample id.
-        mark: One of MARKS.
-        area: Area of the map, as `Area.parse` reads it.
-        sort: One of SORTS.
-        after: Cursor of the page before; empty for the first page.
-    """
-
-    label: str = ""
-    near: str = ""
-    pmin: str = ""
-    pmax: str = ""
-    margin: str = ""
-    q: str = ""
-    mark: str = ""
-    area: str = ""
-    sort: str = "doubtful"
-    after: str = ""
+    label: str = ""  # name of the class of the images
+    near: str = ""  # name of the class that fits best
+    pmin: str = ""  # lowest percentile of difficulty, from 0 to 100
+    pmax: str = ""  # highest one
+    margin: str = ""  # suspicion that they exceed, or label margin where the scores have none
+    q: str = ""  # text in the sample id
+    mark: str = ""  # one of MARKS
+    area: str = ""  # of the map, as `Area.parse` reads it
+    sort: str = "doubtful"  # one of SORTS
+    after: str = ""  # cursor of the page before
 
     @property
     def conditions(self) -> dict[str, str]:
@@ -152,20 +92,12 @@ class ImageQuery:
 
 @dataclass(frozen=True)
 class ImagePage:
-    """One page of images.
+    """One page of images."""
 
-    Attributes:
-        rows: Rows of the images in the score file, in order.
-        matching: Rows of all images that fulfil the conditions, in the order of the file; None for
-            every image.
-        num_matching: Number of images that fulfil the conditions.
-        next: Cursor of the next page; empty at the end.
-    """
-
-    rows: list[int]
-    matching: NDArray[np.int64] | None
+    rows: list[int]  # in the score file
+    matching: NDArray[np.int64] | None  # as `matching_rows` gives them
     num_matching: int
-    next: str
+    next: str  # cursor of the next page; empty at the end
 
 
 def orders_of(samples: ScoredSamples) -> dict[str, str]:
@@ -183,15 +115,8 @@ def find_images(
 ) -> ImagePage:
     """One page of the images that fulfil the conditions.
 
-    Args:
-        samples: The scores.
-        query: The conditions.
-        marked: Rows with the mark of the query; with any, where it asks for those with none.
-        limit: Largest number of images.
-        drawn: The map, for a condition on the area.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
+    `marked` are the rows with the mark of the query; with any, where it asks for those with none.
+    The map is for a condition on the area. Raises `BadQuery` where a parameter cannot be read.
     """
     matching = matching_rows(samples, query, marked, drawn)
     keys = _keys(samples, query.sort, matching)
@@ -207,7 +132,7 @@ def find_images(
         num_matching=following,
         next=""
         if is_last
-        else write_cursor(query.conditions, float(keys[shown[-1]]), int(found[-1])),
+        else write_cursor(CURSOR, _identity(query), float(keys[shown[-1]]), int(found[-1])),
     )
 
 
@@ -220,15 +145,8 @@ def neighbours(
 ) -> tuple[int | None, int | None]:
     """Rows of the images before and after one in the order of a query; None at the ends.
 
-    Args:
-        samples: The scores.
-        query: The conditions; the image itself need not fulfil them.
-        marked: Rows with the mark of the query; with any, where it asks for those with none.
-        row: Row of the image.
-        drawn: The map, for a condition on the area.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
+    The image itself need not fulfil the conditions. Arguments and errors are those of
+    `find_images`.
     """
     rows = matching_rows(samples, query, marked, drawn)
     rows = np.arange(len(samples)) if rows is None else rows
@@ -252,20 +170,29 @@ def matching_rows(
     marked: Collection[int],
     drawn: ImageMap | None = None,
 ) -> NDArray[np.int64] | None:
-    """Rows of the images that fulfil the conditions, ascending; None for every image.
-
-    Raises:
-        BadQuery: A parameter cannot be read.
-    """
+    """Rows of the images that fulfil the conditions, ascending; None for every image."""
     masks = _score_masks(samples, query)
     if query.q:
         found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
         masks.append(found.to_numpy(zero_copy_only=False))
     if query.mark:
-        masks.append(_marked_mask(len(samples), query.mark, marked))
+        if query.mark not in MARKS:
+            known = ", ".join(filter(None, MARKS))
+            raise BadQuery("mark", f"there is no mark {query.mark[:100]!r}; use {known}")
+        mask = _mask(len(samples), np.fromiter(marked, np.int64))
+        masks.append(~mask if query.mark == "none" else mask)
     if query.area:
-        masks.append(_area_mask(len(samples), query.area, drawn))
+        area = Area.parse(query.area)
+        if drawn is None:
+            raise BadQuery("area", "this job has no map")
+        masks.append(_mask(len(samples), area.rows(drawn)))
     return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
+
+def _mask(number: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    mask = np.zeros(number, bool)
+    mask[rows[rows < number]] = True
+    return mask
 
 
 def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.bool_]]:
@@ -302,32 +229,8 @@ def _number(field: str, text: str) -> float | None:
     return number
 
 
-def _marked_mask(num_samples: int, wanted: str, marked: Collection[int]) -> NDArray[np.bool_]:
-    if wanted not in MARKS:
-        raise BadQuery(
-            "mark", f"there is no mark {wanted[:100]!r}; use {', '.join(filter(None, MARKS))}"
-        )
-    rows = np.fromiter(marked, np.int64)
-    mask = np.zeros(num_samples, bool)
-    mask[rows[rows < num_samples]] = True
-    return ~mask if wanted == "none" else mask
-
-
-def _area_mask(num_samples: int, text: str, drawn: ImageMap | None) -> NDArray[np.bool_]:
-    area = Area.parse(text)
-    if drawn is None:
-        raise BadQuery("area", "this job has no map")
-    mask = np.zeros(num_samples, bool)
-    mask[area.rows(drawn)] = True
-    return mask
-
-
 def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
-    """Sort keys of some rows: ascending, those without a value last.
-
-    Raises:
-        BadQuery: There is no such order, or no column for it.
-    """
+    """Sort keys of some rows: ascending, those without a value last."""
     if sort not in SORTS:
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
     if sort == "file":
@@ -351,7 +254,17 @@ def _following(
     """Rows and keys after the cursor, and the number of rows before it was applied."""
     if not query.after:
         return rows, keys, len(keys)
-    last_key, last_row = read_cursor(query.conditions, query.after)
+    identity, last_key, last_row = read_cursor(CURSOR, query.after) or (b"", 0.0, 0)
+    if not identity:
+        raise BadQuery("after", "this is not a cursor; begin with the first page")
+    if identity != _identity(query) or np.isnan(last_key):
+        raise BadQuery(
+            "after", "this cursor belongs to other conditions; begin with the first page"
+        )
     numbers = np.arange(len(keys)) if rows is None else rows
     follows = (keys > last_key) | ((keys == last_key) & (numbers > last_row))
     return numbers[follows], keys[follows], len(keys)
+
+
+def _identity(query: ImageQuery) -> bytes:
+    return identity_of(sorted(query.conditions.items()))

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,9 @@ from difficulty_service.scores.samples import ScoredSamples
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
 
-BINS = 48
-"""Number of bars of the histograms above the images."""
-
+BINS = 48  # number of bars of the histograms above the images
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -39,22 +38,14 @@ class Overview:
     """The facts of the whole dataset.
 
     Its classes and pairs have no `rows`, of which there may be as many as samples.
-
-    Attributes:
-        num_classes: Number of classes with scores.
-        selection: Samples that stand for the others.
-        summary: The numbers of the summary.
-        class_rows: The hardest classes with the outlines of their scores, the hardest first.
-        matrix: Confusions of all classes; None where there are too many.
-        bars: Histogram of `rmd` over all samples; empty where the scores do not differ.
     """
 
     num_classes: int
-    selection: Selection
+    selection: Selection  # samples that stand for the others
     summary: Summary
-    class_rows: Sequence[ClassRow]
-    matrix: Sequence[Sequence[MatrixCell]] | None
-    bars: Sequence[Bar]
+    class_rows: Sequence[ClassRow]  # the hardest classes, the hardest first
+    matrix: Sequence[Sequence[MatrixCell]] | None  # None where there are too many classes
+    bars: Sequence[Bar]  # histogram of `rmd`; empty where the scores do not differ
 
     @property
     def pictured_classes(self) -> Sequence[ClassFacts]:
@@ -90,13 +81,11 @@ def to_json(overview: Overview) -> str:
 
 
 def from_json(text: str) -> Overview:
-    """The overview that `to_json` has written.
-
-    Raises:
-        LookupError, TypeError, ValueError: It is damaged.
-    """
+    """The overview that `to_json` has written."""
     values = json.loads(text)
-    rows = [ClassRow(_facts(row["facts"]), row["outline"]) for row in values["class_rows"]]
+    rows = [
+        ClassRow(_read(ClassFacts, row["facts"]), row["outline"]) for row in values["class_rows"]
+    ]
     matrix = values["matrix"]
     return Overview(
         values["num_classes"],
@@ -114,44 +103,28 @@ def _selection(values: Mapping[str, Any]) -> Selection:
         for name in ("hardest", "easiest", "typical")
     }
     others = {
-        "pairs": [_pair(pair) for pair in values["pairs"]],
+        "pairs": [_read(ConfusedPair, pair) for pair in values["pairs"]],
         "copies": [tuple(pair) for pair in values["copies"]],
     }
     return Selection(**{**values, **by_class, **others})
 
 
 def _summary(values: Mapping[str, Any]) -> Summary:
-    readers = {"hardest": _facts, "easiest": _facts, "confused": _pair, "scale": _scale}
-    known = {name: values[name] and read(values[name]) for name, read in readers.items()}
+    kinds = {"hardest": ClassFacts, "easiest": ClassFacts, "confused": ConfusedPair, "scale": Scale}
+    known = {name: values[name] and _read(kind, values[name]) for name, kind in kinds.items()}
     return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
 
 
-def _facts(values: Mapping[str, Any]) -> ClassFacts:
-    return ClassFacts(**{**values, "rows": NO_ROWS})
-
-
-def _pair(values: Mapping[str, Any]) -> ConfusedPair:
-    return ConfusedPair(**{**values, "rows": NO_ROWS})
-
-
-def _scale(values: Mapping[str, Any]) -> Scale:
-    return Scale(**values)
+def _read(kind: type[T], values: dict[str, Any]) -> T:
+    return kind(**values | ({"rows": NO_ROWS} if "rows" in values else {}))
 
 
 def typical_rows(samples: ScoredSamples, label: int, number: int, without: int) -> list[int]:
-    """Rows of the easiest samples of a class, without copies of others.
-
-    Args:
-        samples: The scores.
-        label: Class index.
-        number: Largest number of samples.
-        without: Row that is not among them.
-    """
+    """Rows of the easiest samples of a class, without copies of others."""
     rows = np.flatnonzero((samples.labels == label) & ~np.isnan(samples.rmd))
     easiest = rows[np.argsort(samples.rmd[rows], kind="stable")][: 4 * number]
     is_first = [not samples.copy_of[row].is_valid and row != without for row in easiest.tolist()]
-    kept: list[int] = easiest[is_first][:number].tolist()
-    return kept
+    return easiest[is_first][:number].tolist()
 
 
 def confused_rows(samples: ScoredSamples, label: int, nearest: int) -> NDArray[np.int64]:

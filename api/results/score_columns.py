@@ -2,16 +2,11 @@
 
 Parquet has to be decoded for every request; this file is used as it lies on disk, so that a page of
 a million samples takes milliseconds, and its memory is the system's file cache. It also holds the
-overview, which takes a second to compute.
-
-The scores of finished jobs, kept open for the pages.
-
-A job publishes the columns that the pages read. Those of another version and damaged ones are made
-from the score file when they are first asked for.
+overview, which takes a second to compute. A job publishes the file; one of another version or a
+damaged one is made from the score file when it is first asked for.
 """
 
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file, open_stored
@@ -28,19 +22,13 @@ from api.results.overview import Overview, from_json, make_overview, to_json
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import (
-    UNREADABLE,
-    map_arrow,
-    write_arrow,
-)
+from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.review.charts import Scale
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
-FORMAT = 7
-"""Version of the layout; a file of another version is made anew."""
-
+FORMAT = 7  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")
@@ -48,15 +36,9 @@ _OPTIONAL = ("suspicion", "agnostic")
 
 @dataclass(frozen=True)
 class ScoreColumns:
-    """The scores of a finished job.
+    """The scores of a finished job."""
 
-    Attributes:
-        samples: Columns by name, memory-mapped.
-        provenance: Where the scores come from.
-        overview: The facts of the whole dataset.
-    """
-
-    samples: ScoredSamples
+    samples: ScoredSamples  # memory-mapped
     provenance: Provenance
     overview: Overview
 
@@ -74,9 +56,7 @@ def load_conversions() -> None:
 def write_columns(path: Path, scores: ScoreFile) -> Path:
     """Writes the file, which appears whole or not at all, and returns its path.
 
-    Args:
-        path: File to write.
-        scores: A score file with the columns of `scores.samples.columns_to_read`.
+    The score file has the columns of `scores.samples.columns_to_read`.
     """
     samples = to_samples(scores)
     columns: dict[str, pa.Array] = {"ids": samples.ids, "copy_of": samples.copy_of}
@@ -105,8 +85,19 @@ def map_columns(path: Path) -> ScoreColumns | None:
         description = json.loads((batch.schema.metadata or {})[_KEY])
         if not is_checked or description["format"] != FORMAT:
             return None
+        arrays: dict[str, Any] = {
+            name: np.asarray(batch[name].to_numpy(zero_copy_only=True))
+            for name in (*_ARRAYS, *_OPTIONAL)
+            if name in batch.schema.names
+        }
         return ScoreColumns(
-            _to_samples(batch, description["names"], description["measure"]),
+            ScoredSamples(
+                ids=batch["ids"],
+                copy_of=batch["copy_of"],
+                names={int(label): str(name) for label, name in description["names"]},
+                measure=description["measure"],
+                **arrays,
+            ),
             Provenance.of(description["provenance"]),
             from_json(description["overview"]),
         )
@@ -114,33 +105,11 @@ def map_columns(path: Path) -> ScoreColumns | None:
         return None
 
 
-def _to_samples(
-    batch: pa.RecordBatch, names: Sequence[tuple[int, str]], measure: str
-) -> ScoredSamples:
-    def array(name: str) -> NDArray[Any]:
-        return np.asarray(batch[name].to_numpy(zero_copy_only=True))
-
-    present = [name for name in (*_ARRAYS, *_OPTIONAL) if name in batch.schema.names]
-    arrays: dict[str, Any] = {name: array(name) for name in present}
-    return ScoredSamples(
-        ids=batch["ids"],
-        copy_of=batch["copy_of"],
-        names={int(label): str(name) for label, name in names},
-        measure=measure,
-        **arrays,
-    )
-
-
 MAX_OPEN = 8
 
 
 class OpenScores:
-    """Opens the scores of finished jobs.
-
-    Args:
-        settings: Settings with the folder for columns that are not in a folder of this machine.
-        artifacts: Results of the jobs.
-    """
+    """Opens the scores of finished jobs."""
 
     def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
         self._settings = settings
@@ -148,17 +117,8 @@ class OpenScores:
         self._open: BoundedCache[str, ScoreColumns] = BoundedCache(MAX_OPEN)
 
     def get(self, job: Job) -> ScoreColumns:
-        """The scores of a succeeded job.
-
-        Raises:
-            Problem: Its files are gone or damaged.
-            ScoreFileError: Its score file cannot be read.
-        """
+        """The scores of a succeeded job."""
         return self._open.get(job.id, lambda: self._load(job))
-
-    def overview(self, job: Job) -> Overview:
-        """The facts of the whole dataset of a succeeded job; errors as for `get`."""
-        return self.get(job).overview
 
     def _load(self, job: Job) -> ScoreColumns:
         path = columns_file(self._settings, job)

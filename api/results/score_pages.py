@@ -1,11 +1,7 @@
 """Pages of a score file in any order, read without loading the whole file."""
 
-import base64
-import binascii
-import hashlib
 import json
 import math
-import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from api.http.decimals import parse_decimal
+from api.http.parameters import identity_of, parse_decimal, read_cursor, write_cursor
 from api.jobs.failures import remedy_for_clients
 from difficulty_service.score_columns import absent_column
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA
@@ -27,15 +23,13 @@ SORTABLE = tuple(
 )
 """Columns to sort by; float64 represents all of them exactly."""
 
-_CURSOR = struct.Struct(">8s?dq")
+CURSOR = ">8s?dq"  # order, whether the value is missing, sort key and row
 
 
 class BadQuery(ValueError):
     """The query has a column, label or cursor that does not fit the file.
 
-    Attributes:
-        field: Which part of the query.
-        remedy: What to do besides correcting it; empty where there is nothing.
+    `remedy` says what to do besides correcting it; empty where there is nothing.
     """
 
     def __init__(self, field: str, detail: str, remedy: str = "") -> None:
@@ -53,36 +47,25 @@ def absent(column: str, others: Collection[str]) -> BadQuery:
 
 @dataclass(frozen=True)
 class PageQuery:
-    """Query for a page.
+    """Query for a page of at most `limit` rows, of one class unless `label` is None.
 
-    Attributes:
-        sort: One of SORTABLE, with a leading `-` for descending order; rows without a value come
-            last, and ties are in the order of the file.
-        label: Name or index of the only class to show; None for all.
-        limit: Maximum number of rows.
-        after: `next` of the previous page.
+    Rows are sorted by one of SORTABLE, with a leading `-` in descending order; those without a
+    value come last, and ties are in the order of the file.
     """
 
     sort: str
-    label: str | None
+    label: str | None  # name or index
     limit: int
-    after: str | None
+    after: str | None  # `next` of the previous page
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page of a score file.
+    """A page of a score file."""
 
-    Attributes:
-        rows: Values of the columns of the file by name; None instead of numbers that are not
-            finite.
-        matching: Number of rows of the file with the label.
-        next: Cursor of the next page; None at the end.
-    """
-
-    rows: list[dict[str, Any]]
-    matching: int
-    next: str | None
+    rows: list[dict[str, Any]]  # by column; None instead of numbers that are not finite
+    matching: int  # number of rows of the file with the label
+    next: str | None  # cursor of the next page; None at the end
 
 
 @dataclass(frozen=True)
@@ -106,6 +89,9 @@ class _Candidates:
         follows = (self.keys > key) | ((self.keys == key) & (self.rows > row))
         return self.take((self.missing & (not missing)) | (same & follows))
 
+    def last(self) -> tuple[bool, float, int]:
+        return bool(self.missing[-1]), float(self.keys[-1]), int(self.rows[-1])
+
     def joined(self, other: "_Candidates") -> "_Candidates":
         return _Candidates(
             np.concatenate((self.missing, other.missing)),
@@ -120,12 +106,7 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     Memory is bounded by a batch and a page, whatever the size of the file: the first pass reads the
     columns that decide, the second one picks the rows of the page.
 
-    Args:
-        file: Score file that `score_file.write_scores` has written.
-        query: Query for the page.
-
-    Raises:
-        BadQuery: The query does not fit the file.
+    Raises `BadQuery` where the query does not fit the file.
     """
     column, descending = _sorting(query.sort, file.schema_arrow.names)
     label = _label(file, query.label)
@@ -141,7 +122,7 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     return Page(
         rows=_read_rows(file, page.rows),
         matching=matching,
-        next=None if is_last else _write_cursor(query, page),
+        next=None if is_last else write_cursor(CURSOR, _identity(query), *page.last()),
     )
 
 
@@ -212,22 +193,13 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
 
 
 def _identity(query: PageQuery) -> bytes:
-    """Digest of the order, which tells its cursors from those of other orders."""
-    return hashlib.sha256(json.dumps([query.sort, query.label]).encode()).digest()[:8]
-
-
-def _write_cursor(query: PageQuery, page: _Candidates) -> str:
-    last = (bool(page.missing[-1]), float(page.keys[-1]), int(page.rows[-1]))
-    return base64.urlsafe_b64encode(_CURSOR.pack(_identity(query), *last)).decode().rstrip("=")
+    return identity_of([query.sort, query.label])
 
 
 def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
-    text = query.after or ""
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        identity, missing, key, row = _CURSOR.unpack(packed)
-    except (binascii.Error, struct.error, ValueError):
-        raise BadQuery("after", "this is not a cursor; pass `next` of the previous page") from None
+    identity, missing, key, row = read_cursor(CURSOR, query.after or "") or (b"", False, 0.0, 0)
+    if not identity:
+        raise BadQuery("after", "this is not a cursor; pass `next` of the previous page")
     if identity != _identity(query) or math.isnan(key):
         raise BadQuery("after", "this cursor belongs to another sort or label; leave it out")
     return missing, key, row

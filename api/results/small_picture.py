@@ -20,9 +20,8 @@ def picture_maker(max_pixels: int) -> Callable[[bytes, int], bytes]:
 def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
     """A JPEG of an image, at most `size` pixels long and wide.
 
-    Raises:
-        ImageError: The image cannot be decoded, is larger than `max_pixels`, or takes more memory
-            than this process may have.
+    Raises an `ImageError` where it cannot be decoded, has more pixels than `max_pixels`, or takes
+    more memory than this process may have.
     """
     try:
         header = open_header(data, max_pixels)

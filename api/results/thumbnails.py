@@ -1,55 +1,79 @@
-"""Thumbnails of the images of a job, created once and stored."""
+"""Thumbnails of the images of a job, created once, each in a process that may die of it."""
 
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+import structlog
 from sqlalchemy import Engine
 
 from api.bounded_cache import BoundedCache
 from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.store import Job
-from api.results.picture_processes import PictureProcesses
+from api.results.small_picture import picture_maker
 from api.settings import Settings
+from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLong
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.images.header import read_encoded
 
-MAX_DATASETS = 4
-MOST_TEXT_BYTES = 20_000
-"""Number of bytes of a text that are shown."""
+LONGEST = 20.0  # seconds for one picture
+ATTEMPTS = 2  # the process may have been killed before it saw the image
+BYTES_PER_PIXEL = 24  # 32-bit values are scaled in double precision
+OTHER_BYTES = 512 << 20
+KEPT_BYTES = 128 << 20  # memory above which a process is replaced once its picture is made
 
+
+class PictureProcesses:
+    """A few processes, each started with its first picture; each makes one picture at a time."""
+
+    def __init__(self, number: int, max_pixels: int, longest: float = LONGEST) -> None:
+        limits = Limits(max_pixels * BYTES_PER_PIXEL + OTHER_BYTES, KEPT_BYTES)
+        self._pictures = Apart(partial(picture_maker, max_pixels), processes=number, limits=limits)
+        self._longest = longest
+
+    def shrink(self, data: bytes, size: int) -> bytes:
+        """A small JPEG of an image; waits for a process that is idle.
+
+        The longer side gets at most `size` pixels; smaller images keep their size. An `ImageError`
+        says that the image cannot be decoded, takes too long, or ends the process.
+        """
+        for _ in range(ATTEMPTS):
+            try:
+                return self._pictures.call_within(self._longest, data, size)
+            except TookTooLong:
+                raise ImageError(f"takes more than {self._longest:g} s to decode") from None
+            except ProcessEnded as error:
+                structlog.get_logger().error("picture-process-died", exc_info=error)
+        raise ImageError("the process that decodes it ended each time")
+
+    def close(self) -> None:
+        """Ends all processes, once their pictures are finished."""
+        self._pictures.close()
+
+
+MAX_DATASETS = 4
+MOST_TEXT_BYTES = 20_000  # number of bytes of a text that are shown
 AT_ONCE = 2
 """Number of thumbnails made at once; together they hold that many decoded images in memory."""
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A thumbnail that a client asks for.
-
-    Attributes:
-        job: Job whose dataset has the sample.
-        sample_id: Id of the sample in the score file.
-        size: Maximum number of pixels of the longer side; smaller images keep their size.
-        row: Row of the sample in the score file, if known, with which it is found at once.
-    """
+    """A thumbnail that a client asks for."""
 
     job: Job
     sample_id: str
-    size: int
-    row: int = 0
+    size: int  # maximum number of pixels of the longer side; smaller images keep their size
+    row: int = 0  # of the sample in the score file, if known, with which it is found at once
 
 
 class Thumbnails:
-    """Creates thumbnails; caches the datasets used last, as listing one may take long.
-
-    Args:
-        settings: Settings with the folders of datasets and thumbnails.
-        engine: Database with the uploads.
-    """
+    """Creates thumbnails; caches the datasets used last, as listing one may take long."""
 
     def __init__(self, settings: Settings, engine: Engine) -> None:
         self._settings = settings
@@ -65,10 +89,8 @@ class Thumbnails:
     def make(self, wanted: Wanted) -> Path | None:
         """The JPEG of a thumbnail, made if it was not before; None if there is no such sample.
 
-        Raises:
-            ImageError: The image cannot be read.
-            Problem: The dataset no longer exists.
-            DatasetError: The dataset can no longer be read.
+        Raises an `ImageError`, `DatasetError` or `Problem` where image or dataset cannot be read,
+        or the dataset is gone. So does `read_text`.
         """
         path = self._path(wanted)
         if path.exists():
@@ -86,13 +108,7 @@ class Thumbnails:
         return path
 
     def read_text(self, wanted: Wanted) -> str | None:
-        """A sample that is a text, instead of its thumbnail; None if there is no such sample.
-
-        Raises:
-            ImageError: The text cannot be read.
-            Problem: The dataset no longer exists.
-            DatasetError: The dataset can no longer be read.
-        """
+        """A sample that is a text, instead of its thumbnail; None if there is no such sample."""
         opener = self._find(wanted)
         if opener is None:
             return None
@@ -109,15 +125,16 @@ class Thumbnails:
 
     def _find(self, wanted: Wanted) -> ImageOpener | None:
         """Opener of one image; no other image is read."""
-        dataset = self._datasets.get(wanted.job.id, lambda: self._open_dataset(wanted.job))
+        job, settings = wanted.job, self._settings
+
+        def opened() -> Dataset:
+            return open_job_dataset(job, find_dataset(job, settings, self._engine), settings)
+
+        dataset = self._datasets.get(job.id, opened)
         position = _position(dataset.sample_ids, wanted.sample_id, wanted.row)
         if position is None:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
-
-    def _open_dataset(self, job: Job) -> Dataset:
-        location = find_dataset(job, self._settings, self._engine)
-        return open_job_dataset(job, location, self._settings)
 
 
 def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None:

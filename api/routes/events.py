@@ -1,18 +1,89 @@
-"""What happens to a job, as it happens."""
+"""What happens to a job, as it happens: a stream that browsers and curl can follow."""
 
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated, Any
 
+import anyio
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 from fastapi.sse import EventSourceResponse, ServerSentEvent
+from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from api.http.api_keys import KeyWatch, ReadKey
-from api.http.decimals import parse_decimal
-from api.http.problems import Problem
-from api.jobs.event_stream import EventStreams, Subscription, is_complete, new_events
+from api.http.parameters import parse_decimal
+from api.http.problems import Problem, invalid, too_many
+from api.jobs.store import Event, events_after, get_job
 from api.routes.jobs import find_job
+from api.storage.tables import FINAL_STATES
+
+POLL_SECONDS = 0.5
+PAGE = 500
+RETRY_AFTER = 10  # seconds
+
+
+class EventStreams:
+    """Counts the open streams, so that no key takes all of them."""
+
+    def __init__(self, max_streams: int = 200, max_per_owner: int = 20) -> None:
+        self._max_streams = max_streams
+        self._max_per_owner = max_per_owner
+        self._open: Counter[str] = Counter()
+
+    @contextmanager
+    def opened(self, owner: str) -> Iterator[None]:
+        """Counts a stream while it is open; refused where too many are. For the event loop only."""
+        if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
+            raise too_many(
+                f"{self._open[owner]} event streams of this key are open",
+                "close some, or ask GET /v1/jobs/{id} now and then",
+                headers={"Retry-After": str(RETRY_AFTER)},
+            )
+        self._open[owner] += 1
+        try:
+            yield
+        finally:
+            self._open[owner] -= 1
+            self._open += Counter()  # drops the owners that have none
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """The events of a job that a client does not have yet."""
+
+    engine: Engine
+    job_id: str
+    last_id: int  # of the last event that the client has; 0 for none
+    is_stopping: Callable[[], bool]  # whether to end although the job is not finished
+    watch: KeyWatch
+
+
+async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
+    """Every event after the last one that the client has, in order; ends with the job."""
+    engine, job_id, last_id = subscription.engine, subscription.job_id, subscription.last_id
+    while not subscription.is_stopping():
+        await subscription.watch.check()
+        is_finished, events = await run_in_threadpool(_poll, engine, job_id, last_id, PAGE)
+        for event in events:
+            yield event
+            last_id = event.id
+        if len(events) == PAGE:
+            continue
+        if is_finished:
+            return
+        await anyio.sleep(POLL_SECONDS)
+
+
+def _poll(engine: Engine, job_id: str, last_id: int, limit: int) -> tuple[bool, list[Event]]:
+    """Whether the job is finished, and a page of its next events."""
+    # In this order: an event that is written in between is found the next time.
+    job = get_job(engine, None, job_id)
+    is_finished = job is None or job.state in FINAL_STATES
+    return is_finished, events_after(engine, job_id, last_id, limit)
+
 
 router = APIRouter(tags=["jobs"])
 
@@ -42,21 +113,16 @@ async def subscribe(
         int | None, Query(ge=0, le=LARGEST_ID, description="The same, for other clients")
     ] = None,
 ) -> AsyncIterator[Subscription]:
-    """Checks whether a job can be followed, before the answer begins.
-
-    Raises:
-        HTTPException: There is nothing left to follow (204).
-        Problem: There is no such job, too many streams are open, or the id is not one of an event.
-    """
+    """Checks whether a job can be followed, before the answer begins."""
     state = request.app.state
     await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
-    if await run_in_threadpool(is_complete, state.engine, job_id, last_id):
+    is_finished, following = await run_in_threadpool(_poll, state.engine, job_id, last_id, 1)
+    if is_finished and not following:
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
-    streams: EventStreams = state.event_streams
-    with streams.opened(key.owner):
-        watch = KeyWatch(state.engine, key.owner)
+    watch = KeyWatch(state.engine, key.owner)
+    with state.event_streams.opened(key.owner):
         yield Subscription(state.engine, job_id, last_id, state.stopping, watch)
 
 
@@ -82,18 +148,12 @@ async def follow(
 
 
 def _last_id(header: str | None, after: int | None) -> int:
-    """Id of the event to resume after; the header counts, which a browser sends on reconnecting.
-
-    Raises:
-        Problem: The header is not the id of an event.
-    """
+    """Id of the event to resume after; the header counts, which a browser sends on reconnecting."""
     if not header:
         return after or 0
     last_id = parse_decimal(header, LARGEST_ID)
     if last_id is None:
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             "Last-Event-ID is not the id of an event",
             "send the `id` of an event received, or leave the header out",
             field="Last-Event-ID",

@@ -9,25 +9,17 @@ from typing import Any, ParamSpec, TypeVar
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import UploadFile
+from starlette.datastructures import State, UploadFile
 from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey, client_of
 from api.http.fair_queue import FairQueue
-from api.http.problems import CONTENT_TYPE, Problem
+from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_large
 from api.jobs.store import Job
-from api.online.feature_bodies import (
-    ARROW_STREAM,
-    JsonBody,
-    Label,
-    Vectors,
-    label_indices,
-    parse_json,
-    read_arrow,
-    read_json,
-)
-from api.online.models import ScoringModels
-from api.online.process import ScoringProcess
+from api.online import feature_bodies
+from api.online.feature_bodies import JsonBody, Label, Vectors
+from api.online.process import JobGaussians, ScoringModels, ScoringProcess
+from api.online.sample_scores import SampleScores
 from api.routes.jobs import find_job
 from api.settings import Settings
 
@@ -39,6 +31,8 @@ SAMPLES_PER_TURN = 16
 """Number of images or texts after which the work of another client comes first."""
 MAX_TEXT_BYTES = 1_000_000
 """Largest size of a single text in UTF-8, of which an encoder needs a hundred times its memory."""
+
+Labels = Sequence[Label | None] | None
 
 
 class ClassLabel(BaseModel):
@@ -91,7 +85,7 @@ REQUEST_BODY = {
     "content": {
         MULTIPART: {"schema": IMAGES_SCHEMA},
         JSON: {"schema": JsonBody.model_json_schema()},
-        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+        feature_bodies.ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
     },
 }
 
@@ -112,17 +106,19 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     }.items()
 }
 
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Caller:
-    """A client and the queue in which its work waits for its turn."""
+class Call:
+    """A request on a job, and the queue in which its work waits for the turn of its client."""
 
-    queue: FairQueue
+    job: Job
+    request: Request
     client: str
+    queue: FairQueue
+    state: State  # of the application
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of a function, in a thread."""
@@ -142,109 +138,87 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     requests. An image that cannot be read has an `error` instead of scores.
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
-    caller = Caller(request.app.state.scoring_queue, client_of(key.owner, request.scope))
-    with caller.queue.request(caller.client):
-        return await _score(job, request, caller)
+    client = client_of(key.owner, request.scope)
+    state = request.app.state
+    call = Call(job, request, client, state.scoring_queue, state)
+    with call.queue.request(client):
+        return ScoredSamples(gaussians=job.id, samples=await _score(call))
 
 
-async def _score(job: Job, request: Request, caller: Caller) -> ScoredSamples:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+async def _score(call: Call) -> list[ScoredSample]:
+    kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
-        return await _score_images(job, request, caller)
-    if kind not in (JSON, ARROW_STREAM):
+        return await _score_images(call)
+    if kind not in (JSON, feature_bodies.ARROW_STREAM):
         raise Problem(
             415,
             "unsupported-media-type",
             f"bodies of {kind or 'no content type'!r} are not supported",
             f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
-            f"{ARROW_STREAM} with feature vectors",
+            f"{feature_bodies.ARROW_STREAM} with feature vectors",
         )
-    body = await request.body()
-    if kind == ARROW_STREAM:
-        return await caller.run(_score_vectors, job, request, partial(read_arrow, body))
-    parsed = await caller.run(parse_json, body)
+    body = await call.request.body()
+    if kind == feature_bodies.ARROW_STREAM:
+        return await call.run(_score_vectors, call, partial(feature_bodies.read_arrow, body))
+    parsed = await call.run(feature_bodies.parse_json, body)
     if parsed.texts is not None:
-        return await _score_texts(job, request, caller, parsed.texts, parsed.labels)
-    return await caller.run(_score_vectors, job, request, partial(read_json, parsed))
+        return await _score_texts(call, parsed.texts, parsed.labels)
+    return await call.run(_score_vectors, call, partial(feature_bodies.read_json, parsed))
 
 
-def _score_vectors(
-    job: Job, request: Request, read: Callable[[int, int], Vectors]
-) -> ScoredSamples:
-    models: ScoringModels = request.app.state.scoring_models
-    gaussians = models.get(job)
-    settings: Settings = request.app.state.settings
-    vectors = read(gaussians.dim, settings.max_vectors_per_request)
-    labels = label_indices(vectors.labels, gaussians.class_names)
-    process: ScoringProcess = request.app.state.scoring_process
-    rows = process.score(gaussians.job, vectors.features, labels).rows(gaussians.class_names)
-    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
+def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
+    gaussians: JobGaussians = call.state.scoring_models.get(call.job)
+    vectors = read(gaussians.dim, call.state.settings.max_vectors_per_request)
+    labels = feature_bodies.label_indices(vectors.labels, gaussians.class_names)
+    scores: SampleScores = call.state.scoring_process.score(gaussians.job, vectors.features, labels)
+    return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
 
-async def _score_texts(
-    job: Job,
-    request: Request,
-    caller: Caller,
-    texts: Sequence[str],
-    labels: Sequence[Label | None] | None,
-) -> ScoredSamples:
-    _require_kind(job, "text")
-    settings: Settings = request.app.state.settings
-    limit = settings.max_images_per_request
+async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list[ScoredSample]:
+    _require_kind(call.job, "text")
+    limit = call.state.settings.max_images_per_request
     if len(texts) > limit:
-        raise Problem(
-            413, "too-large", f"{len(texts):,} texts in a request", f"send at most {limit:,}"
-        )
-    contents = [text.encode() for text in texts]
-    _check(contents, labels, MAX_TEXT_BYTES, "text")
-    rows = await _rows(contents, labels, job, request, caller)
-    return ScoredSamples(gaussians=job.id, samples=[ScoredSample(**row) for row in rows])
+        raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
+    rows = await _rows(call, [text.encode() for text in texts], labels, MAX_TEXT_BYTES)
+    return [ScoredSample(**row) for row in rows]
 
 
-async def _score_images(job: Job, request: Request, caller: Caller) -> ScoredSamples:
-    _require_kind(job, "image")
-    settings: Settings = request.app.state.settings
-    limit = settings.max_images_per_request
+async def _score_images(call: Call) -> list[ScoredSample]:
+    _require_kind(call.job, "image")
+    settings: Settings = call.state.settings
+    limit, max_bytes = settings.max_images_per_request, settings.max_image_bytes
     try:
-        async with request.form(max_files=limit, max_fields=limit) as form:
+        async with call.request.form(max_files=limit, max_fields=limit) as form:
             files = [each for each in form.getlist("images") if isinstance(each, UploadFile)]
-            given = [each for each in form.getlist("labels") if isinstance(each, str)]
+            labels = [each for each in form.getlist("labels") if isinstance(each, str)]
             names = [each.filename for each in files]
-            contents = [await each.read(settings.max_image_bytes + 1) for each in files]
+            contents = [await each.read(max_bytes + 1) for each in files]
     except MultiPartException as error:
-        raise Problem(
-            400, "bad-request", error.message, f"send at most {limit} files as `images`"
-        ) from None
-    labels = given or None
-    _check(contents, labels, settings.max_image_bytes, "image")
-    rows = await _rows(contents, labels, job, request, caller)
-    samples = [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
-    return ScoredSamples(gaussians=job.id, samples=samples)
+        raise bad_request(error.message, f"send at most {limit} files as `images`") from None
+    rows = await _rows(call, contents, labels or None, max_bytes)
+    return [ScoredSample(name=name, **row) for name, row in zip(names, rows, strict=True)]
 
 
 async def _rows(
-    contents: Sequence[bytes],
-    labels: Sequence[Label | None] | None,
-    job: Job,
-    request: Request,
-    caller: Caller,
+    call: Call, contents: Sequence[bytes], labels: Labels, max_bytes: int
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores or the reason why there are none; between others' work."""
-    models: ScoringModels = request.app.state.scoring_models
-    gaussians = models.known(job)
+    _check(contents, labels, max_bytes, call.job.kind)
+    models: ScoringModels = call.state.scoring_models
+    gaussians = models.known(call.job)
     if gaussians is None:
-        gaussians = await caller.run(models.get, job)
+        gaussians = await call.run(models.get, call.job)
     known = [None] * len(contents) if labels is None else labels
-    indices = label_indices(known, gaussians.class_names)
-    process: ScoringProcess = request.app.state.scoring_process
+    indices = feature_bodies.label_indices(known, gaussians.class_names)
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
+        process: ScoringProcess = call.state.scoring_process
         scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 
     starts = range(0, len(contents), SAMPLES_PER_TURN)
     turns = [slice(start, start + SAMPLES_PER_TURN) for start in starts]
-    rows = await asyncio.gather(*(caller.run(score_turn, turn) for turn in turns))
+    rows = await asyncio.gather(*(call.run(score_turn, turn) for turn in turns))
     return [row for of_turn in rows for row in of_turn]
 
 
@@ -252,39 +226,25 @@ def _require_kind(job: Job, kind: str) -> None:
     """Refuses samples of another kind than those of the job."""
     if job.kind != kind:
         instead = f"{JSON} with `texts`" if job.is_text else f"{MULTIPART} with `images`"
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"the samples of job {job.id!r} are {job.kind}s",
             f"send {instead}, or feature vectors",
             field=f"{kind}s",
         )
 
 
-def _check(
-    contents: Sequence[bytes], labels: Sequence[Label | None] | None, max_bytes: int, kind: str
-) -> None:
+def _check(contents: Sequence[bytes], labels: Labels, max_bytes: int, kind: str) -> None:
     if not contents:
-        raise Problem(
-            422,
-            "invalid-request",
-            f"there are no {kind}s",
-            f"send files as `{kind}s`",
-            field=f"{kind}s",
-        )
+        raise invalid(f"there are no {kind}s", f"send files as `{kind}s`", field=f"{kind}s")
     if labels is not None and len(labels) != len(contents):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             f"{len(labels)} labels for {len(contents)} {kind}s",
             f"send one label for each {kind}, empty where unknown, or none at all",
             field="labels",
         )
     for row, content in enumerate(contents):
         if len(content) > max_bytes:
-            raise Problem(
-                413,
-                "too-large",
+            raise too_large(
                 f"{kind} {row} is larger than {max_bytes:,} bytes",
                 "send a smaller one",
                 field=f"{kind}s.{row}",

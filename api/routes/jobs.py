@@ -1,13 +1,9 @@
 """Jobs: submitted, listed, read, cancelled, deleted."""
 
-import base64
-import binascii
 import math
-import struct
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
@@ -15,31 +11,24 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
-from api.http.problems import Problem, not_found
+from api.http.parameters import read_cursor, write_cursor
+from api.http.problems import Problem, conflict, forbidden, invalid, not_found
+from api.jobs import store
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
-from api.jobs.store import (
-    Cursor,
-    IdempotencyConflict,
-    Job,
-    SubmitLimits,
-    TooManyJobs,
-    get_job,
-    list_jobs,
-    request_cancel,
-    submit,
-)
+from api.jobs.store import Job
 from api.jobs.submission import validate_submission
 from api.schemas import JobCreate, JobError, JobPage, JobProgress, JobPublic
 from api.settings import Settings
-from api.storage.artifacts import Artifacts
 from api.storage.tables import FINAL_STATES, is_id
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 LONGEST_PAGE = 200
+CURSOR = ">d26s"  # time and id
 RETRY_AFTER = 30  # seconds; a place in a full queue becomes free with a whole job
-Value = TypeVar("Value")
+P = ParamSpec("P")
+T = TypeVar("T")
 LOCATION = {"headers": {"Location": {"schema": {"type": "string"}}}}
 
 IdempotencyKey = Annotated[
@@ -80,32 +69,26 @@ async def create(
 async def submit_job(
     body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
 ) -> tuple[Job, bool]:
-    """Queues a job, unless one with this idempotency key exists; says whether it is new.
-
-    Raises:
-        Problem: It is not valid, conflicts with another one, or too many are queued.
-    """
+    """Queues a job, unless one with this idempotency key exists; says whether it is new."""
     if body.marks is None:
         return await run_in_threadpool(_submit, body, request, key, idempotency_key)
-    return await run_with_all_marks(
-        request, key, partial(_submit, body, request, key, idempotency_key)
-    )
+    # There may be millions of marks, which take seconds of a processor and hundreds of megabytes.
+    queue = request.app.state.marks_queue
+    return await in_turn(queue, request, key, _submit, body, request, key, idempotency_key)
 
 
-async def run_with_all_marks(
-    request: Request, key: Principal, function: Callable[[], Value]
-) -> Value:
-    """Result of a function that reads all marks of a job, when it is the caller's turn.
-
-    There may be millions, which takes seconds of a processor and hundreds of megabytes.
-
-    Raises:
-        Problem: The caller waits for too many such functions.
-    """
-    queue: FairQueue = request.app.state.marks_queue
+async def in_turn(
+    queue: FairQueue,
+    request: Request,
+    key: Principal,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Result of a function, when it is the caller's turn; who waits for too many is refused."""
     client = client_of(key.owner, request.scope)
     with queue.request(client):
-        return await queue.run(client, function)
+        return await queue.run(client, function, *args, **kwargs)
 
 
 def _submit(
@@ -115,18 +98,14 @@ def _submit(
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)
     marks = encode_marks(requested_marks(engine, key.owner, validated))
-    limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+    limits = store.SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
-        return submit(engine, key.owner, validated, idempotency_key, limits, marks)
-    except IdempotencyConflict as error:
-        raise Problem(
-            409,
-            "conflict",
-            str(error),
-            "send the same body as before, or another key",
-            field="Idempotency-Key",
+        return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
+    except store.IdempotencyConflict as error:
+        raise conflict(
+            str(error), "send the same body as before, or another key", field="Idempotency-Key"
         ) from None
-    except TooManyJobs as error:
+    except store.TooManyJobs as error:
         raise Problem(
             429,
             "too-many-jobs",
@@ -153,8 +132,8 @@ def list_all(
     """Newest first, a page at a time; those of all keys where the key has the scope read-all."""
     if owner is not None:
         key.require("read-all")
-    cursor = None if before is None else read_cursor(before)
-    jobs = list_jobs(
+    cursor = None if before is None else last_of_page(before)
+    jobs = store.list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
         state=state,
@@ -163,7 +142,7 @@ def list_all(
     )
     page, is_last = jobs[:limit], len(jobs) <= limit
     return JobPage(
-        jobs=[public(job) for job in page], next=None if is_last else write_cursor(page[-1])
+        jobs=[public(job) for job in page], next=None if is_last else cursor_after(page[-1])
     )
 
 
@@ -189,32 +168,24 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
     if not key.manages(job.owner):
-        raise Problem(
-            403,
-            "forbidden",
-            f"job {job_id} belongs to another key",
-            "use that key, or one with the scope admin",
+        raise forbidden(
+            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
         )
     if job.state not in FINAL_STATES:
-        cancelled = request_cancel(engine, job.owner, job_id)
+        cancelled = store.request_cancel(engine, job.owner, job_id)
         if cancelled is None:
             raise not_found("job", job_id)
         status = 202 if cancelled.state == "running" else 200
         body = public(cancelled).model_dump_json()
         return Response(body, status, media_type="application/json")
-    settings: Settings = request.app.state.settings
-    artifacts: Artifacts = request.app.state.artifacts
-    delete_finished(engine, settings, artifacts, job.owner, job.id)
+    state = request.app.state
+    delete_finished(engine, state.settings, state.artifacts, job.owner, job.id)
     return Response(status_code=204)
 
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The job of an address.
-
-    Raises:
-        Problem: There is none, or the caller may not see it.
-    """
-    job = get_job(request.app.state.engine, key.visible_owner, job_id)
+    """The job of an address."""
+    job = store.get_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job
@@ -268,31 +239,20 @@ def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def write_cursor(job: Job) -> str:
+def cursor_after(job: Job) -> str:
     """Cursor of the page that follows this job."""
     # Eight bytes represent the time exactly; a few decimal digits would not.
-    packed = struct.pack(">d", job.created_at) + job.id.encode()
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+    return write_cursor(CURSOR, job.created_at, job.id.encode())
 
 
-def read_cursor(text: str) -> Cursor:
-    """The last job of the page before.
-
-    Raises:
-        Problem: The text is not a cursor.
-    """
-    try:
-        packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
-        (created_at,) = struct.unpack(">d", packed[:8])
-        job_id = packed[8:].decode("ascii")
-    except (binascii.Error, struct.error, ValueError):
-        job_id, created_at = "", 0.0
+def last_of_page(text: str) -> store.Cursor:
+    """The last job of the page before."""
+    created_at, packed = read_cursor(CURSOR, text) or (math.nan, b"")
+    job_id = packed.decode(errors="replace")
     if not is_id(job_id) or math.isnan(created_at):
-        raise Problem(
-            422,
-            "invalid-request",
+        raise invalid(
             "this is not a cursor",
             "pass `next` of the previous page unchanged, or leave `before` out",
             field="before",
         )
-    return Cursor(created_at, job_id)
+    return store.Cursor(created_at, job_id)

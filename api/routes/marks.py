@@ -17,8 +17,9 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
+from api import schemas
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem
+from api.http.problems import conflict, invalid
 from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
@@ -29,18 +30,8 @@ from api.jobs.marks import (
     set_marks,
 )
 from api.jobs.store import Job
-from api.results.score_columns import OpenScores
-from api.routes.jobs import run_with_all_marks
+from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
-from api.schemas import (
-    LARGEST_ROW,
-    MarkChange,
-    MarkChanges,
-    MarkCounts,
-    MarkPage,
-    MarkPublic,
-    MarksChanged,
-)
 from api.settings import Settings
 from difficulty_service.review.marks import FORMULA_STARTS, Mark
 from difficulty_service.scores.samples import ScoredSamples
@@ -50,6 +41,7 @@ router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": PARQUET}
 WriteMarks = Callable[[Iterable[pa.Table], BinaryIO], None]
 LONGEST_PAGE = 1000
+REMEDY = "see the score file of the job"
 
 
 @router.get("/marks", summary="Marks of samples", responses=NOT_FINISHED)
@@ -59,15 +51,15 @@ def read_marks(
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
-        int, Query(ge=0, le=LARGEST_ROW, description="`next` of the previous page")
+        int, Query(ge=0, le=schemas.LARGEST_ROW, description="`next` of the previous page")
     ] = 0,
-) -> MarkPage:
+) -> schemas.MarkPage:
     """The marks of this key, in the order of the score file."""
     job = succeeded_job(request, key, job_id)
     engine = request.app.state.engine
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
-    return MarkPage(
+    return schemas.MarkPage(
         marks=[_public(mark) for mark in following[:limit]],
         counts=_counts(engine, key, job),
         next=None if is_last else following[limit].row,
@@ -75,11 +67,13 @@ def read_marks(
 
 
 @router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
-def change_marks(job_id: str, body: MarkChanges, request: Request, key: WriteKey) -> MarksChanged:
+def change_marks(
+    job_id: str, body: schemas.MarkChanges, request: Request, key: WriteKey
+) -> schemas.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
     apply_changes(request, key, job, body.marks)
-    return MarksChanged(counts=_counts(request.app.state.engine, key, job))
+    return schemas.MarksChanged(counts=_counts(request.app.state.engine, key, job))
 
 
 @router.get(
@@ -105,26 +99,19 @@ async def export_parquet(job_id: str, request: Request, key: ReadKey) -> Respons
 
 
 def apply_changes(
-    request: Request, key: Principal, job: Job, changes: Sequence[MarkChange]
+    request: Request, key: Principal, job: Job, changes: Sequence[schemas.MarkChange]
 ) -> None:
-    """Stores or removes the marks of some samples.
-
-    Raises:
-        Problem: A sample or class does not exist, or a sample was marked elsewhere meanwhile.
-    """
-    open_scores: OpenScores = request.app.state.open_scores
-    samples = open_scores.get(job).samples
+    """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile."""
+    samples: ScoredSamples = request.app.state.open_scores.get(job).samples
     rows = _rows_of(samples, changes)
     names = set(samples.names.values())
     marks: dict[int, SampleMark | None] = {}
     seen: dict[int, tuple[Mark, str | None] | None] = {}
     for index, (row, change) in enumerate(zip(rows, changes, strict=True)):
-        decision = change.decision
+        decision, marks[row] = change.decision, None
         if decision is not None and decision.label is not None and decision.label not in names:
-            raise _invalid(
-                f"marks.{index}.decision.label", f"there is no class {decision.label[:100]!r}"
-            )
-        marks[row] = None
+            field = f"marks.{index}.decision.label"
+            raise invalid(f"there is no class {decision.label[:100]!r}", REMEDY, field=field)
         if decision is not None:
             sample_id = samples.ids[row].as_py()
             marks[row] = SampleMark(row, sample_id, decision.mark, decision.label)
@@ -134,17 +121,15 @@ def apply_changes(
     try:
         set_marks(request.app.state.engine, key.owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
-        raise Problem(
-            409, "conflict", str(error), "read the marks again, then decide", field="marks"
-        ) from None
+        raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
-def _counts(engine: Engine, key: Principal, job: Job) -> MarkCounts:
+def _counts(engine: Engine, key: Principal, job: Job) -> schemas.MarkCounts:
     counts = count_marks(engine, key.owner, job.id)
-    return MarkCounts(**{mark.value: number for mark, number in counts.items()})
+    return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
-def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]:
+def _rows_of(samples: ScoredSamples, changes: Sequence[schemas.MarkChange]) -> list[int]:
     wanted = [change.sample_id for change in changes if change.sample_id is not None]
     found: dict[str, int] = {}
     if wanted:
@@ -156,13 +141,9 @@ def _rows_of(samples: ScoredSamples, changes: Sequence[MarkChange]) -> list[int]
         row = change.row if change.sample_id is None else found.get(change.sample_id)
         if row is None or row >= len(samples):
             name = change.row if change.sample_id is None else change.sample_id[:100]
-            raise _invalid(f"marks.{index}", f"there is no sample {name!r}")
+            raise invalid(f"there is no sample {name!r}", REMEDY, field=f"marks.{index}")
         rows.append(row)
     return rows
-
-
-def _invalid(field: str, detail: str) -> Problem:
-    return Problem(422, "invalid-request", detail, "see the score file of the job", field=field)
 
 
 def _write_csv(tables: Iterable[pa.Table], file: BinaryIO) -> None:
@@ -205,7 +186,7 @@ async def _download(
             stack.pop_all()  # the answer closes it
         return file
 
-    file = await run_with_all_marks(request, key, written)
+    file = await in_turn(request.app.state.marks_queue, request, key, written)
     # Where there is one job only, commands name the file without its id.
     prefix = f"{job_id}-" if settings.takes_jobs else ""
     headers = {
@@ -223,8 +204,8 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
             yield piece
 
 
-def _public(mark: SampleMark) -> MarkPublic:
+def _public(mark: SampleMark) -> schemas.MarkPublic:
     at = datetime.fromtimestamp(mark.at, UTC)
-    return MarkPublic(
+    return schemas.MarkPublic(
         row=mark.row, sample_id=mark.sample_id, mark=mark.mark, label=mark.label, at=at
     )

@@ -1,7 +1,6 @@
-"""Results of a job: its score file, pages of scores, and what has no score."""
+"""Results of a job: its score file, pages of scores, what has no score, and thumbnails."""
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractContextManager
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -16,16 +15,18 @@ from api.http.byte_ranges import (
     PARTIAL,
     UNCHANGED,
     RequestedBytes,
-    Unsatisfiable,
     parse_range,
-    unsatisfiable,
+    small_file,
 )
-from api.http.problems import Problem
+from api.http.problems import conflict, gone, invalid, not_found, unreadable
+from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
-from api.routes.jobs import address, find_job
+from api.results.thumbnails import Wanted
+from api.routes.jobs import address, find_job, in_turn
 from api.schemas import ErrorPage, ScorePage, ScoreRow, UnreadableImage
+from difficulty_service.base.errors import DatasetError, ImageError
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
@@ -69,12 +70,7 @@ async def read_file(
     size = job.result.scores_bytes
     etag = f'"{job.result.scores_sha256}"'
     headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": "private, no-cache"}
-    try:
-        part = parse_range(
-            size, etag, requested=range_, if_range=if_range, none_match=if_none_match
-        )
-    except Unsatisfiable as error:
-        raise unsatisfiable(error, size) from None
+    part = parse_range(size, etag, requested=range_, if_range=if_range, none_match=if_none_match)
     if part.status == UNCHANGED:
         return Response(status_code=UNCHANGED, headers=headers)
     headers |= {
@@ -101,8 +97,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     request: Request,
     key: ReadKey,
     sort: Annotated[
-        str,
-        Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first"),
+        str, Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first")
     ] = "-rmd",
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
@@ -112,16 +107,12 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
 ) -> ScorePage:
     """The hardest samples first by default; samples without a value come last."""
     job = succeeded_job(request, key, job_id)
-    with _parquet(request, job, SCORES_FILE) as file:
+    with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
         try:
             page = read_page(file, PageQuery(sort, label, limit, after))
         except BadQuery as error:
-            raise Problem(
-                422,
-                "invalid-request",
-                str(error),
-                error.remedy or "correct this field",
-                field=error.field,
+            raise invalid(
+                str(error), error.remedy or "correct this field", field=error.field
             ) from None
     thumbnails = f"{address(job)}/thumbnails"
     rows = [
@@ -143,7 +134,7 @@ def read_errors(
 ) -> ErrorPage:
     """Unreadable images and entries of the dataset that are no samples, each with the reason."""
     job = succeeded_job(request, key, job_id)
-    with _parquet(request, job, ERRORS_FILE) as file:
+    with open_stored_parquet(request.app.state.artifacts, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
     end = after + len(rows)
@@ -155,25 +146,15 @@ def read_errors(
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
-    """The succeeded job of an address.
-
-    Raises:
-        Problem: It does not exist, the caller may not see it, or it has no results.
-    """
+    """The succeeded job of an address."""
     job = find_job(request, key, job_id)
     if job.state == "succeeded" and job.result is not None:
         return job
     unfinished = job.state in ("queued", "running")
-    raise Problem(
-        409,
-        "conflict",
+    raise conflict(
         f"job {job.id} is {job.state}, so it has no results",
         "wait until its state is succeeded" if unfinished else "see its `error`; submit a new job",
     )
-
-
-def _parquet(request: Request, job: Job, name: str) -> AbstractContextManager[pq.ParquetFile]:
-    return open_stored_parquet(request.app.state.artifacts, job, name)
 
 
 async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
@@ -201,3 +182,66 @@ def _slice(file: pq.ParquetFile, start: int, number: int) -> list[dict[str, Any]
         if len(rows) == number:
             break
     return rows
+
+
+JPEG = "image/jpeg"
+
+
+@router.get(
+    "/thumbnails/{sample_id:path}",
+    summary="A thumbnail of an image",
+    response_class=Response,
+    responses={
+        200: {"description": "A JPEG", "content": {JPEG: BYTES}},
+        206: {"description": "The requested bytes", "content": {JPEG: BYTES}},
+        304: {"description": "The client has it already"},
+        416: {},
+        **NOT_FINISHED,
+    },
+)
+async def read_thumbnail(
+    job_id: str,
+    sample_id: str,
+    request: Request,
+    key: ReadKey,
+    size: Annotated[int, Query(ge=16, le=512, description="Pixels of the longer side")] = 128,
+) -> Response:
+    """Created on the first request; images are shrunk, never enlarged."""
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    try:
+        answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
+    except ImageError as error:
+        names = public_names(request.app.state.settings)
+        raise unreadable(
+            f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
+            "see the job's errors for all such images",
+        ) from None
+    except DatasetError:
+        raise gone("the dataset of this job can no longer be read", "submit it again") from None
+    if answer is None:
+        raise not_found("sample", sample_id[:200])
+    return answer
+
+
+async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Response | None:
+    """The JPEG of a thumbnail; one that must be made waits for the caller's turn.
+
+    None if there is no such sample. Errors are those of `Thumbnails.make`, and a `Problem` where
+    the caller waits for too many thumbnails.
+    """
+    state = request.app.state
+    try:
+        path = await run_in_threadpool(state.thumbnails.stored, wanted)
+        if path is None:
+            path = await in_turn(state.thumbnail_queue, request, key, state.thumbnails.make, wanted)
+        if path is None:
+            return None
+        return await run_in_threadpool(small_file, request, path, JPEG)
+    except FileNotFoundError:  # the job was deleted meanwhile
+        raise not_found("job", wanted.job.id) from None
+
+
+async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
+    """The beginning of a text, in place of a thumbnail, like `send_thumbnail`."""
+    state = request.app.state
+    return await in_turn(state.thumbnail_queue, request, key, state.thumbnails.read_text, wanted)

@@ -10,12 +10,12 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey
-from api.metrics import CONTENT_TYPE, Metrics
+from api.jobs.queue import live_workers
+from api.metrics import CONTENT_TYPE
 from api.schemas import BackbonePublic, Backbones, Health, Part, Readiness
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
-from api.storage.worker_registry import live_workers
 from difficulty_service.backbones import BackboneListing, list_backbones
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
@@ -60,8 +60,7 @@ def get_readiness(request: Request, response: Response) -> Readiness:
 async def get_metrics(request: Request, _key: ReadKey) -> Response:
     """Requests, problems, jobs by state, age of the oldest queued one, workers, images."""
     state = request.app.state
-    metrics: Metrics = state.metrics
-    text = await run_in_threadpool(metrics.render, state.engine, state.settings.lease)
+    text = await run_in_threadpool(state.metrics.render, state.engine, state.settings.lease)
     return Response(text, media_type=CONTENT_TYPE)
 
 
@@ -74,30 +73,16 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
         for each in list_backbones()
         if not each.name.startswith(TRANSFORMERS_PREFIX)  # only those that the operator names
     }
-    names = settings.backbones or tuple(known)
+    listed = [known.get(name) or _of_library(name) for name in settings.backbones or known]
+    defaults = {settings.default_backbone, BUILTIN_TEXT}
     return Backbones(
-        backbones=[
-            _public(known.get(name) or _of_library(name), settings.default_backbone)
-            for name in names
-        ]
+        backbones=[BackbonePublic(**vars(each), default=each.name in defaults) for each in listed]
     )
 
 
 def _of_library(name: str) -> BackboneListing:
-    library = name.partition(":")[0]
-    modality = modality_of(name)
-    return BackboneListing(name, f"a pretrained network of {library}", None, "any", modality)
-
-
-def _public(listing: BackboneListing, default: str) -> BackbonePublic:
-    return BackbonePublic(
-        name=listing.name,
-        description=listing.description,
-        feature_dim=listing.feature_dim,
-        weights=listing.weights,
-        default=listing.name in {default, BUILTIN_TEXT},
-        modality=listing.modality,
-    )
+    network = f"a pretrained network of {name.partition(':')[0]}"
+    return BackboneListing(name, network, None, "any", modality_of(name))
 
 
 def _part(check: Callable[[], Part]) -> Part:

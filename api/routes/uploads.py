@@ -13,22 +13,11 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
-from api.http.problems import Problem, not_found
+from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
+from api.uploads import store
 from api.uploads.checking import UploadChecks
-from api.uploads.store import (
-    Upload,
-    complete,
-    create_upload,
-    delete_upload,
-    delete_upload_file,
-    get_upload,
-    is_needed,
-    list_uploads,
-    locked,
-    sha256_of,
-    upload_path,
-)
+from api.uploads.store import Upload
 from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
@@ -90,14 +79,12 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
     """Its bytes are then sent with PUT, at once or in parts, to the address in `Location`."""
     settings: Settings = request.app.state.settings
     if body.size is not None and body.size > settings.max_upload_bytes:
-        raise Problem(
-            413,
-            "too-large",
+        raise too_large(
             f"{body.size:,} bytes are more than the {settings.max_upload_bytes:,} allowed",
             "send a smaller dataset or several",
             field="size",
         )
-    upload = create_upload(request.app.state.engine, key.owner, body.format, body.size)
+    upload = store.create_upload(request.app.state.engine, key.owner, body.format, body.size)
     response.headers["Location"] = _address(upload)
     return _public(upload, response)
 
@@ -110,14 +97,12 @@ def list_all(
     before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
 ) -> UploadList:
     """Newest first; `before` is the id of the last upload of the previous page."""
-    page = list_uploads(request.app.state.engine, key.owner, limit, before)
+    page = store.list_uploads(request.app.state.engine, key.owner, limit, before)
     return UploadList(uploads=[_public(upload) for upload in page])
 
 
 @router.get(
-    "/{upload_id}",
-    summary="How much has arrived",
-    responses={200: {"headers": OFFSET_HEADER}},
+    "/{upload_id}", summary="How much has arrived", responses={200: {"headers": OFFSET_HEADER}}
 )
 @router.head("/{upload_id}", summary="How much has arrived, in the header Upload-Offset")
 def read(upload_id: str, request: Request, response: Response, key: ReadKey) -> UploadPublic:
@@ -151,14 +136,14 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     if None not in (upload.size, span.total) and upload.size != span.total:
         raise mismatch(upload, f"the size was {upload.size:,} bytes, now it is {span.total:,}")
     size = span.total if upload.size is None else upload.size
-    path = upload_path(settings, upload.id, upload.format)
+    path = store.upload_path(settings, upload.id, upload.format)
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
     refuse_too_long(span, request.headers.get("content-length"), limit)
     body = KeyWatch(engine, key.owner).watched(request.stream())
     received = await receive(engine, upload, path, body, span, limit)
     upload = replace(upload, received=received)
-    checks: UploadChecks = request.app.state.upload_checks
     if received == size or last:
+        checks: UploadChecks = request.app.state.upload_checks
         upload = await run_in_threadpool(_complete, engine, upload, path, size, checks)
     return _public(upload, response)
 
@@ -170,21 +155,19 @@ def remove(upload_id: str, request: Request, key: WriteKey) -> None:
     """Also deletes its bytes; refused while it is being sent or an unfinished job needs it."""
     upload = _find(request, key, upload_id)
     engine: Engine = request.app.state.engine
-    if is_needed(engine, upload.id):
-        raise Problem(
-            409, "conflict", "an unfinished job needs the upload", "cancel the job or wait for it"
-        )
+    if store.is_needed(engine, upload.id):
+        raise conflict("an unfinished job needs the upload", "cancel the job or wait for it")
     settings: Settings = request.app.state.settings
-    with _exclusive(upload, upload_path(settings, upload.id, upload.format)):
-        delete_upload_file(settings, upload.id, upload.format)
-        delete_upload(engine, upload.id)
+    with _exclusive(upload, store.upload_path(settings, upload.id, upload.format)):
+        store.delete_upload_file(settings, upload.id, upload.format)
+        store.delete_upload(engine, upload.id)
 
 
 @contextmanager
 def _exclusive(upload: Upload, path: Path) -> Iterator[None]:
     """Locks the file of an upload within the context."""
     try:
-        with locked(path):
+        with store.locked(path):
             yield
     except BlockingIOError:
         raise mismatch(upload, "another request is sending this upload") from None
@@ -195,17 +178,16 @@ def _complete(
 ) -> Upload:
     """Checks the file and marks the upload as complete."""
     if size is not None and upload.received != size:
-        missing = size - upload.received
-        raise mismatch(upload, f"{missing:,} of {size:,} bytes are missing")
+        raise mismatch(upload, f"{size - upload.received:,} of {size:,} bytes are missing")
     with _exclusive(upload, path):
         if path.stat().st_size != upload.received:
             raise mismatch(upload, "more bytes have arrived in the meantime")
         checks.check(path, upload.format)
-        return complete(engine, upload.id, upload.received, sha256_of(path))
+        return store.complete(engine, upload.id, upload.received, store.sha256_of(path))
 
 
 def _find(request: Request, key: Principal, upload_id: str) -> Upload:
-    upload = get_upload(request.app.state.engine, key.owner, upload_id)
+    upload = store.get_upload(request.app.state.engine, key.owner, upload_id)
     if upload is None:
         raise not_found("upload", upload_id)
     return upload
@@ -218,13 +200,6 @@ def _address(upload: Upload) -> str:
 def _public(upload: Upload, response: Response | None = None) -> UploadPublic:
     if response is not None:
         response.headers["Upload-Offset"] = str(upload.received)
-    return UploadPublic(
-        id=upload.id,
-        format=upload.format,
-        size=upload.size,
-        received=upload.received,
-        state="complete" if upload.state == "complete" else "open",
-        sha256=upload.sha256,
-        created_at=datetime.fromtimestamp(upload.created_at, UTC),
-        links={"self": _address(upload)},
-    )
+    created_at = datetime.fromtimestamp(upload.created_at, UTC)
+    links = {"self": _address(upload)}
+    return UploadPublic(**vars(upload) | {"created_at": created_at, "links": links})

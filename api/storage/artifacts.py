@@ -7,6 +7,7 @@ import os
 import posixpath
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -18,30 +19,28 @@ from difficulty_service.base.files import replacing
 from difficulty_service.datasets.storage import StoredPath, resolve
 
 COPY_BYTES = 4 << 20
-MOST_CHECKED = 10_000
-"""Number of files that are remembered as checked."""
+MOST_CHECKED = 10_000  # number of files that are remembered as checked
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Files by key; a key is a relative path with `/` between its parts.
-
-    Attributes:
-        root: Folder or URI that holds them.
-    """
+    """Files by key; a key is a relative path with `/` between its parts."""
 
     root: StoredPath
     _checked: set[tuple[object, ...]] = field(default_factory=set, compare=False)
 
     def put(self, local: Path, key: str) -> None:
-        """Copies a local file; it appears whole or not at all, and survives a power cut.
-
-        Raises:
-            OSError: There is no space, or the storage cannot be reached.
-        """
+        """Copies a local file; it appears whole or not at all, and survives a power cut."""
         path = self._path(key)
         if self.root.is_local:
-            _put_local(local, Path(path))
+            save(local.open("rb"), Path(path))
+            # The directory entries must be on the disk before the database says that files exist.
+            for folder in Path(path).parents[:3]:
+                descriptor = os.open(folder, os.O_RDONLY)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
             return
         copy_files(
             str(local.absolute()),
@@ -70,10 +69,8 @@ class Artifacts:
     def open_checked(self, key: str, check: Callable[[pa.NativeFile], None]) -> pa.NativeFile:
         """Opens a file as `open` does, after a check of its content.
 
-        Args:
-            key: Key of the file.
-            check: Raises an error where the content is damaged; not called again for a file that
-                passed and has had the same size and time since.
+        The check raises an error where the content is damaged. It is not called again for a file
+        that passed and has had the same size and time since.
         """
         info = self.root.filesystem.get_file_info(self._path(key))
         identity = (key, info.size, info.mtime_ns)
@@ -100,10 +97,8 @@ class Artifacts:
 
     def delete_prefix(self, prefix: str) -> None:
         """Deletes a folder and everything below it, if it exists."""
-        try:
+        with suppress(FileNotFoundError):
             self.root.filesystem.delete_dir(self._path(prefix))
-        except FileNotFoundError:
-            return
 
     def _path(self, key: str) -> str:
         parts = key.split("/")
@@ -113,12 +108,7 @@ class Artifacts:
 
 
 def open_artifacts(root: str) -> Artifacts:
-    """Opens the artifacts below a folder or URI; a local folder is created.
-
-    Raises:
-        DatasetError: The URI is malformed or its storage cannot be reached.
-        OSError: The folder cannot be created.
-    """
+    """Opens the artifacts below a folder or URI; a local folder is created."""
     stored = resolve(root)
     if stored.is_local:
         Path(stored.path).mkdir(parents=True, exist_ok=True)
@@ -126,25 +116,6 @@ def open_artifacts(root: str) -> Artifacts:
 
 
 def save(source: BinaryIO | pa.NativeFile, path: Path) -> None:
-    """Writes an open file to a local one, which appears whole or not at all, and closes the former.
-
-    Raises:
-        OSError: There is no space, or the storage cannot be reached.
-    """
+    """Copies an open file, which is closed, to a local one, which appears whole or not at all."""
     with source, replacing(path) as temporary, temporary.open("wb") as target:
         shutil.copyfileobj(source, target, COPY_BYTES)
-
-
-def _put_local(local: Path, path: Path) -> None:
-    save(local.open("rb"), path)
-    # The directory entries must be on the disk before the database says that the files exist.
-    for folder in (path.parent, *path.parents[1:3]):
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

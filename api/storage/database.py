@@ -1,7 +1,4 @@
-"""The database that servers and workers share: SQLite by default, PostgreSQL by URL.
-
-The errors of a database that no retry mends.
-"""
+"""The database that servers and workers share: SQLite by default, PostgreSQL by URL."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -10,29 +7,11 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import (
-    URL,
-    Connection,
-    Engine,
-    RootTransaction,
-    create_engine,
-    event,
-    make_url,
-    text,
-)
-from sqlalchemy.exc import (
-    ArgumentError,
-    DBAPIError,
-    InterfaceError,
-    InternalError,
-    OperationalError,
-    SQLAlchemyError,
-)
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError, DifficultyError
@@ -51,19 +30,15 @@ class DatabaseDamaged(DatabaseUnusable):
 def is_damaged(error: BaseException) -> bool:
     """Whether an error says that the file of the database is damaged."""
     code = getattr(getattr(error, "orig", None), "sqlite_errorcode", 0)
-    return isinstance(error, DBAPIError) and code & 0xFF in DAMAGED_SQLITE_CODES
+    return isinstance(error, sa.exc.DBAPIError) and code & 0xFF in DAMAGED_SQLITE_CODES
 
 
 @contextmanager
-def naming_damage(engine: Engine) -> Iterator[None]:
-    """Within the context, errors of a damaged file name the file and the remedy.
-
-    Raises:
-        DatabaseDamaged: The file is damaged.
-    """
+def naming_damage(engine: sa.Engine) -> Iterator[None]:
+    """Within the context, a damaged file is `DatabaseDamaged`, with its name and the remedy."""
     try:
         yield
-    except DBAPIError as error:
+    except sa.exc.DBAPIError as error:
         if not is_damaged(error):
             raise
         file = engine.url.database
@@ -88,32 +63,34 @@ MAX_RETRY_SECONDS = 10.0  # after which nothing is retried: the caller waits for
 TRANSIENT_STATES = ("40001", "40P01", "53300", "57P01", "57P02", "57P03")
 TRANSIENT_SQLITE_CODES = (5, 6)  # SQLITE_BUSY, SQLITE_LOCKED
 
-TRANSIENT_ERRORS = (OperationalError, InterfaceError, InternalError, PoolTimeout)
+TRANSIENT_ERRORS = (
+    sa.exc.OperationalError,
+    sa.exc.InterfaceError,
+    sa.exc.InternalError,
+    sa.exc.TimeoutError,
+)
 """Errors of a database that is down, full or busy; the same may succeed later."""
 
 CLOCKS = {
     # julianday() is the only sub-second clock of SQLite before 3.42.
-    "sqlite": text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
+    "sqlite": sa.text("SELECT (julianday('now') - 2440587.5) * 86400.0"),
     # Not now(): that is when the transaction began, before it waited for a lock.
-    "postgresql": text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"),
+    "postgresql": sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"),
 }
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def connect(url: str) -> Engine:
+def connect(url: str) -> sa.Engine:
     """Creates a pool of connections; nothing is read yet.
-
-    Args:
-        url: URL in SQLAlchemy's form: `sqlite:///folder/file`, `postgresql://user@host/name`.
 
     Raises:
         DatabaseUnusable: Another database, or one in memory, which processes cannot share.
     """
     try:
-        parsed = make_url(url)
-    except ArgumentError:
+        parsed = sa.make_url(url)
+    except sa.exc.ArgumentError:
         # Without the URL itself, which may hold a password.
         raise DatabaseUnusable(
             "the URL of the database cannot be read",
@@ -130,23 +107,23 @@ def connect(url: str) -> Engine:
     return OPENERS[kind](parsed)
 
 
-def _open_sqlite(url: URL) -> Engine:
+def _open_sqlite(url: sa.URL) -> sa.Engine:
     file = url.database
     if not file or file == ":memory:" or file.startswith("file:"):
         raise DatabaseUnusable(
             f"SQLite needs the path of a file, not {file!r}", parameter="database_url"
         )
     Path(file).parent.mkdir(parents=True, exist_ok=True)
-    engine = create_engine(
+    engine = sa.create_engine(
         url, connect_args={"timeout": BUSY_TIMEOUT}, pool_size=8, max_overflow=64
     )
-    event.listen(engine, "connect", _prepare_sqlite)
-    event.listen(engine, "begin", _begin_sqlite)
+    sa.event.listen(engine, "connect", _prepare_sqlite)
+    sa.event.listen(engine, "begin", _begin_sqlite)
     return engine
 
 
-def _open_postgresql(url: URL) -> Engine:
-    return create_engine(
+def _open_postgresql(url: sa.URL) -> sa.Engine:
+    return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),
         pool_pre_ping=True,  # a connection may have been lost since, as after a restart
         pool_recycle=1800,
@@ -163,7 +140,7 @@ def _open_postgresql(url: URL) -> Engine:
     )
 
 
-OPENERS: dict[str, Callable[[URL], Engine]] = {
+OPENERS: dict[str, Callable[[sa.URL], sa.Engine]] = {
     "sqlite": _open_sqlite,
     "postgresql": _open_postgresql,
 }
@@ -175,7 +152,7 @@ def _prepare_sqlite(connection: Any, _: object) -> None:  # noqa: ANN401 - the d
     connection.execute("PRAGMA synchronous = FULL")  # an accepted job survives a power cut
 
 
-def _begin_sqlite(connection: Connection) -> None:
+def _begin_sqlite(connection: sa.Connection) -> None:
     options = connection.get_execution_options()
     # SQLite alters a table by dropping it, which would delete all rows that refer to it. The pragma
     # has no effect inside a transaction.
@@ -186,7 +163,7 @@ def _begin_sqlite(connection: Connection) -> None:
 
 
 @contextmanager
-def write_transaction(engine: Engine) -> Iterator[Connection]:
+def write_transaction(engine: sa.Engine) -> Iterator[sa.Connection]:
     """A write transaction, committed at the end, rolled back on an error.
 
     Its beginning is retried for a few seconds while the database is locked or restarts. Its body
@@ -197,18 +174,18 @@ def write_transaction(engine: Engine) -> Iterator[Connection]:
         yield transaction.connection
 
 
-def _begin_with_retries(engine: Engine, deadline: float) -> RootTransaction:
+def _begin_with_retries(engine: sa.Engine, deadline: float) -> sa.RootTransaction:
     for delay in BEGIN_DELAYS:
         try:
             return _begin(engine)
-        except DBAPIError as error:
+        except sa.exc.DBAPIError as error:
             if not is_transient(error) or time.monotonic() >= deadline:
                 raise
             time.sleep(delay)
     return _begin(engine)
 
 
-def _begin(engine: Engine) -> RootTransaction:
+def _begin(engine: sa.Engine) -> sa.RootTransaction:
     connection = engine.connect().execution_options(writes=True)
     try:
         return connection.begin()
@@ -230,7 +207,7 @@ def retry(function: Callable[P, T]) -> Callable[P, T]:
         for _ in range(MAX_RETRIES):
             try:
                 return function(*args, **kwargs)
-            except DBAPIError as error:
+            except sa.exc.DBAPIError as error:
                 if not is_transient(error) or time.monotonic() >= deadline:
                     raise
         return function(*args, **kwargs)
@@ -238,7 +215,7 @@ def retry(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-def is_transient(error: DBAPIError) -> bool:
+def is_transient(error: sa.exc.DBAPIError) -> bool:
     """Whether a retry may succeed: the database was locked, restarting or unreachable."""
     state = getattr(error.orig, "sqlstate", None)
     # The error of a connection that could not be made has no state.
@@ -251,29 +228,25 @@ def is_transient(error: DBAPIError) -> bool:
     )
 
 
-def now(connection: Connection) -> float:
+def now(connection: sa.Connection) -> float:
     """Seconds since 1970 by the clock of the database, the only one that all processes share."""
     return float(connection.execute(CLOCKS[connection.dialect.name]).scalar_one())
 
 
-def migrate(engine: Engine) -> None:
+def migrate(engine: sa.Engine) -> None:
     """Upgrades the tables to the newest revision; safe to call from several processes at once."""
     with write_transaction(engine.execution_options(enforces_references=False)) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(
-                text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK}
+                sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK}
             )
         config = _config()
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 
 
-def require_current(engine: Engine) -> None:
-    """Refuses tables of another revision.
-
-    Raises:
-        DatabaseUnusable: The tables are not at the newest revision; the message says at which.
-    """
+def require_current(engine: sa.Engine) -> None:
+    """Refuses tables of another revision."""
     with engine.connect() as connection:
         present = MigrationContext.configure(connection).get_current_revision()
     newest = ScriptDirectory.from_config(_config()).get_current_head()
@@ -285,7 +258,7 @@ def require_current(engine: Engine) -> None:
 
 
 @contextmanager
-def open_database(settings: Settings) -> Iterator[Engine]:
+def open_database(settings: Settings) -> Iterator[sa.Engine]:
     """Connects to the database and upgrades its tables.
 
     Raises:
@@ -297,7 +270,7 @@ def open_database(settings: Settings) -> Iterator[Engine]:
         with naming_damage(engine):
             migrate(engine)
             yield engine
-    except SQLAlchemyError as error:
+    except sa.exc.SQLAlchemyError as error:
         # Not the whole message, which may contain a statement and its values.
         reason = " ".join(str(getattr(error, "orig", None) or type(error).__name__).split())
         raise ConfigError(

@@ -45,21 +45,25 @@ class Key:
 
 
 def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, str]:
-    """Creates a key.
+    """Creates a key; gives it and its secret, which cannot be retrieved again.
 
-    Args:
-        engine: The database.
-        name: Name for people, which need not be unique.
-        scopes: One or more of `SCOPES`.
-
-    Returns:
-        The key and its secret, which cannot be retrieved again.
+    Several keys may have one name; the scopes are one or more of `SCOPES`.
 
     Raises:
         BadKey: The name is empty or too long, or a scope is unknown.
     """
     scopes = frozenset(scopes)
-    _check(name, scopes)
+    if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_LENGTH:
+        raise BadKey(
+            f"{name!r} is not a name of 1 to {MAX_NAME_LENGTH} printable characters",
+            parameter="name",
+        )
+    if not scopes or scopes - SCOPES.keys():
+        raise BadKey(
+            f"{', '.join(sorted(scopes)) or 'an empty list'} is not a list of scopes",
+            f"choose from {', '.join(SCOPES)}",
+            parameter="scopes",
+        )
     secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
     with write_transaction(engine) as connection:
         values = {
@@ -118,20 +122,6 @@ def any_keys(engine: Engine) -> bool:
     """Whether any key was ever created: revoking the last one must not open the service."""
     with engine.connect() as connection:
         return connection.execute(select(KEYS.c.id).limit(1)).one_or_none() is not None
-
-
-def _check(name: str, scopes: frozenset[str]) -> None:
-    if not name.isprintable() or not 1 <= len(name) <= MAX_NAME_LENGTH:
-        raise BadKey(
-            f"{name!r} is not a name of 1 to {MAX_NAME_LENGTH} printable characters",
-            parameter="name",
-        )
-    if not scopes or scopes - SCOPES.keys():
-        raise BadKey(
-            f"{', '.join(sorted(scopes)) or 'an empty list'} is not a list of scopes",
-            f"choose from {', '.join(SCOPES)}",
-            parameter="scopes",
-        )
 
 
 def _digest(secret: str) -> str:

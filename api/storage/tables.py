@@ -1,9 +1,7 @@
-"""The tables of the database, which `api/migrations` creates.
+"""The tables of the database, which `api/migrations` creates, and the ids in them.
 
 Times are in seconds since 1970, by the clock of the database. The definitions hold for every
 supported database.
-
-Ids of jobs, uploads and keys.
 """
 
 import re
@@ -11,21 +9,9 @@ import secrets
 import time
 from typing import Literal, get_args
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Table,
-    Text,
-    UniqueConstraint,
-)
+import sqlalchemy as sa
 
-METADATA = MetaData(
+METADATA = sa.MetaData(
     naming_convention={
         "ix": "ix_%(table_name)s_%(column_0_name)s",
         "uq": "uq_%(table_name)s_%(column_0_name)s",
@@ -38,107 +24,105 @@ State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 FINAL_STATES = ("succeeded", "failed", "cancelled")
 
-DELETING = "deleting"
-"""State of a job whose files are being deleted; to every client it is gone."""
+DELETING = "deleting"  # state of a job whose files are being deleted; to every client it is gone
 
 # SQLite generates ids only for columns whose type is exactly INTEGER.
-EVENT_ID = BigInteger().with_variant(Integer, "sqlite")
+EVENT_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
-KEYS = Table(
+KEYS = sa.Table(
     "api_keys",
     METADATA,
-    Column("id", String(32), primary_key=True),
-    Column("name", String(200), nullable=False),
-    Column("secret_sha256", String(64), nullable=False, unique=True),
-    Column("scopes", String(100), nullable=False),  # with commas between
-    Column("created_at", Float, nullable=False),
-    Column("revoked_at", Float),
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("secret_sha256", sa.String(64), nullable=False, unique=True),
+    sa.Column("scopes", sa.String(100), nullable=False),  # with commas between
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("revoked_at", sa.Float),
 )
 
-JOBS = Table(
+JOBS = sa.Table(
     "jobs",
     METADATA,
-    Column("id", String(32), primary_key=True),
-    Column("owner", String(32), nullable=False),  # id of the key, "" without keys
-    Column("state", String(16), nullable=False),  # a `State`, or DELETING
-    Column("request", Text, nullable=False),  # JSON, as validated
-    Column("request_sha256", String(64), nullable=False),
-    Column("idempotency_key", String(200)),
-    Column("created_at", Float, nullable=False),
-    Column("run_after", Float, nullable=False),
-    Column("started_at", Float),
-    Column("finished_at", Float),
-    Column("attempt", Integer, nullable=False, default=0),  # 0 before the first claim
-    Column("max_attempts", Integer, nullable=False),
-    Column("worker", String(100)),
-    Column("lease_until", Float),
-    Column("cancel_requested", Integer, nullable=False, default=0),
-    Column("done", BigInteger, nullable=False, default=0),
-    Column("total", BigInteger),
-    Column("bad", BigInteger, nullable=False, default=0),
-    Column("rate", Float),  # samples per second
-    Column("error", Text),  # JSON: type, detail, and where known remedy, field
-    Column("result", Text),  # JSON: folder of the artifacts, sizes, counts, warnings
-    UniqueConstraint("owner", "idempotency_key"),
-    Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),
-    Index("ix_jobs_owner_created", "owner", "created_at", "id"),
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("owner", sa.String(32), nullable=False),  # id of the key, "" without keys
+    sa.Column("state", sa.String(16), nullable=False),  # a `State`, or DELETING
+    sa.Column("request", sa.Text, nullable=False),  # JSON, as validated
+    sa.Column("request_sha256", sa.String(64), nullable=False),
+    sa.Column("idempotency_key", sa.String(200)),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("run_after", sa.Float, nullable=False),
+    sa.Column("started_at", sa.Float),
+    sa.Column("finished_at", sa.Float),
+    sa.Column("attempt", sa.Integer, nullable=False, default=0),  # 0 before the first claim
+    sa.Column("max_attempts", sa.Integer, nullable=False),
+    sa.Column("worker", sa.String(100)),
+    sa.Column("lease_until", sa.Float),
+    sa.Column("cancel_requested", sa.Integer, nullable=False, default=0),
+    sa.Column("done", sa.BigInteger, nullable=False, default=0),
+    sa.Column("total", sa.BigInteger),
+    sa.Column("bad", sa.BigInteger, nullable=False, default=0),
+    sa.Column("rate", sa.Float),  # samples per second
+    sa.Column("error", sa.Text),  # JSON: type, detail, and where known remedy, field
+    sa.Column("result", sa.Text),  # JSON: folder of the artifacts, sizes, counts, warnings
+    sa.UniqueConstraint("owner", "idempotency_key"),
+    sa.Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),
+    sa.Index("ix_jobs_owner_created", "owner", "created_at", "id"),
 )
 
-EVENTS = Table(
+EVENTS = sa.Table(
     "job_events",
     METADATA,
-    Column("id", EVENT_ID, primary_key=True, autoincrement=True),
-    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
-    Column("at", Float, nullable=False),
-    Column("kind", String(32), nullable=False),  # state, progress, warning
-    Column("data", Text, nullable=False),  # JSON
-    Index("ix_job_events_job_id", "job", "id"),
+    sa.Column("id", EVENT_ID, primary_key=True, autoincrement=True),
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), nullable=False),
+    sa.Column("at", sa.Float, nullable=False),
+    sa.Column("kind", sa.String(32), nullable=False),  # state, progress, warning
+    sa.Column("data", sa.Text, nullable=False),  # JSON
+    sa.Index("ix_job_events_job_id", "job", "id"),
 )
 
-UPLOADS = Table(
+UPLOADS = sa.Table(
     "uploads",
     METADATA,
-    Column("id", String(32), primary_key=True),
-    Column("owner", String(32), nullable=False),
-    Column("format", String(16), nullable=False),  # tar, zip, parquet
-    Column("size", BigInteger),  # as declared; None until known
-    Column("received", BigInteger, nullable=False, default=0),
-    Column("state", String(16), nullable=False),  # open, complete
-    Column("sha256", String(64)),
-    Column("created_at", Float, nullable=False),
-    Column("used_at", Float, nullable=False),
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("owner", sa.String(32), nullable=False),
+    sa.Column("format", sa.String(16), nullable=False),  # tar, zip, parquet
+    sa.Column("size", sa.BigInteger),  # as declared; None until known
+    sa.Column("received", sa.BigInteger, nullable=False, default=0),
+    sa.Column("state", sa.String(16), nullable=False),  # open, complete
+    sa.Column("sha256", sa.String(64)),
+    sa.Column("created_at", sa.Float, nullable=False),
+    sa.Column("used_at", sa.Float, nullable=False),
 )
 
-WORKERS = Table(
+WORKERS = sa.Table(
     "workers",
     METADATA,
-    Column("id", String(100), primary_key=True),
-    Column("device", String(32), nullable=False),
-    Column("started_at", Float, nullable=False),
-    Column("seen_at", Float, nullable=False),
-    Column("job", String(32)),
-    Column("images", BigInteger, nullable=False, default=0),  # since it started
+    sa.Column("id", sa.String(100), primary_key=True),
+    sa.Column("device", sa.String(32), nullable=False),
+    sa.Column("started_at", sa.Float, nullable=False),
+    sa.Column("seen_at", sa.Float, nullable=False),
+    sa.Column("job", sa.String(32)),
+    sa.Column("images", sa.BigInteger, nullable=False, default=0),  # since it started
 )
 
-MARKS = Table(
+MARKS = sa.Table(
     "marks",
     METADATA,
-    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("owner", String(32), primary_key=True),  # id of the key, "" without keys
-    Column("row", BigInteger, primary_key=True, autoincrement=False),  # in the score file
-    Column("sample_id", Text, nullable=False),
-    Column("mark", String(16), nullable=False),  # keep, relabel, drop
-    Column("label", Text),  # name of the new class, for relabel
-    Column("at", Float, nullable=False),
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("owner", sa.String(32), primary_key=True),  # id of the key, "" without keys
+    sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),  # in the score file
+    sa.Column("sample_id", sa.Text, nullable=False),
+    sa.Column("mark", sa.String(16), nullable=False),  # keep, relabel, drop
+    sa.Column("label", sa.Text),  # name of the new class, for relabel
+    sa.Column("at", sa.Float, nullable=False),
 )
 
-APPLIED_MARKS = Table(
+APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,
-    Column("job", String(32), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    Column("marks", Text, nullable=False),  # JSON: mark and label by sample id
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark and label by sample id
 )
-
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 letters in ASCII order, none easily mistaken
 TIME_LETTERS = 10

@@ -1,6 +1,4 @@
-"""Rows of uploads: what was announced, how much has arrived, when it was last used.
-
-The files of uploads: streamed to disk, resumable, never unpacked.
+"""Rows and files of uploads: streamed to disk, resumable, never unpacked.
 
 Completes uploads whose last byte arrived just before their server ended.
 """
@@ -14,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
-from sqlalchemy import Engine, Row, Select, delete, insert, select, update
+from sqlalchemy import Engine, Row, delete, insert, select, update
 
 from api.http.problems import Problem
 from api.settings import Settings
@@ -27,56 +25,35 @@ FORMATS = ("tar", "zip", "parquet")
 
 @dataclass(frozen=True)
 class Upload:
-    """One row of `UPLOADS`; times are in seconds since 1970.
-
-    Attributes:
-        id: Id of the upload.
-        owner: Id of the key it belongs to.
-        format: One of FORMATS.
-        size: Announced number of bytes; None until known.
-        received: Number of bytes received.
-        state: "open" or "complete".
-        sha256: SHA-256 of the complete file.
-        created_at: Time of its creation.
-        used_at: Time of its last use.
-    """
+    """One row of `UPLOADS`; times are in seconds since 1970."""
 
     id: str
     owner: str
-    format: str
-    size: int | None
+    format: str  # one of FORMATS
+    size: int | None  # announced number of bytes; None until known
     received: int
-    state: str
-    sha256: str | None
+    state: str  # "open" or "complete"
+    sha256: str | None  # of the complete file
     created_at: float
     used_at: float
 
 
 @retry
 def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
-    """Creates an upload.
-
-    Args:
-        engine: The database.
-        owner: Id of the key.
-        format_name: One of FORMATS.
-        size: Number of bytes, if known.
-    """
-    upload_id = new_id()
+    """Creates an upload."""
     with write_transaction(engine) as connection:
         time = now(connection)
         values = {
-            "id": upload_id,
+            "id": new_id(),
             "owner": owner,
             "format": format_name,
             "size": size,
-            "received": 0,
             "state": "open",
             "created_at": time,
             "used_at": time,
         }
-        connection.execute(insert(UPLOADS).values(values))
-        return _upload(connection.execute(_by_id(upload_id)).one())
+        added = insert(UPLOADS).values(values).returning(*UPLOADS.c)
+        return _upload(connection.execute(added).one())
 
 
 def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | None:
@@ -84,7 +61,7 @@ def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | No
     if not is_id(upload_id):
         return None
     with engine.connect() as connection:
-        row = connection.execute(_by_id(upload_id)).one_or_none()
+        row = connection.execute(select(UPLOADS).where(UPLOADS.c.id == upload_id)).one_or_none()
     if row is None or owner not in (None, row.owner):
         return None
     return _upload(row)
@@ -109,8 +86,8 @@ def complete(engine: Engine, upload_id: str, size: int, sha256: str) -> Upload:
             "state": "complete",
             "used_at": now(connection),
         }
-        connection.execute(update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values))
-        return _upload(connection.execute(_by_id(upload_id)).one())
+        completed = update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values)
+        return _upload(connection.execute(completed.returning(*UPLOADS.c)).one())
 
 
 @retry
@@ -126,13 +103,6 @@ def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
     with engine.connect() as connection:
         old = UPLOADS.c.used_at < now(connection) - unused_for
         return [_upload(row) for row in connection.execute(select(UPLOADS).where(old))]
-
-
-def received_uploads(engine: Engine) -> list[Upload]:
-    """Uploads that are open although all their bytes have arrived."""
-    with engine.connect() as connection:
-        received = (UPLOADS.c.state == "open") & (UPLOADS.c.received == UPLOADS.c.size)
-        return [_upload(row) for row in connection.execute(select(UPLOADS).where(received))]
 
 
 @retry
@@ -161,10 +131,6 @@ def is_needed(engine: Engine, upload_id: str) -> bool:
         return connection.execute(needing).first() is not None
 
 
-def _by_id(upload_id: str) -> Select[tuple[object, ...]]:
-    return select(UPLOADS).where(UPLOADS.c.id == upload_id)
-
-
 def _upload(row: Row[tuple[object, ...]]) -> Upload:
     return Upload(**row._mapping)
 
@@ -178,8 +144,7 @@ def upload_path(settings: Settings, upload_id: str, format_name: str) -> Path:
 def locked(path: Path) -> Iterator[int]:
     """Opens the file of an upload with an exclusive lock; creates it if needed.
 
-    Raises:
-        BlockingIOError: Another request holds the lock.
+    Raises a `BlockingIOError` where another request holds the lock.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o640)
@@ -196,19 +161,11 @@ def locked(path: Path) -> Iterator[int]:
 
 @contextmanager
 def appending(path: Path, offset: int, confirm: Callable[[], None] = lambda: None) -> Iterator[int]:
-    """Opens the file of an upload to resume at an offset; truncates what follows.
+    """Opens the file of an upload to resume at an offset; gives a descriptor there.
 
-    Args:
-        path: Path of the file, which is created if needed.
-        offset: Position to resume at, at most the size of the file.
-        confirm: Called with the lock held; raises if the offset is not right.
-
-    Yields:
-        A descriptor at the offset.
-
-    Raises:
-        BlockingIOError: Another request is appending to it.
-        ValueError: The file ends before the offset.
+    What follows the offset is truncated. `confirm` is called with the lock held, and raises if the
+    offset is not right. Raises a `BlockingIOError` while another request is appending, and a
+    `ValueError` where the file ends before the offset.
     """
     with locked(path) as descriptor:
         confirm()
@@ -244,9 +201,12 @@ def complete_received(engine: Engine, settings: Settings, checks: UploadChecks) 
 
     An upload that another server is checking, or that cannot be read, stays open.
     """
+    received = (UPLOADS.c.state == "open") & (UPLOADS.c.received == UPLOADS.c.size)
+    with engine.connect() as connection:
+        uploads = [_upload(row) for row in connection.execute(select(UPLOADS).where(received))]
     return sum(
         _complete(engine, upload, upload_path(settings, upload.id, upload.format), checks)
-        for upload in received_uploads(engine)
+        for upload in uploads
     )
 
 

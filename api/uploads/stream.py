@@ -5,7 +5,6 @@ import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import anyio
@@ -13,7 +12,15 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.problems import STORAGE_REASONS, Problem, not_found
+from api.http.problems import (
+    STORAGE_REASONS,
+    Problem,
+    bad_request,
+    conflict,
+    gone,
+    not_found,
+    too_large,
+)
 from api.uploads.store import Upload, advance, appending, get_upload, write_all
 
 WRITE_BYTES = 1 << 20
@@ -25,25 +32,15 @@ RANGE = re.compile(r"bytes ([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)")
 
 @dataclass(frozen=True)
 class Span:
-    """The bytes of an upload that a request declares to contain.
-
-    Attributes:
-        start: Position of the first byte.
-        end: Position after the last byte; None if not declared.
-        total: Number of bytes of the whole upload; None if not declared.
-    """
+    """The bytes of an upload that a request declares to contain."""
 
     start: int
-    end: int | None = None
-    total: int | None = None
+    end: int | None = None  # position after the last byte; None if not declared
+    total: int | None = None  # bytes of the whole upload; None if not declared
 
 
 def read_span(content_range: str | None, offset: int | None) -> Span:
-    """The span in the header `Content-Range` or the parameter `offset`; by default from byte 0.
-
-    Raises:
-        Problem: The header is malformed, or contradicts the parameter.
-    """
+    """The span in the header `Content-Range` or the parameter `offset`; by default from byte 0."""
     if content_range is None:
         return Span(offset or 0)
     match = RANGE.fullmatch(content_range.strip())
@@ -57,9 +54,7 @@ def read_span(content_range: str | None, offset: int | None) -> Span:
 
 
 def _invalid_range(detail: str) -> Problem:
-    return Problem(
-        400,
-        "bad-request",
+    return bad_request(
         detail,
         "send `Content-Range: bytes FIRST-LAST/TOTAL`, or `?offset=FIRST`",
         field="Content-Range",
@@ -68,9 +63,7 @@ def _invalid_range(detail: str) -> Problem:
 
 def mismatch(upload: Upload, detail: str) -> Problem:
     """A conflict that says where to resume."""
-    return Problem(
-        409,
-        "conflict",
+    return conflict(
         detail,
         f"read the state of the upload again and resume at byte {upload.received:,}",
         headers={"Upload-Offset": str(upload.received)},
@@ -78,11 +71,7 @@ def mismatch(upload: Upload, detail: str) -> Problem:
 
 
 def refuse_too_long(span: Span, content_length: str | None, limit: int) -> None:
-    """Refuses a body by its declared length, before any of it is read.
-
-    Raises:
-        Problem: The body is too long.
-    """
+    """Refuses a body by its declared length, before any of it is read."""
     length = int(content_length) if content_length and LENGTH.fullmatch(content_length) else 0
     if max(span.start + length, span.end or 0) > limit:
         raise _too_long(span, limit)
@@ -93,43 +82,35 @@ async def receive(
 ) -> int:
     """Appends a body to an upload; what arrives is kept even if the rest does not.
 
-    Args:
-        engine: The database.
-        upload: Upload at the start of the request.
-        path: Path of its file.
-        body: Chunks of the body.
-        span: Span that the request declares.
-        limit: Maximum number of bytes of the whole upload.
-
-    Returns:
-        Number of bytes received so far.
-
-    Raises:
-        Problem: The offset is wrong, another request is sending the upload, the body is too long or
-            incomplete, or the disk is full.
+    Gives the number of bytes received so far; the whole upload may have `limit`.
     """
+
+    def confirm() -> None:
+        """Checks the upload again, now that its file is locked."""
+        current = get_upload(engine, upload.owner, upload.id)
+        if current is None:
+            path.unlink(missing_ok=True)
+            raise not_found("upload", upload.id)
+        if current.received != span.start or current.state != "open":
+            detail = f"the upload is {current.state} with {current.received:,} bytes"
+            raise mismatch(current, detail)
+
     with ExitStack() as stack:
-        confirm = partial(_confirm, engine, upload, path, span.start)
         opened = appending(path, span.start, confirm)
         file = await run_in_threadpool(_enter, stack, opened, upload)
         writer = _Writer(file, span.start, lambda received: advance(engine, upload.id, received))
         try:
-            await _write_and_record(writer, body, span, limit)
+            try:
+                await _write_body(writer, body, span, limit)
+            finally:
+                # Also when the server is stopping: the client need not send the bytes again.
+                with anyio.CancelScope(shield=True):
+                    await run_in_threadpool(writer.record)
         except ClientDisconnect:
             raise mismatch(upload, "the request ended early") from None
         except OSError as error:
             raise _disk_problem(error, writer.recorded) from error
     return writer.written
-
-
-def _confirm(engine: Engine, upload: Upload, path: Path, start: int) -> None:
-    """Checks the upload again, now that its file is locked."""
-    current = get_upload(engine, upload.owner, upload.id)
-    if current is None:
-        path.unlink(missing_ok=True)
-        raise not_found("upload", upload.id)
-    if current.received != start or current.state != "open":
-        raise mismatch(current, f"the upload is {current.state} with {current.received:,} bytes")
 
 
 def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload) -> int:
@@ -138,22 +119,11 @@ def _enter(stack: ExitStack, opened: AbstractContextManager[int], upload: Upload
     except BlockingIOError:
         raise mismatch(upload, "another request is sending this upload") from None
     except ValueError:
-        raise Problem(
-            410, "gone", "bytes that had arrived are lost", "delete the upload and send it again"
+        raise gone(
+            "bytes that had arrived are lost", "delete the upload and send it again"
         ) from None
     except OSError as error:
         raise _disk_problem(error, upload.received) from error
-
-
-async def _write_and_record(
-    writer: "_Writer", body: AsyncIterator[bytes], span: Span, limit: int
-) -> None:
-    try:
-        await _write_body(writer, body, span, limit)
-    finally:
-        # Also when the server is stopping, so that the client need not send the bytes again.
-        with anyio.CancelScope(shield=True):
-            await run_in_threadpool(writer.record)
 
 
 async def _write_body(
@@ -176,9 +146,7 @@ async def _write_body(
             with anyio.CancelScope(shield=True):
                 await run_in_threadpool(writer.write, bytes(pending))
     if span.end is not None and writer.written < span.end:
-        raise Problem(
-            400,
-            "bad-request",
+        raise bad_request(
             f"the body ended {span.end - writer.written:,} bytes before its range",
             f"resume at byte {writer.written:,}",
             headers={"Upload-Offset": str(writer.written)},
@@ -187,19 +155,12 @@ async def _write_body(
 
 @dataclass
 class _Writer:
-    """Writes to the file of an upload.
+    """Writes to the file of an upload."""
 
-    Attributes:
-        file: Descriptor of the file, at the position to resume at.
-        written: Number of bytes of the file.
-        on_synced: Called with the number of bytes that are safely on disk.
-        recorded: Number of bytes in the last call of `on_synced`.
-    """
-
-    file: int
-    written: int
-    on_synced: Callable[[int], None]
-    recorded: int = 0
+    file: int  # descriptor, at the position to resume at
+    written: int  # bytes of the file
+    on_synced: Callable[[int], None]  # called with the number of bytes that are safely on disk
+    recorded: int = 0  # bytes in the last call of `on_synced`
 
     def __post_init__(self) -> None:
         self.recorded = self.written
@@ -220,17 +181,13 @@ class _Writer:
 
 def _too_long(span: Span, limit: int) -> Problem:
     if span.end is not None and span.end <= limit:
-        return Problem(
-            400,
-            "bad-request",
+        return bad_request(
             "the body is longer than its range",
             "send as many bytes as the range has",
             field="Content-Range",
             headers={"Connection": "close"},
         )
-    return Problem(
-        413,
-        "too-large",
+    return too_large(
         f"the upload would have more than {limit:,} bytes",
         "announce the right size, or send a smaller dataset",
         headers={"Connection": "close"},

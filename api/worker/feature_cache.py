@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from api.worker.cache_size import shrink
+from api.worker.retention import shrink
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, map_arrow
 from difficulty_service.features.description import FeatureDescription
@@ -22,18 +22,11 @@ from difficulty_service.features.store import PREVIOUS_FOLDER, FeatureStore
 
 @dataclass(frozen=True)
 class FeatureCache:
-    """A folder of parts of feature stores, of bounded size; several workers may use it at once.
+    """A folder of parts of feature stores, of bounded size; several workers may use it at once."""
 
-    Attributes:
-        folder: Folder of the cache, which is created where it does not exist.
-        max_bytes: Size beyond which the files that were not used for longest are deleted; 0 to
-            keep nothing.
-        owner: Owner of the jobs; nothing of another owner is used.
-    """
-
-    folder: Path
-    max_bytes: int
-    owner: str
+    folder: Path  # created where it does not exist
+    max_bytes: int  # beyond which those not used for longest are deleted; 0 to keep nothing
+    owner: str  # of the jobs; nothing of another owner is used
 
     def lend(self, store: FeatureStore) -> None:
         """Adds the features that a new store can use to its previous features."""
@@ -48,12 +41,7 @@ class FeatureCache:
                 os.utime(file)
 
     def keep(self, store: FeatureStore, name: str) -> None:
-        """Takes the parts of a complete store.
-
-        Args:
-            store: The store, which stays as it is.
-            name: Name that no other job has.
-        """
+        """Takes the parts of a complete store, under a name that no other job has."""
         if not self.max_bytes:
             return
         place = self._place(store.description)

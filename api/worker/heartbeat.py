@@ -16,18 +16,12 @@ import structlog
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from api.jobs.queue import Progress, cancelled, heartbeat
+from api.jobs.queue import Progress, cancelled, heartbeat, record_heartbeat, remove_worker
 from api.jobs.store import Job, get_job
 from api.settings import Settings
-from api.storage.worker_registry import record_heartbeat, remove_worker
 
-MAX_TICK = 1.0
-"""Maximum number of seconds until a cancellation is noticed."""
-
-PATIENCE = 5.0
-"""Seconds that a job has to stop by itself before its process is killed."""
-
-NOTHING_DONE = Progress(done=0, total=None, bad=0, rate=None)
+MAX_TICK = 1.0  # maximum number of seconds until a cancellation is noticed
+PATIENCE = 5.0  # seconds that a job has to stop by itself before its process is killed
 
 
 class Stopped(Exception):
@@ -54,42 +48,24 @@ def stopping_seconds(grace: float, stopped: Stopped | None = None) -> float:
 
 @dataclass
 class RunningJob:
-    """The state that the thread that follows a job shares with that of the heartbeat.
+    """The state that the thread that follows a job shares with that of the heartbeat."""
 
-    Attributes:
-        job: Job as it was claimed.
-        deadline: Gives the monotonic time at which the worker must stop; infinite unless it was
-            told to.
-        progress: Progress of the job; None until the first batch.
-        images: Number of images that this attempt has processed itself.
-        answer: Answer to the last heartbeat.
-        answered: Monotonic time at which the process of the job was last heard of.
-    """
-
-    job: Job
-    deadline: Callable[[], float]
-    progress: Progress | None = None
-    images: int = 0
-    answer: Literal["ok", "cancel", "lost"] = "ok"
-    answered: float = field(default_factory=time.monotonic)
+    job: Job  # as it was claimed
+    deadline: Callable[[], float]  # monotonic time at which to stop; infinite unless told to
+    progress: Progress | None = None  # None until the first batch
+    images: int = 0  # processed by this attempt itself
+    answer: Literal["ok", "cancel", "lost"] = "ok"  # to the last heartbeat
+    answered: float = field(default_factory=time.monotonic)  # when its process was last heard of
 
     def check(self, progress: Progress) -> None:
-        """Records the progress of the job, and stops the job where it must not continue.
-
-        Raises:
-            Stopped: The job must stop; the subclass says why.
-        """
+        """Records the progress of the job; raises `Stopped` where it must not continue."""
         if self.progress is not None:
             self.images += progress.done - self.progress.done
         self.progress = progress
         self.require_continuing()
 
     def require_continuing(self) -> None:
-        """Stops the job where it must not continue.
-
-        Raises:
-            Stopped: As for `check`.
-        """
+        """Raises the kind of `Stopped` that says why the job must not continue, if it must not."""
         if self.answer == "cancel":
             raise Cancelled
         if self.answer == "lost":
@@ -99,14 +75,7 @@ class RunningJob:
 
 
 class Heartbeat:
-    """Sends the heartbeats of a worker and of its job to the database.
-
-    Args:
-        engine: The database.
-        worker_id: Id of the worker.
-        settings: Settings with device, lease, heartbeat and grace.
-        stop: Whether the worker has been told to stop.
-    """
+    """Sends the heartbeats of a worker and of its job to the database."""
 
     def __init__(
         self, engine: Engine, worker_id: str, settings: Settings, stop: Callable[[], bool]
@@ -176,7 +145,7 @@ class Heartbeat:
             record_heartbeat(self._engine, self._worker_id, device, running.job.id, images)
         if running.answer != "ok":
             return
-        progress = running.progress or NOTHING_DONE
+        progress = running.progress or Progress()
         answer = heartbeat(self._engine, running.job, self._settings.lease, progress)
         if answer == "cancel":
             # Not only when the job notices: it may be fitting Gaussians for minutes.

@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import structlog
+import torch
 import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
 
+from api.bounded_cache import BoundedCache
 from api.http.public_text import public_names
 from api.jobs.failures import describe_failure
 from api.jobs.queue import Progress
@@ -19,7 +21,6 @@ from api.logs import set_up_logging
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import TRANSIENT_ERRORS, connect
-from api.worker.backbone_cache import cached_loader
 from api.worker.job_messages import (
     Beat,
     Ending,
@@ -32,9 +33,26 @@ from api.worker.job_messages import (
 )
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
-from difficulty_service.backbones import Loader
+from difficulty_service.backbones import Loader, load_backbone
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.extraction.image_watch import ImageWatch
+
+
+def cached_loader(load: Loader = load_backbone) -> Loader:
+    """A loader that keeps one backbone, and returns it as long as the same one is requested."""
+    cache: BoundedCache[tuple[str, BackboneOptions], Backbone] = BoundedCache(capacity=1)
+
+    def load_cached(name: str, options: BackboneOptions) -> Backbone:
+        def load_into_freed_memory() -> Backbone:
+            if options.device.type == "cuda":
+                torch.cuda.empty_cache()
+            return load(name, options)
+
+        return cache.get((name, options), load_into_freed_memory)
+
+    return load_cached
+
 
 BEAT_SECONDS = 0.5
 SHOWN_IMAGES = 5
@@ -65,17 +83,11 @@ def run_jobs(connections: Sequence[Connection], settings: Settings) -> None:
 
 @dataclass
 class Activity:
-    """What the job is doing.
-
-    Attributes:
-        stage: Stage of the job.
-        since: Monotonic time of its last progress.
-        images: Images that are being read and decoded.
-    """
+    """What the job is doing."""
 
     stage: Stage = Stage.STARTING
-    since: float = field(default_factory=time.monotonic)
-    images: ImageWatch = field(default_factory=ImageWatch)
+    since: float = field(default_factory=time.monotonic)  # monotonic time of its last progress
+    images: ImageWatch = field(default_factory=ImageWatch)  # that are being read and decoded
 
     def beat(self) -> Beat:
         """The message for the worker."""
@@ -86,23 +98,14 @@ class Activity:
 
 @dataclass(frozen=True)
 class JobRunner:
-    """Runs jobs and tells the worker how they go.
-
-    Attributes:
-        settings: Settings of the worker.
-        connection: Connection to the worker.
-        engine: The database.
-        artifacts: Storage for results.
-        load: Loads backbones.
-        sending: Lock of the connection, to which two threads write.
-    """
+    """Runs jobs and tells the worker how they go."""
 
     settings: Settings
     connection: Connection
     engine: Engine
     artifacts: Artifacts
     load: Loader
-    sending: threading.Lock = field(default_factory=threading.Lock)
+    sending: threading.Lock = field(default_factory=threading.Lock)  # to which two threads write
 
     def run(self, job: Job) -> None:
         """Runs one job; its ending is the last message about it."""

@@ -27,18 +27,11 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class Beat:
-    """What the process of a job is doing.
-
-    Attributes:
-        stage: Stage of the job.
-        idle: Seconds since its last progress.
-        images: Id of each image that is being read or decoded and the seconds for which it has
-            been, the longest first.
-    """
+    """What the process of a job is doing."""
 
     stage: Stage = Stage.STARTING
-    idle: float = 0.0
-    images: tuple[tuple[str, float], ...] = ()
+    idle: float = 0.0  # seconds since its last progress
+    images: tuple[tuple[str, float], ...] = ()  # under way, for how many seconds; longest first
 
 
 @dataclass(frozen=True)
@@ -67,8 +60,6 @@ class Halted:
     """The job has ended because it was told to."""
 
 
-Ending = Succeeded | Failed | Interrupted | Halted
-"""How a job ended in the process that ran it."""
+Ending = Succeeded | Failed | Interrupted | Halted  # how a job ended in the process that ran it
 
-Message = Progress | Beat | Ending
-"""What the process sends."""
+Message = Progress | Beat | Ending  # what the process sends

@@ -20,31 +20,21 @@ def ignore(_event: object) -> None:
 
 @dataclass(frozen=True)
 class Observer:
-    """Whoever follows a job.
-
-    Attributes:
-        check: Called with every batch and between the stages; whatever it raises ends the attempt.
-        enter: Called with each stage that begins.
-        images: Is told which images are being read and decoded; None to tell nobody.
-    """
+    """Whoever follows a job; what `check` raises, with a batch or between stages, ends it."""
 
     check: Callable[[Progress], None] = ignore
-    enter: Callable[[Stage], None] = ignore
-    images: ImageWatch | None = None
+    enter: Callable[[Stage], None] = ignore  # with each stage that begins
+    images: ImageWatch | None = None  # is told which are being read and decoded
 
 
 class Reporter:
-    """Tells an observer about the progress of a job.
-
-    Args:
-        observer: The observer; whatever it raises ends the attempt.
-    """
+    """Tells an observer about the progress of a job."""
 
     def __init__(self, observer: Observer) -> None:
         self._observer = observer
         self._began = 0.0
         self._first: ExtractProgress | None = None
-        self._last = Progress(done=0, total=None, bad=0, rate=None)
+        self._last = Progress()
 
     def update(self, progress: ExtractProgress) -> None:
         """Reports the progress of the extraction, and the rate of this attempt."""
@@ -57,23 +47,15 @@ class Reporter:
             rate = (progress.done - self._first.done) / seconds
         self._last = Progress(progress.done, progress.total, progress.bad, rate)
         self._observer.check(self._last)
-        _refuse_unreadable(progress)
+        if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
+            # Rather than try millions in vain.
+            raise ImageError(
+                f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
+                "check that the dataset holds images; a job with a small limit lists the reasons",
+            )
 
     def enter(self, stage: Stage) -> None:
         """Reports that a stage begins in which no image is extracted."""
         self._last = replace(self._last, rate=None)
         self._observer.enter(stage)
         self._observer.check(self._last)
-
-
-def _refuse_unreadable(progress: ExtractProgress) -> None:
-    """Ends a job of which hardly any image can be read, rather than try millions in vain.
-
-    Raises:
-        ImageError: More than 10,000 images, and nine in ten, cannot be read.
-    """
-    if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
-        raise ImageError(
-            f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
-            "check that the dataset holds images; a job with a small limit lists the reasons",
-        )

@@ -46,12 +46,7 @@ def _run_jobs(connections: Sequence[Connection], settings: Settings) -> None:
 
 
 class JobProcess:
-    """Runs jobs in a process that is kept from one job to the next, with its loaded backbone.
-
-    Args:
-        settings: Settings of the worker.
-        context: How the process is started; None for a new interpreter.
-    """
+    """Runs jobs in a process that is kept from one job to the next, with its loaded backbone."""
 
     def __init__(self, settings: Settings, context: BaseContext | None = None) -> None:
         self._settings = settings
@@ -60,11 +55,7 @@ class JobProcess:
         self._messages: Messages = queue.SimpleQueue()
 
     def start(self) -> Child:
-        """Starts the process unless it runs, so that the next job need not wait for it.
-
-        Raises:
-            OSError: The system has no room for a process.
-        """
+        """Starts the process unless it runs, so that the next job need not wait for it."""
         if self._child is None or not self._child.is_usable:
             self._child = Child(_run_jobs, self._settings, context=self._context)
             self._messages = queue.SimpleQueue()
@@ -81,22 +72,24 @@ class JobProcess:
     def run(self, running: RunningJob) -> StoredResult:
         """Runs a job; returns its result. Whatever the job does, it has ended afterwards.
 
-        Raises:
-            Stopped: The job must stop.
-            AttemptFailed: The job failed, exceeded a time limit, or its process died.
-            JobInterrupted: The database did not answer.
-            OSError: The system has no room for a process.
+        Raises `Stopped` where the job must stop, `AttemptFailed` where it failed, exceeded a limit
+        or lost its process, and `JobInterrupted` where the database did not answer.
         """
         child = self.start()
         try:
             with suppress(OSError):  # where it has just died, the first message says so
                 child.connections[0].send(running.job)
-            return _result_of(self._follow(child, running))
+            ending = self._follow(child, running)
         except Stopped as stopped:
-            ending = self._stop(child, stopping_seconds(self._settings.grace, stopped))
-            if isinstance(stopped, OutOfTime) and isinstance(ending, Succeeded):
-                return ending.result
+            last = self._stop(child, stopping_seconds(self._settings.grace, stopped))
+            if isinstance(stopped, OutOfTime) and isinstance(last, Succeeded):
+                return last.result
             raise
+        if isinstance(ending, Succeeded):
+            return ending.result
+        if isinstance(ending, Failed):
+            raise AttemptFailed(ending.failure)
+        raise JobInterrupted(ending.reason if isinstance(ending, Interrupted) else "Halted")
 
     def close(self) -> None:
         """Ends the process."""
@@ -105,12 +98,7 @@ class JobProcess:
             self._child = None
 
     def _follow(self, child: Child, running: RunningJob) -> Ending:
-        """Waits for the ending of a job.
-
-        Raises:
-            Stopped: The job must stop; it still runs.
-            AttemptFailed: It exceeded a limit and was killed, or its process died.
-        """
+        """Waits for the ending of a job; kills one that exceeds a limit, not one that must stop."""
         limits = time_limits(self._settings, running.job.options)
         beat, heard = Beat(), time.monotonic()
         while True:
@@ -118,7 +106,11 @@ class JobProcess:
                 message = self._next_message(TICK)
             except EOFError:
                 child.finish()
-                raise AttemptFailed(process_ended(child.ending, beat)) from None
+                detail = f"the process that ran the job was ended {child.ending} while {beat.stage}"
+                if beat.images:
+                    names = [name for name, _ in beat.images]
+                    detail += f"; it was reading {list_names(names, SHOWN)}"
+                raise AttemptFailed(Failure("process-ended", detail, retry=True)) from None
             if isinstance(message, Ending):
                 return message
             if isinstance(message, Beat):
@@ -148,11 +140,7 @@ class JobProcess:
         return None
 
     def _next_message(self, timeout: float) -> Message | None:
-        """The next message; None if there is none in time.
-
-        Raises:
-            EOFError: The process has ended.
-        """
+        """The next message; None if there is none in time, EOFError where the process has ended."""
         try:
             message = self._messages.get(timeout=timeout)
         except queue.Empty:
@@ -174,24 +162,3 @@ def _read(connection: Connection, messages: Messages) -> None:
 def _kill(child: Child) -> None:
     if not child.kill():
         structlog.get_logger().error("job-process-not-killed", pid=child.pid)
-
-
-def _result_of(ending: Ending) -> StoredResult:
-    if isinstance(ending, Succeeded):
-        return ending.result
-    if isinstance(ending, Failed):
-        raise AttemptFailed(ending.failure)
-    raise JobInterrupted(ending.reason if isinstance(ending, Interrupted) else "Halted")
-
-
-def process_ended(ending: str, beat: Beat) -> Failure:
-    """The failure of a job whose process died.
-
-    Args:
-        ending: How it ended: "by signal 9".
-        beat: What it was doing when it was last heard of.
-    """
-    detail = f"the process that ran the job was ended {ending} while {beat.stage}"
-    if beat.images:
-        detail += f"; it was reading {list_names([name for name, _ in beat.images], SHOWN)}"
-    return Failure("process-ended", detail, retry=True)

@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 import structlog
 from sqlalchemy import Engine
@@ -11,7 +13,6 @@ from api.jobs.store import Cursor, Job, expired_jobs, list_jobs
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.uploads.store import delete_upload, delete_upload_file, expired_uploads, touch
-from api.worker.cache_size import shrink
 
 PAGE = 200
 
@@ -64,3 +65,26 @@ def _unfinished(engine: Engine) -> Iterator[Job]:
         while page := list_jobs(engine, None, state=state, limit=PAGE, before=before):
             yield from page
             before = Cursor(page[-1].created_at, page[-1].id)
+
+
+PARTS = "*/*.arrow"
+
+
+def shrink(folder: Path, max_bytes: int, unused_since: float = 0.0) -> int:
+    """Deletes files of a cache, those not used for longest first; gives the number of deleted ones.
+
+    At most `max_bytes` remain, and nothing that was not used after `unused_since`, in seconds since
+    the epoch.
+    """
+    files = []
+    for file in folder.glob(PARTS):
+        with suppress(FileNotFoundError):  # another worker has deleted it
+            status = file.stat()
+            files.append((status.st_mtime, status.st_size, file))
+    size, deleted = sum(size for _, size, _ in files), 0
+    for used, file_size, file in sorted(files):
+        if size <= max_bytes and used >= unused_since:
+            break
+        file.unlink(missing_ok=True)
+        size, deleted = size - file_size, deleted + 1
+    return deleted

@@ -35,16 +35,13 @@ from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
 
 FIRST_DELAY, MAX_DELAY = 0.25, 5.0
-MAX_SLEEP = 0.2
-"""Maximum number of seconds until an idle worker notices that it was told to stop."""
-
+MAX_SLEEP = 0.2  # maximum number of seconds until an idle worker notices that it was told to stop
 MAX_RECORD_SECONDS = 600.0
 """How long a worker tries to record the end of a job before it leaves it to another attempt."""
 
 STOPPING_RECORD_SECONDS = 5.0
 
-CLEAN_UP_SECONDS = 600.0
-"""Seconds between two deletions of expired jobs and uploads."""
+CLEAN_UP_SECONDS = 600.0  # seconds between two deletions of expired jobs and uploads
 
 Ending = Literal["succeeded", "failed", "to-be-retried", "cancelled", "handed-back", "lost"]
 """How an attempt ended; `lost` to another one, or because the job is gone."""
@@ -52,17 +49,7 @@ Ending = Literal["succeeded", "failed", "to-be-retried", "cancelled", "handed-ba
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker with everything it needs.
-
-    Attributes:
-        id: Id of the worker in the database.
-        settings: Settings, the same for all workers and servers.
-        engine: The database.
-        artifacts: Storage for results.
-        jobs: Process that runs the jobs.
-        heartbeat: Sends the heartbeats of the worker and its job.
-        stop: Whether the worker has been told to stop.
-    """
+    """A worker with everything it needs."""
 
     id: str
     settings: Settings
@@ -93,17 +80,7 @@ def run_worker(
 
 
 def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | None = None) -> None:
-    """Claims and runs jobs until told to stop.
-
-    Args:
-        settings: Settings of database, artifacts and datasets, and how often to poll for jobs.
-        stop: Whether to claim no more jobs; the current one has `settings.grace` seconds left.
-        context: How the process of the jobs is started; None for a new interpreter.
-
-    Raises:
-        DatabaseUnusable: The database is of a kind that this program does not support, or its
-            file is damaged.
-    """
+    """Claims and runs jobs until told to stop, from when the current one has `grace` seconds."""
     worker_id = f"{socket.gethostname()[:60]}-{os.getpid()}-{secrets.token_hex(4)}"
     engine = connect(settings.resolved_database_url.get_secret_value())
     worker = Worker(
@@ -161,28 +138,26 @@ def _work_on(worker: Worker) -> None:
         except (*TRANSIENT_ERRORS, OSError, JobInterrupted) as error:
             reason = str(error) if isinstance(error, JobInterrupted) else type(error).__name__
             structlog.get_logger().warning("worker-interrupted", worker=worker.id, reason=reason)
-        _idle(worker)
-
-
-def _idle(worker: Worker) -> None:
-    # With jitter, because workers that poll at the same moment would block each other.
-    end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
-    while not worker.stop() and (left := end - time.monotonic()) > 0:
-        time.sleep(min(left, MAX_SLEEP))
+        # With jitter, because workers that poll at the same moment would block each other.
+        end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
+        while not worker.stop() and (left := end - time.monotonic()) > 0:
+            time.sleep(min(left, MAX_SLEEP))
 
 
 def run_attempt(worker: Worker, job: Job) -> None:
     """Runs a claimed job until its end is recorded, by this worker or another.
 
-    Raises:
-        SQLAlchemyError, JobInterrupted: The database is down; the job is retried when its lease has
-            expired, unless its end was recorded after all.
+    Where the database is down (`SQLAlchemyError`, `JobInterrupted`), the job is retried when its
+    lease has expired, unless its end was recorded after all.
     """
     log = structlog.get_logger().bind(worker=worker.id, job=job.id, attempt=job.attempt)
     log.info("job-claimed")
+    ended: Ending
     with worker.heartbeat.track(job) as running:
         try:
-            ended = _run_and_publish(worker, running)
+            result = worker.jobs.run(running)
+            published = _record_end(lambda: succeed(worker.engine, job, result), running)
+            ended = "succeeded" if published else "lost"
         except OutOfTime:
             _record_end(lambda: hand_back(worker.engine, job), running)
             ended = "handed-back"
@@ -200,14 +175,13 @@ def run_attempt(worker: Worker, job: Job) -> None:
             failure = describe_failure(error, public_names(worker.settings))
             ended = _write_failure(worker, running, failure)
     log.info("attempt-ended", how=ended)
-    _clean_up(worker, job, ended)
-
-
-def _run_and_publish(worker: Worker, running: RunningJob) -> Ending:
-    job = running.job
-    result = worker.jobs.run(running)
-    published = _record_end(lambda: succeed(worker.engine, job, result), running)
-    return "succeeded" if published else "lost"
+    # What remains is published, or another attempt can resume from it.
+    if ended == "succeeded":
+        delete_other_attempts(worker.artifacts, job)
+    else:
+        worker.artifacts.delete_prefix(attempt_prefix(job))
+    if ended in ("succeeded", "failed", "cancelled"):
+        delete_work(worker.settings.work_dir, job.id)
 
 
 def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> Ending:
@@ -221,11 +195,7 @@ def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> End
 
 
 def _record_end(write: Callable[[], bool], running: RunningJob) -> bool:
-    """Records the end of an attempt, and retries while the database is down.
-
-    Raises:
-        SQLAlchemyError: It is down for too long; it is unknown whether the end was recorded.
-    """
+    """Records the end of an attempt, and retries while the database is down."""
     began, delay = time.monotonic(), FIRST_DELAY
     while True:
         try:
@@ -236,13 +206,3 @@ def _record_end(write: Callable[[], bool], running: RunningJob) -> bool:
                 raise
         time.sleep(delay)
         delay = min(MAX_DELAY, 2 * delay)
-
-
-def _clean_up(worker: Worker, job: Job, ended: Ending) -> None:
-    """Deletes all files but the published ones and those from which another attempt can resume."""
-    if ended == "succeeded":
-        delete_other_attempts(worker.artifacts, job)
-    else:
-        worker.artifacts.delete_prefix(attempt_prefix(job))
-    if ended in ("succeeded", "failed", "cancelled"):
-        delete_work(worker.settings.work_dir, job.id)

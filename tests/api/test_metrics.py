@@ -9,13 +9,13 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.jobs.queue import record_heartbeat
 from api.jobs.store import SubmitLimits, submit
 from api.metrics import Metrics
 from api.settings import Settings
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
-from api.storage.worker_registry import record_heartbeat
 
 Values = dict[tuple[str, ...], float]
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from api.http.byte_ranges import RequestedBytes, Unsatisfiable, parse_range
+from api.http.byte_ranges import RequestedBytes, parse_range
+from api.http.problems import Problem
 
 ETAG = '"abc"'
 
@@ -31,8 +32,10 @@ def test_one_range_is_answered_with_those_bytes(asked: str, start: int, stop: in
 
 @pytest.mark.parametrize("asked", ["bytes=100-", "bytes=100-200", "bytes=-0"])
 def test_a_range_behind_the_end_cannot_be_met(asked: str) -> None:
-    with pytest.raises(Unsatisfiable, match="100 bytes"):
+    with pytest.raises(Problem) as caught:
         answer(asked)
+
+    assert (caught.value.status, caught.value.detail) == (416, "the file has 100 bytes")
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from api.online.loaded_models import ScoringModel
+from api.online.scorer import ScoringModel
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 

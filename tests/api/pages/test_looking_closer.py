@@ -14,7 +14,7 @@ from api.app import create_app
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.store import Job, get_job
 from api.pages import images
-from api.results.similar_images import SimilarImages
+from api.results.maps import SimilarImages
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath

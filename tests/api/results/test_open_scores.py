@@ -57,7 +57,7 @@ def test_published_columns_are_used_without_the_scores(
     columns = OpenScores(settings, artifacts).get(job)
 
     assert columns.samples.ids.to_pylist() == ["a.png", "b.png", "c.png"]
-    assert OpenScores(settings, artifacts).overview(job).num_classes == 2
+    assert OpenScores(settings, artifacts).get(job).overview.num_classes == 2
 
 
 def test_columns_that_were_not_published_are_made_once(

@@ -14,8 +14,8 @@ from multiprocessing.process import BaseProcess
 import pytest
 from PIL import Image
 
-from api.results.picture_processes import PictureProcesses
 from api.results.small_picture import picture_maker, small_picture
+from api.results.thumbnails import PictureProcesses
 from difficulty_service.base.apart import Apart, Limits
 from difficulty_service.base.errors import ImageError
 

@@ -9,9 +9,9 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.event_stream import EventStreams
 from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
+from api.routes.events import EventStreams
 from tests.api.stored_results import stored_result
 
 Event = dict[str, object]

@@ -8,9 +8,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.jobs.queue import record_heartbeat
 from api.settings import Settings
 from api.storage.tables import METADATA
-from api.storage.worker_registry import record_heartbeat
 from difficulty_service.backbones import list_backbones
 
 Start = Callable[..., TestClient]

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from api.http.problems import Problem
-from api.uploads import checks as readers
+from api.uploads import checking as readers
 from api.uploads.checking import ENDED, NUMBER, UploadChecks
 
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"

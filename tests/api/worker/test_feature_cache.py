@@ -16,10 +16,10 @@ from api.jobs.files import delete_job_files
 from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.backbone_cache import cached_loader
-from api.worker.cache_size import shrink
+from api.worker.job_child import cached_loader
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
+from api.worker.retention import shrink
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
 LOAD = cached_loader()

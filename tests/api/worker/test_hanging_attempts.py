@@ -10,8 +10,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from api.jobs.queue import live_workers
 from api.jobs.store import Job
-from api.storage.worker_registry import live_workers
 
 LONG = {"augment_runs": 30}
 """Fields of a job whose images take long enough to interrupt it."""

@@ -9,12 +9,11 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.queue import Progress, claim, succeed
+from api.jobs.queue import Progress, claim, live_workers, succeed
 from api.jobs.store import Job, SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
 from api.storage.database import connect, migrate, write_transaction
 from api.storage.tables import JOBS
-from api.storage.worker_registry import live_workers
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from tests.api.stored_results import stored_result
 

@@ -21,7 +21,7 @@ from api.results.score_columns import map_columns
 from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.worker.backbone_cache import cached_loader
+from api.worker.job_child import cached_loader
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader

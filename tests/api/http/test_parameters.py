@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.http.decimals import parse_decimal
+from api.http.parameters import parse_decimal
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
 
+from api.jobs.queue import live_workers, record_heartbeat, remove_worker
 from api.storage.database import write_transaction
 from api.storage.tables import WORKERS
-from api.storage.worker_registry import live_workers, record_heartbeat, remove_worker
 
 
 def test_a_worker_that_beats_is_there_with_what_it_does(engine: Engine) -> None:
