@@ -244,7 +244,7 @@ def measure(server: Server, photographs: list[bytes], arguments: argparse.Namesp
     if job is None:
         sys.exit("the job is gone")
     model = LoadedModels(artifacts, server.settings.data_dir / "benchmark").get(job)
-    networks = BackbonePool(torch.device("cpu"), server.settings.max_pixels)
+    networks = BackbonePool(server.settings.machine.model_copy(update={"device": "cpu"}))
     plain = {
         threads: [without_http(networks, model, requests[each::threads]) for each in range(threads)]
         for threads in (num_workers(), CLIENTS)

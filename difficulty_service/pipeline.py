@@ -71,13 +71,8 @@ class ExtractRequest:
     """A dataset, a backbone, and where the features go.
 
     Attributes:
-        location: Location of the dataset.
-        out: Folder of the feature store.
         backbone: Name of the backbone; None for that of the Gaussians that will score the features,
             or else the best that can be had.
-        dataset: Settings by which to read the dataset.
-        network: Device, precision and weights of the backbone.
-        options: Settings by which images become features.
         resume: Whether to keep what an earlier run extracted.
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
@@ -105,8 +100,6 @@ class ScoreRequest:
     """Settings by which features become scores, and the file for them.
 
     Attributes:
-        out: Score file to write.
-        options: How features become scores.
         fitted: Gaussians to score against; None to fit them.
     """
 
@@ -120,8 +113,6 @@ class ExtractProgress:
     """Progress of an extraction.
 
     Attributes:
-        total: Number of images in the shards of the run.
-        done: Number of images done, in this run or an earlier one.
         bad: Number of images that could not be read.
     """
 
@@ -135,11 +126,8 @@ class ExtractedDataset:
     """The feature store of a run, complete but for the shards of other subsets.
 
     Attributes:
-        store: Feature store of the run.
         bad_images: Images that could not be read, in all parts that are there.
         skipped: Entries of the dataset that are no samples, such as rows without a label.
-        errors_file: File that lists both.
-        num_samples: Number of images in the shards of the run, readable or not.
         reuse: What the run did with the features of earlier runs; None if there were none.
     """
 
@@ -153,12 +141,7 @@ class ExtractedDataset:
 
 @dataclass(frozen=True)
 class ScoredDataset:
-    """Result of `score_dataset`.
-
-    Attributes:
-        extracted: Features of the dataset.
-        scores: Summary of the score file.
-    """
+    """Result of `score_dataset`."""
 
     extracted: ExtractedDataset
     scores: ScoreSummary
@@ -193,8 +176,6 @@ class SettledExtraction:
     """What an extraction will do where its request left that open.
 
     Attributes:
-        request: The request, with a backbone and a precision.
-        backbone: Name of the backbone.
         warnings: Why the backbone is not the usual one, one sentence each.
         precision_reason: The precision and why it is that one; None for that of the device.
     """
@@ -207,11 +188,6 @@ class SettledExtraction:
 
 def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> ExtractRequest:
     """What was chosen about the features of a dataset, on the device that it will run on.
-
-    Args:
-        location: Location of the dataset.
-        out: Folder of the feature store.
-        chosen: What a person chose.
 
     Raises:
         BackboneError: This machine has no such device.
@@ -311,7 +287,6 @@ def score_dataset(
         scoring: Settings by which to score the features, and the file for the scores.
         callbacks: Functions that are called between the stages.
         dataset: The dataset where it is open already; None to open the one at the location.
-        load: Loads the backbone.
 
     Raises:
         MissingPackage: A scorer needs a package that is not installed.
@@ -359,10 +334,7 @@ def extract_dataset(
     """Features of every readable image of a dataset; resumes an earlier run.
 
     Args:
-        dataset: The dataset at the location of the request.
-        request: Settings of the extraction, and the folder for the features.
         callbacks: Of these, `settled` and `progress` are called.
-        load: Loads the backbone.
         fitted_on: Description of the features of the Gaussians that will score these features;
             features of another kind are refused before the first image is read.
 

@@ -102,10 +102,6 @@ def require_columns(
     """Raises an error about the first column that is absent.
 
     Args:
-        names: Columns that are asked for.
-        columns: Columns of the score file.
-        where: Name of the file, or what it is, for the message.
-        error: Type of the error.
         parameter: Keyword argument that names the column, if there is one.
     """
     for name in names:
@@ -126,12 +122,7 @@ def absent_column(
 
 
 def remedy_of(name: str, columns: Sequence[str]) -> Remedy:
-    """What to do about an absent column: ask for its scorer, or correct its name.
-
-    Args:
-        name: The column.
-        columns: Columns that are there.
-    """
+    """What to do about an absent column: ask for its scorer, or correct its name."""
     if name in COMPUTED_BY:
         return COMPUTED_BY[name]
     meant = did_you_mean(name, [*columns, *COMPUTED_BY])

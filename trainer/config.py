@@ -496,3 +496,19 @@ class Recipe(BaseModel):
     """Training loop."""
     uncertainty: Head = RankingHead()
     """Uncertainty head."""
+
+
+FREE_TO_CHANGE = (
+    ("name",),
+    ("data", "in_memory"),
+    ("data", "max_pixels"),
+    ("data", "on_error"),
+    ("data", "workers"),
+    ("loss", "scores"),
+    ("regulariser", "scores"),
+    ("regulariser", "unreliable"),
+    ("training", "checkpoint_every"),
+    ("training", "evaluation_batch_size"),
+    ("training", "seeds"),
+)
+"""Keys of a recipe that may change when a run resumes; weights are compared by their values."""

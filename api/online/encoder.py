@@ -12,8 +12,9 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from pathlib import Path
 
 import torch
 from PIL import Image
@@ -36,6 +37,8 @@ from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
+from difficulty_service.options import ExtractionOptions, RunOptions
+from difficulty_service.pipeline import plan_extraction
 
 
 @dataclass(frozen=True)
@@ -132,14 +135,13 @@ class BackbonePool:
     """Backbones that are loaded on first use, each with a thread that batches its images.
 
     Args:
-        device: Device that runs them.
-        max_pixels: Maximum number of pixels of an image.
-        capacity: Maximum number of loaded backbones.
+        machine: The device, and which images are refused; samples are encoded in this process.
     """
 
-    def __init__(self, device: torch.device, max_pixels: int, capacity: int = 2) -> None:
-        self._device = device
-        self._max_pixels = max_pixels
+    def __init__(self, machine: RunOptions, capacity: int = 2) -> None:
+        here = machine.model_copy(update={"engine": "local"})
+        plan = plan_extraction("", Path(), ExtractionOptions(machine=here))
+        self._device, self._options = plan.network.device, plan.options
         self._backbones: BoundedCache[tuple[str, ...], RunningBackbone] = BoundedCache(
             capacity, on_evict=lambda running: running.batcher.close()
         )
@@ -168,14 +170,15 @@ class BackbonePool:
             Problem: The weights of the backbone are not those that the job used.
         """
         running = self._running_backbone(description)
-        preprocessing, mode = running.backbone.preprocessing, description.mode or "fast"
+        preprocessing = running.backbone.preprocessing
+        reading = replace(self._options, preprocess=description.mode or "fast").reading
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:
                 if isinstance(preprocessing, TextPreprocessing):
                     return preprocessing.prepare(read_text(opener).decode())
                 with self.watch.working_on("image"):
-                    return prepare(opener, preprocessing, mode, self._max_pixels)
+                    return prepare(opener, preprocessing, *reading)
             except ImageError as error:
                 return error.problem
 
@@ -234,7 +237,7 @@ class BackbonePool:
             return self._running(backbone, lambda texts: texts.to(self._device))
         # What resizing imports takes seconds, which are not those of the first image.
         preprocessing = image_preprocessing(backbone)
-        prepare(_one_pixel, preprocessing, description.mode or "fast", self._max_pixels)
+        prepare(_one_pixel, preprocessing, description.mode or "fast")
         return self._running(
             backbone,
             lambda views: normalise(views.to(self._device), preprocessing, options.precision),

@@ -23,7 +23,6 @@ from api.online.encoder import BackbonePool
 from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts, save
-from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.base.checksums import DamagedFile, verify_path
 from difficulty_service.base.errors import DifficultyError, StatisticsError
 from difficulty_service.extraction.image_watch import ImageWatch
@@ -123,7 +122,7 @@ class Scorer:
     """Loaded backbones and Gaussians."""
 
     def __init__(self, settings: Settings) -> None:
-        self._backbones = BackbonePool(choose_device(settings.device), settings.max_pixels)
+        self._backbones = BackbonePool(settings.machine)
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
         artifacts = open_artifacts(settings.artifact_root)
         self._models = LoadedModels(artifacts, files.gaussians_folder(settings))

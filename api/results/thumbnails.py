@@ -13,13 +13,12 @@ from api.bounded_cache import BoundedCache
 from api.jobs.dataset import find_dataset, open_job_dataset
 from api.jobs.files import thumbnail_folder
 from api.jobs.store import Job
-from api.results.small_picture import picture_maker
 from api.settings import Settings
 from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLong
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
-from difficulty_service.images.header import read_encoded
+from difficulty_service.images.header import picture_maker, read_encoded
 
 LONGEST = 20.0  # seconds for one picture
 ATTEMPTS = 2  # the process may have been killed before it saw the image

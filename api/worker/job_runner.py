@@ -73,10 +73,6 @@ def write_page_files(
     """Writes the map of the images, and the vectors by which similar images are found.
 
     Args:
-        store: A complete store.
-        gaussians: Gaussians of features of the same kind.
-        folder: Folder for the files.
-        num_rows: Number of rows of the score file.
         ids: Ids of the rows; None where they are the samples of the store in its order.
 
     Returns:
@@ -108,14 +104,6 @@ def run_job(
     load: Loader = load_backbone,
 ) -> StoredResult:
     """Extracts, fits and scores; resumes where an earlier attempt ended.
-
-    Args:
-        job: Job as it was claimed.
-        settings: Settings with work folder and device.
-        engine: Database with uploads and other jobs.
-        artifacts: Storage for the files, in a folder of this attempt.
-        observer: Follows the job, and may end the attempt by raising.
-        load: Loads the backbone.
 
     Returns:
         The result of the job, for `queue.succeed`.

@@ -16,13 +16,7 @@ SECONDS_PER_VIEW = 1.0
 
 @dataclass(frozen=True)
 class TimeLimits:
-    """Time limits of one job, in seconds.
-
-    Attributes:
-        listing: For listing the dataset.
-        image: For reading, decoding and cropping one image.
-        stage: Without any progress, in all other stages.
-    """
+    """Time limits of one job, in seconds."""
 
     listing: float
     image: float
@@ -43,7 +37,6 @@ def overdue(beat: Beat, age: float, limits: TimeLimits) -> Failure | None:
     Args:
         beat: What its process was doing when it was last heard of.
         age: Seconds since then: a process that hangs may be unable to say so.
-        limits: Limits of the job.
     """
     late = [sample_id for sample_id, seconds in beat.images if seconds + age > limits.image]
     if late:

@@ -19,7 +19,6 @@ class RankAgreement:
     """Whether samples with larger values score harder.
 
     Attributes:
-        num_samples: Number of samples.
         spearman: Spearman's rank correlation with averaged ties; 1 for the same order.
         low: Lower end of the 95 % interval.
         high: Upper end of the 95 % interval.
@@ -43,8 +42,6 @@ class FlagAgreement:
     """Whether flagged samples score harder than the others.
 
     Attributes:
-        num_samples: Number of samples.
-        num_flagged: Number of flagged samples.
         auroc: Probability that a flagged sample scores harder than another; ties count half.
         average_precision: Mean precision over the flagged samples; equal scores share a threshold.
         recall: Share of the flagged samples among the `num_flagged` hardest samples.

@@ -34,7 +34,6 @@ class Values:
 
     Attributes:
         numbers: Values in float64, NaN if the column is null. Shape (samples,).
-        meaning: Description of the conversion.
     """
 
     numbers: NDArray[np.float64]

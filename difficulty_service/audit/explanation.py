@@ -111,14 +111,11 @@ class Finding:
     """An attribute that hard samples have more, or less, than easy ones.
 
     Attributes:
-        attribute: The phrase.
         difference: Mean similarity of the hard samples minus that of the easy ones; a difference
             of cosines.
         low: Lower end of its 95 % bootstrap interval.
-        high: Upper end.
         effect: The difference in standard deviations of the similarity; above 0, hard samples
             are more like the phrase.
-        p_value: Adjusted for the number of attributes and groups.
     """
 
     attribute: str
@@ -135,8 +132,6 @@ class GroupFindings:
 
     Attributes:
         class_name: Name of the class; None for all classes, each compared within itself.
-        num_hard: Number of hard samples.
-        num_easy: Number of easy samples.
         findings: What is significant, the largest effect first; empty where nothing stands out.
     """
 
@@ -151,8 +146,6 @@ class Explanation:
     """The findings of a dataset.
 
     Attributes:
-        num_attributes: Number of attributes.
-        num_tests: Number of tests that the p-values are adjusted for.
         groups: All classes together, then each class that was examined, by name.
         small_classes: Number of classes with too few samples to be examined on their own.
     """

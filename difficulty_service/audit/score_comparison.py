@@ -74,9 +74,6 @@ class SharedHardest:
     """How many of the hardest samples two files share.
 
     Attributes:
-        share: Share of all samples that count as the hardest.
-        count: Their number in each file.
-        shared: Number of samples that are among the hardest in both files.
         by_chance: Expected number for two files that have nothing to do with each other.
     """
 
@@ -165,7 +162,6 @@ class ClassAgreement:
 
     Attributes:
         name: Name of the class in the first file.
-        num_samples: Number of samples.
         spearman: Spearman's rank correlation; None where the samples are too few or have no order.
         mean_first: Mean percentile in the first file, from 0 for the easiest to 1.
         mean_second: Mean percentile in the second file.
@@ -183,7 +179,6 @@ class Move:
     """A sample that is harder or easier in the second file.
 
     Attributes:
-        sample_id: The sample.
         class_name: Its class in the first file.
         first: Percentile in the first file, from 0 for the easiest to 1, among the samples of both.
         second: Percentile in the second file.
@@ -200,13 +195,9 @@ class ScoreComparison:
     """The result of a comparison of two score files.
 
     Attributes:
-        score_column: Column that was compared.
         backbones: Backbone of each file; None where the file does not name it.
-        num_compared: Number of samples with a score in both files.
-        num_without_score: Number of samples in both files that lack a score in one.
         only_first: Ids that are in the first file only.
         only_second: Ids that are in the second file only.
-        spearman: Spearman's rank correlation of the scores.
         low: Lower end of its 95 % bootstrap interval.
         high: Upper end of its 95 % bootstrap interval.
         hardest: Shared samples among the hardest 1, 5 and 10 %.
@@ -215,7 +206,6 @@ class ScoreComparison:
         doubts: Shared doubtful labels; None where a file has no margins.
         classes: Every class, the one with the smallest rank correlation first.
         moves: Samples whose percentiles differ most, the largest difference first.
-        warnings: Warnings, one sentence each.
     """
 
     score_column: str

@@ -39,8 +39,6 @@ class Child:
     Args:
         serve: Function that the process runs, with its ends of the connections as the first
             argument. An empty message or the end of the first connection asks it to return.
-        arguments: The others.
-        connections: Number of connections.
         max_memory: Bytes of data above which allocations fail; on Linux only, as no other system
             has such a limit.
         context: How the process is started, by default as a new interpreter. Never by a fork:
@@ -210,9 +208,7 @@ class Apart(Generic[P, Result]):
 
     Args:
         make: Called once in each process; gives the function. Pickled, so a module's function.
-        processes: Number of processes.
         threads: Number of calls that each process answers at once, each in a thread of its own.
-        limits: Limits of each process.
     """
 
     def __init__(

@@ -56,7 +56,6 @@ class DifficultyError(Exception):
         parameter: Name of the keyword argument that caused the error, if there is one.
 
     Attributes:
-        problem: Description of the problem.
         remedy: Parts of the suggested solution; empty if there is none.
         parameter: Name of the keyword argument that caused the error, or None.
     """

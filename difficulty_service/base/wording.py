@@ -86,7 +86,6 @@ def explain_invalid(error: "ValidationError", spell: Callable[[str, Any], str]) 
     """Each option with its value and what was expected, the alternatives of one joined by `or`.
 
     Args:
-        error: What the models say of some values.
         spell: Function from an option and its value to how a caller writes them.
     """
     reasons: dict[str, list[str]] = {}

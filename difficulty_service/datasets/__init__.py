@@ -30,7 +30,6 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
     Args:
         location: Path, URI, glob of either, `hf:NAME`, or `PREFIX:REFERENCE` where an installed
             package reads datasets with that prefix.
-        options: Options for reading it.
 
     Raises:
         DatasetError: There is nothing at the location, or it cannot be read as the detected kind.

@@ -33,7 +33,6 @@ class Listing:
 
     Attributes:
         sizes: Encoded bytes of each image, 0 if unknown. Shape (samples,).
-        files: Properties of the files that are part of the fingerprint.
     """
 
     class_names: tuple[str, ...]

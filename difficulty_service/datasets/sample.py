@@ -21,7 +21,6 @@ class FileOpener:
     """Opener of an image that is a local file of its own.
 
     Attributes:
-        path: Path of the file.
         open: Function that opens it.
     """
 
@@ -39,7 +38,6 @@ class Sample:
 
     Attributes:
         sample_id: Id that is unique in the dataset and stable across machines and runs.
-        label: Class index.
         open: Function that opens the encoded image.
         file: Path of the local file that is the image; None for an image in a table, in an archive
             or on remote storage.
@@ -56,7 +54,6 @@ class TableLimits:
     """Limits for tables of people who are not trusted, such as the clients of a service.
 
     Attributes:
-        max_rows: Maximum number of rows of all files together.
         max_text_bytes: Maximum number of bytes of labels and ids in memory, per file.
     """
 
@@ -103,9 +100,6 @@ class Dataset:
     """Samples in a fixed order, cut into shards of equal size; opened by `open_dataset`.
 
     Attributes:
-        location: Path or URI that it was opened with.
-        class_names: Name of each class index.
-        sample_ids: Id of each sample, in order.
         labels: Class indices, int32. Shape (samples,).
         fingerprint: Hex SHA-256 that changes with the ids, labels or sizes of the samples.
         shard_size: Number of samples per shard; the last shard may hold fewer.

@@ -123,8 +123,6 @@ class StoredPath:
     """A path in a file system, as resolved from a location.
 
     Attributes:
-        filesystem: File system of pyarrow.
-        path: Absolute path in the form of the file system.
         boundary: Root outside which nothing may be read; None for no restriction.
     """
 

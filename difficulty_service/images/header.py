@@ -12,6 +12,7 @@ import os
 import struct
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -277,3 +278,32 @@ def upright_shape(header: ImageFile.ImageFile) -> tuple[int, int]:
     """Height and width after the EXIF orientation is applied."""
     width, height = header.size
     return (width, height) if orientation(header) in SWAPPED_SIDES else (height, width)
+
+
+QUALITY = 85
+"""JPEG quality of small pictures."""
+
+
+def picture_maker(max_pixels: int) -> Callable[[bytes, int], bytes]:
+    """`small_picture` of images of at most `max_pixels`."""
+    return partial(small_picture, max_pixels=max_pixels)
+
+
+def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
+    """A JPEG of an image, at most `size` pixels long and wide.
+
+    Raises an `ImageError` where it cannot be decoded, has more pixels than `max_pixels`, or takes
+    more memory than this process may have.
+    """
+    try:
+        header = open_header(data, max_pixels)
+        header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
+        picture = decode_to_pil(header)
+        picture.thumbnail((size, size), Image.Resampling.BICUBIC)
+        target = io.BytesIO()
+        picture.save(target, "JPEG", quality=QUALITY)
+        return target.getvalue()
+    except (ImageError, MemoryError) as error:
+        if MemoryError in (type(error), type(error.__cause__)):
+            raise ImageError("takes more memory to decode than a thumbnail may") from None
+        raise

@@ -32,7 +32,6 @@ class ReportOptions:
     Attributes:
         images: The dataset or its location; None for the one that the scores name, without
             pictures where that is gone.
-        reading: Options for reading it.
         compare: Column of the score file, or of a dataset that is a table; None for none.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         features: Folder of the features for a map; None for no map.

@@ -43,7 +43,6 @@ class ComparedColumn:
 
     Attributes:
         means: Mean in each bin of equal size, the easiest samples first. Shape (bins,).
-        agreement: How far the column agrees with the difficulty, as a sentence.
     """
 
     name: str

@@ -171,7 +171,6 @@ class CleaningRules:
     """What decides about the samples. A mark has precedence over both conditions.
 
     Attributes:
-        marks: Mark of each sample id that a person has looked at.
         drop: Condition under which a sample is dropped; None for no such condition.
         relabel: Condition under which a sample that is not dropped gets the class of its
             `suspected_label`, if the condition is about the suspicion, and otherwise that of its

@@ -92,7 +92,6 @@ class ImageMap:
 
     Attributes:
         positions: Between 0 and 1. Shape (points, 2).
-        method: How they were found, as a phrase.
     """
 
     rows: NDArray[np.int64]

@@ -57,7 +57,6 @@ class ShownExplanation:
     Attributes:
         groups: What the table lists: all classes together and then the classes with the largest
             effects, each where something stands out.
-        num_silent: Number of these in which nothing stands out.
     """
 
     backbone: str

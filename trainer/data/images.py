@@ -113,7 +113,6 @@ class MemoryImages:
         pixels: Images of the whole dataset, on the device, shared by its splits. Uint8 of shape
             (all samples, 3, height, width).
         positions: Positions of this split's samples, on the CPU. Shape (samples,).
-        augment: Augmentation of a batch by its draws.
     """
 
     pixels: Tensor

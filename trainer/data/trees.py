@@ -119,7 +119,6 @@ class Forest:
     Attributes:
         tokens: Token of the word of each leaf; PADDING for other nodes. Int32, shape (nodes,).
         left: Node that is the left child of each node; NONE for leaves. Int64, shape (nodes,).
-        right: The same of the right child.
         heights: Longest way down to a leaf; 0 for leaves. Int64, shape (nodes,).
         starts: First node of each tree, and the number of all nodes. Int64, shape (trees + 1,).
     """

@@ -37,7 +37,6 @@ class Predictions:
     """Logits and targets of samples.
 
     Attributes:
-        sample_ids: Id of each sample.
         logits: Float32. Shape (samples, classes).
         targets: Class indices, int64. Shape (samples,).
     """

@@ -243,8 +243,6 @@ class NamedCurve:
         detection: "misclassification", with correct predictions as the positives, or the location
             of an OOD dataset, with its samples as the positives.
         stage: One of `record.STAGES`.
-        by: A key of CERTAINTIES or of OOD_SCORES.
-        curve: The points.
     """
 
     detection: str

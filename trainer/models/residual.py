@@ -108,7 +108,6 @@ class ResNetPlan:
         stem: Number of channels after the first convolution.
         widths: Number of channels of the convolutions of each stage; every stage but the first
             halves the image.
-        blocks: Number of blocks of each stage.
         bottleneck: Whether blocks have three convolutions rather than two.
         stem_stride: Stride of the first convolution.
         shortcut: Shortcut of basic blocks, where the shape changes.

@@ -39,7 +39,6 @@ def with_overrides(
     """Applies changes, those of names first and the others in their order.
 
     Args:
-        values: Values of a recipe, which are changed in place.
         changes: Result of `split_overrides`.
         open_tables: Tables whose other keys are settings of what their name names, and are removed
             when it changes; each with the keys that stay.

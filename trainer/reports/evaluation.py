@@ -314,11 +314,9 @@ class EvaluationRequest:
 
     Attributes:
         data: Dataset of the same classes; None is the recipe's test data.
-        ood: Locations of out-of-distribution datasets.
         corruptions: Whether to evaluate on corrupted test images.
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
-        resampling: Bootstrap settings of the intervals that are written.
         show_intervals: Whether the tables of metrics and of OOD detection show them too. Those of
             OOD detection are computed only then.
         scores: Score file to write, of the mean loss and doubt of all seeds; None writes none.

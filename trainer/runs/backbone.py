@@ -24,14 +24,10 @@ class RunNetwork:
     """The network of a run without its classifier, and the preprocessing of its images.
 
     Attributes:
-        reference: Absolute path of the folder of the seed.
         network: Module that maps normalised images to features, on the CPU.
-        weights: File of its parameters.
         size: Side of its square input, in pixels.
         resize: Length of the shorter side before the centre crop, in pixels.
-        interpolation: Interpolation of the resize.
         mean: Mean of each channel, for values in [0, 1].
-        std: Standard deviation of each channel, likewise.
     """
 
     reference: str

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
 def load_run(folder: str) -> "RunNetwork":
     """A network that `difficulty train` trained on images, at its own size.
 
-    Args:
-        folder: Folder of a run with a single seed, or of one of its seeds.
-
     Raises:
         TrainingError: As for `read_network`.
     """

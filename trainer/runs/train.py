@@ -16,7 +16,7 @@ from torch import Tensor
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.base.files import remove_leftovers
 from trainer import run_folder
-from trainer.config import LossConfig, Recipe
+from trainer.config import FREE_TO_CHANGE, LossConfig, Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import recipe_as_dict
 from trainer.run_folder import TENSORBOARD
@@ -85,22 +85,6 @@ def log_to_tensorboard(
             writer.flush()
 
         yield log
-
-
-FREE_TO_CHANGE = (
-    ("name",),
-    ("data", "in_memory"),
-    ("data", "max_pixels"),
-    ("data", "on_error"),
-    ("data", "workers"),
-    ("loss", "scores"),
-    ("regulariser", "scores"),
-    ("regulariser", "unreliable"),
-    ("training", "checkpoint_every"),
-    ("training", "evaluation_batch_size"),
-    ("training", "seeds"),
-)
-"""Keys of a recipe that may change when a run resumes; weights are compared by their values."""
 
 
 @dataclass(frozen=True)

@@ -54,7 +54,6 @@ class Objective:
             targets: Class indices. Shape (samples,).
             weights: Weight of each sample, larger for harder ones, without gradient; None weighs
                 all by one. Shape (samples,).
-            supervision: How far the label of each of these samples is trusted.
 
         Returns:
             `loss - alpha * weight * entropy`, times the weight of the supervision. Shape

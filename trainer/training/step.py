@@ -157,7 +157,6 @@ class GradientStep:
         Args:
             batch: Positions of the samples of the whole batch. Shape (samples,).
             share: Positions of the samples of this process. Shape (own samples,).
-            inputs: Inputs of the samples of this process.
 
         Returns:
             Sum of the losses and number of correct predictions, over the share; and this process's

@@ -21,7 +21,6 @@ class CachedFeatures:
     """Labelled features, or a part of them.
 
     Attributes:
-        sample_ids: Id of each sample.
         labels: Class indices, int64. Shape (samples,).
         features: float32 on the CPU. Shape (samples, runs, dim).
     """

@@ -73,7 +73,6 @@ class TrainedHead:
     """A head and where it comes from.
 
     Attributes:
-        head: The head, on the CPU.
         description: JSON values: `features` with what made its features and, where there was one,
             the comparison by which their precision was chosen; `uncertainty` with its settings,
             `classifier`, `dataset`, `seed` and `package_version`.

@@ -24,7 +24,6 @@ class Retrieval:
         r_auroc: Probability that a sample whose neighbour is of its class is less uncertain than
             one whose neighbour is not; a tie counts half. None where there is only one kind.
         recall_at_1: Fraction of samples whose nearest neighbour is of their class.
-        num_samples: Number of samples.
     """
 
     r_auroc: float | None

@@ -33,11 +33,7 @@ class WeightsDistribution:
     """Statistics of the weights of a run.
 
     Attributes:
-        count: Number of weights.
         mean: Mean weight; alpha times this is the mean strength of the entropy term.
-        std: Population standard deviation.
-        min: Smallest weight.
-        max: Largest weight.
         quantiles: Quantiles by percent: "1", "5", "25", "50", "75", "95", "99".
         effective_share: Kish's effective sample size divided by the count: 1 where all weights
             are equal, 1 / count where one weight dominates.
@@ -116,10 +112,8 @@ def sample_weights(
             mean to 0 and one standard deviation to 1; "per_dimension" divides by `dim`; "none" is
             the paper's. "minmax" and "zscore" make equal scores 0.
         score_temperature: T, above 0; smaller makes weights more peaked.
-        c: Constant c, zero or more.
         winsorise: Fraction of scores at either end, in [0, 0.5), that "minmax" and "zscore" first
             clip to the next score.
-        dim: Dimension of the features that the scores were computed from.
 
     Returns:
         Weights in (0, 1), in the order of the scores; instead of 0 or 1 by rounding they are the

@@ -110,7 +110,6 @@ class _JoinedScores:
         scores: Score of each sample, NaN where there is none. Shape (samples,).
         absent: Ids of training samples that are not in the file.
         empty: Ids of training samples whose score is null or NaN.
-        surplus: Ids in the file that belong to no sample.
     """
 
     scores: NDArray[np.float64]

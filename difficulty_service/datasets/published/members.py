@@ -159,7 +159,6 @@ class PixelFile:
 
     Attributes:
         offset: Offset of the first pixel of the first image, after decompression.
-        stride: Bytes from the start of one image to that of the next.
         axes: Axes of that shape which are the rows, columns and channels.
     """
 

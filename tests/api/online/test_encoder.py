@@ -19,12 +19,13 @@ from api.online.encoder import BackbonePool
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.threads import num_workers
 from difficulty_service.features.description import FeatureDescription
+from difficulty_service.options import RunOptions
 from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
 
 
 @pytest.fixture
 def networks() -> Iterator[BackbonePool]:
-    networks = BackbonePool(torch.device("cpu"), max_pixels=1_000_000)
+    networks = BackbonePool(RunOptions(device="cpu", max_pixels=1_000_000))
     yield networks
     networks.close()
 
@@ -117,7 +118,7 @@ def test_decoding_threads_keep_to_one_core_and_the_network_has_them_all(
     content = (photos / "ant" / "0.png").read_bytes()
     decoding: list[int] = []
     encoding: list[int] = []
-    networks = BackbonePool(torch.device("cpu"), max_pixels=1_000_000)
+    networks = BackbonePool(RunOptions(device="cpu", max_pixels=1_000_000))
 
     def noting() -> BinaryIO:
         decoding.append(torch.get_num_threads())

@@ -14,10 +14,10 @@ from multiprocessing.process import BaseProcess
 import pytest
 from PIL import Image
 
-from api.results.small_picture import picture_maker, small_picture
 from api.results.thumbnails import PictureProcesses
 from difficulty_service.base.apart import Apart, Limits
 from difficulty_service.base.errors import ImageError
+from difficulty_service.images.header import picture_maker, small_picture
 
 MAX_PIXELS = 1_000_000
 
@@ -125,6 +125,6 @@ def test_an_extremely_long_image_is_refused_before_it_is_decoded() -> None:
 
 
 def test_the_process_imports_no_torch() -> None:
-    code = "import sys, api.results.small_picture; sys.exit('torch' in sys.modules)"
+    code = "import sys, difficulty_service.images.header; sys.exit('torch' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
