@@ -3,7 +3,6 @@
 import { BulkMarks } from "./bulk_marks.js";
 import { Lasso } from "./lasso.js";
 
-const byId = (id) => document.getElementById(id);
 const count = (number) => number.toLocaleString("en");
 const DONE = { keep: "marked keep", relabel: "relabelled", drop: "marked drop", none: "without a mark now" };
 

@@ -2,7 +2,6 @@
 
 import { Marks } from "./marks.js";
 
-const byId = (id) => document.getElementById(id);
 const TYPED = "input, select, textarea, [contenteditable]";
 
 export function startReview() {

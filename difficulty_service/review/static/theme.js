@@ -1,4 +1,4 @@
-// What every part uses, and the switch between light and dark.
+// What every page uses, and the switch between light and dark, chosen before a page is drawn.
 
 const byId = (id) => document.getElementById(id);
 const readJson = (id) => JSON.parse(byId(id).textContent);
@@ -19,16 +19,29 @@ const THEME_KEY = "difficulty-theme";
 function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;
   else document.documentElement.dataset.theme = theme;
-  byId("theme").textContent = `Theme: ${theme}`;
+  if (byId("theme")) byId("theme").textContent = `Theme: ${theme}`;
   document.dispatchEvent(new Event("themechange"));
 }
 
-byId("theme").hidden = false;
-byId("theme").addEventListener("click", () => {
-  const current = THEMES.indexOf(document.documentElement.dataset.theme || "auto");
-  const theme = THEMES[(current + 1) % THEMES.length];
-  storage.set(THEME_KEY, theme);
-  setTheme(theme);
-});
-setTheme(THEMES.includes(storage.get(THEME_KEY)) ? storage.get(THEME_KEY) : "auto");
+function restoreTheme() {
+  const stored = storage.get(THEME_KEY);
+  setTheme(THEMES.includes(stored) ? stored : "auto");
+}
 
+function offerThemes() {
+  byId("theme").hidden = false;
+  byId("theme").addEventListener("click", () => {
+    const current = THEMES.indexOf(document.documentElement.dataset.theme || "auto");
+    const theme = THEMES[(current + 1) % THEMES.length];
+    storage.set(THEME_KEY, theme);
+    setTheme(theme);
+  });
+  restoreTheme();
+}
+
+// A report has its scripts at the end, a page of the service this one at the start.
+if (byId("theme")) offerThemes();
+else {
+  restoreTheme();
+  document.addEventListener("DOMContentLoaded", offerThemes);
+}

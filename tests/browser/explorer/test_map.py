@@ -276,3 +276,18 @@ def test_axe_finds_nothing_while_points_are_selected(
     results = page.evaluate("() => axe.run({resultTypes: ['violations']})")
 
     assert [finding["id"] for finding in results["violations"]] == []
+
+
+def test_a_line_around_points_is_drawn_again_in_the_colour_of_another_theme(
+    map_page: "Page", points: Points
+) -> None:
+    drawn = "document.getElementById('lasso-canvas').toDataURL()"
+    map_page.get_by_role("button", name="Theme: auto").click()
+    draw_around(map_page, points, of_class(points, "dog", 4))
+    light = map_page.evaluate(drawn)
+
+    map_page.get_by_role("button", name="Theme: light").click()
+
+    assert map_page.evaluate(drawn) != light
+    map_page.reload()
+    assert map_page.get_by_role("button", name="Theme: dark").is_visible()
