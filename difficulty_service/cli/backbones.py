@@ -74,10 +74,6 @@ def run_benchmark(
         num_images: Number of images whose duration is told.
         device_name: Device that runs the networks, or auto.
         precision: dtype of the networks.
-
-    Raises:
-        BackboneError: A name is unknown, before anything is measured; or a backbone cannot be
-            loaded.
     """
     from difficulty_service.backbones import BACKBONES
     from difficulty_service.backbones.backbone import choose_device, choose_precision
@@ -102,11 +98,7 @@ def run_benchmark(
 
 
 def network_to_measure(name: str) -> "BackboneOptions":
-    """The weights with which a backbone is measured: its own where they are here.
-
-    Raises:
-        BackboneError: The name is unknown, or that of an encoder of texts.
-    """
+    """The weights with which a backbone is measured: its own where they are here."""
     from difficulty_service.backbones import BACKBONES, find_loader, weights_state
     from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.backbones.plugged import find_plugin

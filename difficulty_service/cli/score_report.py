@@ -33,10 +33,7 @@ LEAVE_OUT = (
     "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
-LOOK = (
-    "look at the {samples} in a browser, and mark wrong labels",
-    "difficulty report {scores}",
-)
+LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
     ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
@@ -55,10 +52,7 @@ NEXT_STEPS = (
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
     """Prints where the scores are, the images to look at, and the warnings."""
     samples = f"{summary.num_samples:,} {summary.modality}s"
-    out.print(
-        f"{summary.num_scored:,} of {samples} are scored in {scores}",
-        markup=False,
-    )
+    out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}", markup=False)
     if summary.num_duplicates:
         copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
         out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")

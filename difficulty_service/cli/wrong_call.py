@@ -48,11 +48,7 @@ def spell_option(name: str, value: object) -> str:
     return f"{option(name)} {' '.join(value) if isinstance(value, list) else value}"
 
 
-OPTIONS = {
-    "min_actors": "--ray-actors",
-    "max_actors": "--ray-actors",
-    "subset": "--shard",
-}
+OPTIONS = {"min_actors": "--ray-actors", "max_actors": "--ray-actors", "subset": "--shard"}
 """Options that have another name than the parameter they set."""
 
 

@@ -18,12 +18,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import KnownImages
-from difficulty_service.images.preparation import (
-    normalise,
-    prepare,
-    prepare_runs,
-    stack,
-)
+from difficulty_service.images.preparation import normalise, prepare, prepare_runs, stack
 
 MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
@@ -189,11 +184,7 @@ def _views(
 def encode_batch(
     batch: Batch, backbone: Backbone, network: BackboneOptions, clock: StageClock | None
 ) -> Batch:
-    """Normalises the views of a batch and turns them into features, on the backbone's device.
-
-    Raises:
-        BackboneError: The device has too little memory for a batch of this size.
-    """
+    """Normalises the views of a batch and turns them into features, on the backbone's device."""
     if batch.values is None:
         return batch
     preprocessing = backbone.preprocessing

@@ -65,11 +65,7 @@ def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequ
 
 
 def warn_of_unreadable_classes(dataset: Dataset, bad_images: Sequence[BadImage]) -> list[str]:
-    """A sentence that names the classes of which no image could be read, if there are any.
-
-    Raises:
-        DatasetError: No image at all could be read.
-    """
+    """A sentence that names the classes of which no image could be read, if there are any."""
     if not bad_images:
         return []
     if len(bad_images) == len(dataset.labels):

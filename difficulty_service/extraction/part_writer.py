@@ -34,12 +34,7 @@ class PartWriter:
     num_new: int = 0
 
     def write(self, shard: int, extracted: ExtractedShard) -> None:
-        """Writes the part of a complete shard.
-
-        Raises:
-            FeatureStoreError: A file of earlier features is missing or damaged.
-            OSError: The part cannot be written.
-        """
+        """Writes the part of a complete shard."""
         part, bad_images = extracted.part, extracted.bad_images
         if self.previous is not None:
             ranks = self._ranks(shard)
@@ -50,11 +45,7 @@ class PartWriter:
         self.num_new += len(extracted.part.sample_ids) // self.store.runs
 
     def write_unfinished(self, shard: int, extracted: ExtractedShard) -> None:
-        """Writes the new features of a shard that is not complete, for the next run.
-
-        Raises:
-            OSError: They cannot be written.
-        """
+        """Writes the new features of a shard that is not complete, for the next run."""
         if extracted.part.sample_ids:
             self.store.write_unfinished(shard, extracted.part, extracted.bad_images)
 
@@ -95,9 +86,6 @@ def set_aside_changed(dataset: Dataset, store: FeatureStore, shards: Iterable[in
 
     The fingerprint of a dataset tells the sizes of its files only, because times differ from one
     machine to the next. Looks at the path, size and times of every file and reads none.
-
-    Raises:
-        FeatureStoreError: A part is damaged.
     """
     present = [shard for shard in shards if store.part_file(shard).exists()]
     changed = [shard for shard in present if not _is_current(dataset, store, shard)]

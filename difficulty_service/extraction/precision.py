@@ -65,9 +65,6 @@ def compare_precisions(
     Args:
         task: A dataset of at least 512 images, and how to extract its features.
         compared: Called after each batch.
-
-    Raises:
-        BackboneError: The pretrained weights are missing.
     """
     options = task.options.plain()
     task = replace(task, dataset=spread_blocks(task.dataset), options=options)
@@ -221,10 +218,6 @@ def settle_precision(
         alone: Whether this process extracts the whole dataset. Several, or the nodes of a cluster,
             need not have the same processor and must agree on a precision, so none is compared.
         compared: Called after each batch of the comparison.
-
-    Raises:
-        BackboneError: The pretrained weights are missing.
-        FeatureStoreError: The description of the earlier features is damaged.
     """
     given = SettledPrecision(task.network, task.options, None)
     if not task.options.open_precision:

@@ -175,10 +175,7 @@ def _on_threads(
 
 
 def _in_turns(
-    task: ExtractionTask,
-    backbone: Backbone,
-    turns: Iterable[list[Group]],
-    clock: StageClock | None,
+    task: ExtractionTask, backbone: Backbone, turns: Iterable[list[Group]], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
     """On a CPU a larger network and the decoders take turns at all cores.
 

@@ -32,18 +32,12 @@ def ignore_shard(_shard: int, _extracted: ExtractedShard) -> None:
 
 
 def extract_shard(
-    task: ExtractionTask,
-    backbone: Backbone,
-    shard: int,
-    on_batch: BatchCallback = ignore_batch,
+    task: ExtractionTask, backbone: Backbone, shard: int, on_batch: BatchCallback = ignore_batch
 ) -> ExtractedShard:
     """Features of the new images of a shard, in order, and which images are known or bad.
 
     A batch never crosses the border of a shard, so a shard's features do not depend on what was
     extracted before it.
-
-    Raises:
-        ImageError: An image is bad and the options say to stop; the message names it.
     """
     ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch)
     return extracted
@@ -69,9 +63,6 @@ def extract_shards(
 
     Yields:
         The index of a shard and what `extract_shard` makes of it.
-
-    Raises:
-        ImageError: As for `extract_shard`.
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:

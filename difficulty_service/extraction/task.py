@@ -89,11 +89,7 @@ class ExtractOptions:
 
     def describe(self) -> dict[str, object]:
         """JSON values of what the features of images depend on, for provenance."""
-        return {
-            "mode": self.preprocess,
-            "decoder": self.decoder,
-            "max_pixels": self.max_pixels,
-        }
+        return {"mode": self.preprocess, "decoder": self.decoder, "max_pixels": self.max_pixels}
 
 
 @dataclass(frozen=True)
@@ -104,10 +100,6 @@ class ExtractionTask:
         dataset: The dataset, whose images every node of a cluster must be able to reach.
         known: Images whose features are known from an earlier run; None if there are none.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
-
-    Raises:
-        BackboneError: The backbone takes texts and the samples are images, or the other way round.
-        DatasetError: The samples are texts, and an option is one for images.
     """
 
     dataset: Dataset

@@ -67,9 +67,6 @@ def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[
 
     Returns:
         Shape (rows, dim).
-
-    Raises:
-        DatasetError: The column holds no lists of numbers, or lists of several lengths.
     """
     if not is_vector(column.type):
         raise DatasetError(
@@ -97,11 +94,7 @@ def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[
 
 
 def matrix_of_columns(table: pa.Table) -> NDArray[np.generic]:
-    """A matrix with a column for each column of a table of numbers. Shape (rows, columns).
-
-    Raises:
-        DatasetError: A column holds no numbers.
-    """
+    """A matrix with a column for each column of a table of numbers. Shape (rows, columns)."""
     others = [field.name for field in table.schema if not is_number(field.type)]
     if others or not table.num_columns:
         raise DatasetError(
@@ -143,9 +136,6 @@ def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
     Args:
         values: Integers, booleans, text or whole floating-point numbers, possibly
             dictionary-encoded; null or NaN where a row has no label. Shape (rows,).
-
-    Raises:
-        DatasetError: The labels are of another type, or not whole numbers.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -79,9 +79,6 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
             `labels.npy`; or Parquet with a column of lists and one of labels.
         labels_file: `.npy`, or a text file with a label on each line and none on an empty one, in
             place of the labels in the file or beside it; None for those.
-
-    Raises:
-        DatasetError: A file is missing, damaged, or holds no features or no labels.
     """
     try:
         arrays = READERS[path.suffix.lower()](path)

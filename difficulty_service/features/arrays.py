@@ -75,10 +75,7 @@ class ArrayFeatures:
                 yield shard, slice(start, min(start + num_rows, PART_ROWS))
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """A part, or some rows of it; see `FeatureSource`."""
         first = shard * PART_ROWS
@@ -118,10 +115,6 @@ def array_features(
         labels: Labels of the rows; a row without a label is left out.
         sample_ids: Strings without nulls; None for the numbers of the rows, counted from 0.
         origin: Description of where the features come from.
-
-    Raises:
-        DatasetError: The shapes disagree, or no row has both a label and finite features.
-        DuplicateSampleId: Two rows have the same id.
     """
     _require_same_length(features, labels.indices, sample_ids)
     if sample_ids is None:
@@ -193,8 +186,7 @@ def _require_same_length(features: Tensor, indices: Tensor, sample_ids: pa.Array
         )
     if sample_ids is not None and len(sample_ids) != len(features):
         raise DatasetError(
-            f"there are {len(features):,} feature rows but {len(sample_ids):,} ids",
-            parameter="ids",
+            f"there are {len(features):,} feature rows but {len(sample_ids):,} ids", parameter="ids"
         )
 
 
@@ -213,10 +205,7 @@ def _refuse_duplicates(sample_ids: pa.Array) -> None:
 
 
 def _describe(
-    features: Tensor,
-    class_names: Sequence[str],
-    samples: tuple[Tensor, pa.Array],
-    origin: str,
+    features: Tensor, class_names: Sequence[str], samples: tuple[Tensor, pa.Array], origin: str
 ) -> FeatureDescription:
     """The description of a feature store; the fields of a backbone are null."""
     labels, sample_ids = samples

@@ -21,10 +21,6 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
     Args:
         folders: Stores of the same dataset, extracted with the same settings; parts may be missing
             from each of them.
-
-    Raises:
-        FeatureStoreError: The stores differ in their settings, and the message names each
-            difference; or parts are missing from all of them.
     """
     stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
     first = stores[0]

@@ -22,12 +22,7 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import CONTENT_BYTES, replacing
-from difficulty_service.base.tables import (
-    UNREADABLE,
-    map_arrow,
-    strings_to_arrow,
-    write_arrow,
-)
+from difficulty_service.base.tables import UNREADABLE, map_arrow, strings_to_arrow, write_arrow
 from difficulty_service.features.array_columns import is_vector
 from difficulty_service.features.errors_file import BadImage
 
@@ -65,9 +60,6 @@ class MappedFeatures:
 
     def __call__(self, rows: slice) -> Tensor:
         """Some rows, on mapped memory, which must not be written to; may be called by any thread.
-
-        Raises:
-            FeatureStoreError: The file has become too short, or a checksum does not match.
         """
         # The system ends a process that reads mapped memory beyond the end of its file.
         with suppress(FileNotFoundError):
@@ -192,9 +184,6 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     Args:
         columns: Columns to read besides the label: some of `sample_id` and `run`.
         rows: Rows to open, as far as they exist; None for all.
-
-    Raises:
-        FeatureStoreError: The part is missing or damaged, or is the file of another program.
     """
     batch, is_checked = map_part(path)
     _require_columns(path, batch, ["label", *columns, FEATURES])
@@ -210,11 +199,7 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
 
 
 def map_part(path: Path) -> tuple[pa.RecordBatch, bool]:
-    """The columns of a part on mapped memory, and whether it has a checksum.
-
-    Raises:
-        FeatureStoreError: The part is missing or damaged.
-    """
+    """The columns of a part on mapped memory, and whether it has a checksum."""
     try:
         return map_arrow(path)
     except FileNotFoundError:
@@ -254,11 +239,7 @@ def prefetch_part(path: Path) -> None:
 
 
 def read_bad_images(path: Path) -> list[BadImage]:
-    """The bad images of a part's shard.
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
+    """The bad images of a part's shard."""
     batch, _ = map_part(path)
     entries = json.loads((batch.schema.metadata or {}).get(ERRORS_KEY, b"[]"))
     return [_bad_image_from_json(entry) for entry in entries]

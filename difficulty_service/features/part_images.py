@@ -20,9 +20,6 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
 
     Args:
         with_ids: Whether to read the ids of the samples.
-
-    Raises:
-        FeatureStoreError: The part is damaged.
     """
     batch, _ = map_part(path)
     return ImageList(
@@ -33,11 +30,7 @@ def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
 
 
 def read_stamps(path: Path) -> NDArray[np.uint64]:
-    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,).
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
+    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,)."""
     batch, _ = map_part(path)
     return _stamps(_column(path, batch, "stamp"))
 

@@ -55,9 +55,6 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     Args:
         folder: Folder of a feature store, which is created where it does not exist.
-
-    Raises:
-        FeatureStoreError: Another command is writing there, or `folder` is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise FeatureStoreError(
@@ -120,9 +117,6 @@ class PreviousFeatures:
 
         Returns:
             The runs of an image together. Shape (images * runs, dim).
-
-        Raises:
-            FeatureStoreError: A file is missing or damaged.
         """
         open_file = cache(partial(open_part, columns=[]))
         pieces = [
@@ -163,9 +157,6 @@ def prepare_store(
 
     Args:
         resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
-
-    Raises:
-        FeatureStoreError: As for `create_store`.
     """
     if resume and is_store(folder):
         store = FeatureStore(folder, description)
@@ -195,11 +186,7 @@ def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
 
 
 def open_previous(store: FeatureStore) -> PreviousFeatures | None:
-    """The features of earlier runs that are in no part; None if there are none.
-
-    Raises:
-        FeatureStoreError: A file is damaged.
-    """
+    """The features of earlier runs that are in no part; None if there are none."""
     if unfinished := sorted(store.folder.glob(UNFINISHED_FILES)):
         set_aside(store, unfinished)
     remove_leftovers(store.folder / PREVIOUS_FOLDER)
@@ -219,9 +206,6 @@ def delete_reused(store: FeatureStore) -> int:
 
     Returns:
         Number of images whose features stay although they are not in the dataset.
-
-    Raises:
-        FeatureStoreError: A part is damaged.
     """
     present = set(range(store.num_parts)) - set(store.missing_parts())
     parts = [store.part_file(shard) for shard in sorted(present)]

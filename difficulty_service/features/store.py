@@ -104,11 +104,7 @@ class FeatureStore:
         write_part(self.unfinished_file(shard), part, bad_images)
 
     def read_part(self, shard: int) -> Part:
-        """The part of one shard.
-
-        Raises:
-            FeatureStoreError: The part is missing or damaged.
-        """
+        """The part of one shard."""
         part = self.open_part(shard)
         return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
 
@@ -129,28 +125,18 @@ class FeatureStore:
                 yield shard, slice(start, None if start == starts[-1] else start + step)
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """The part of one shard, with its features still on disk.
 
         Args:
             columns: Columns to read besides the label: some of `sample_id` and `run`.
             rows: Rows to open, as far as they exist; None for all.
-
-        Raises:
-            FeatureStoreError: The part is missing or damaged.
         """
         return open_part(self.part_file(shard), columns, rows)
 
     def bad_images(self) -> list[BadImage]:
-        """Images that could not be read so far, in the order of the dataset.
-
-        Raises:
-            FeatureStoreError: A part is damaged.
-        """
+        """Images that could not be read so far, in the order of the dataset."""
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 

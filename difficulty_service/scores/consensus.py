@@ -45,10 +45,6 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
         A score file of the samples that all files have, in the order of the first one, with the
         columns that all of them have. A number that one file lacks is null. `label_probability` is
         the mean; another class is that of most files, or else of the file that is surest.
-
-    Raises:
-        ScoreFileError: A file has no `rmd`.
-        UnmatchedScores: No sample is in all files, or one has different labels.
     """
     for name, file in files.items():
         require_columns(["rmd"], file.table.column_names, name)
@@ -152,13 +148,6 @@ def consensus_of(inputs: Sequence[Path]) -> ScoreFile:
     Args:
         inputs: At least two different ones, all of them features as for `difficulty score`, or all
             of them score files.
-
-    Raises:
-        ScoreFileError: Some are features and some are not, or a score file cannot be read.
-        FeatureStoreError: Features are incomplete or damaged.
-        DatasetError: A file of features cannot be read.
-        UnmatchedScores: The inputs have no sample in common, or different labels.
-        StatisticsError: The features of an input allow no trustworthy Gaussian.
     """
     are_features = [path.is_dir() or is_array_file(path) for path in inputs]
     if all(are_features):

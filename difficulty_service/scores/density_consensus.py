@@ -102,11 +102,6 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
 
     Returns:
         A score file of the samples that all stores have, in the order of the first one.
-
-    Raises:
-        UnmatchedScores: No sample is in all stores, or one has different labels.
-        StatisticsError: The features of a store allow no trustworthy Gaussian, or there are fewer
-            than two classes.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
     files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}

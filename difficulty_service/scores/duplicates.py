@@ -175,10 +175,6 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
     Returns:
         For each sample with a near duplicate before it in the store, the earliest one. Samples are
         conflicting where any of their near duplicates has another label.
-
-    Raises:
-        StatisticsError: The threshold is not in (0, 1], or a feature is not finite.
-        MissingPackage: faiss is not installed.
     """
     features, labels, ids = _read_rows(store, num_samples)
     firsts = np.arange(num_samples)

@@ -41,10 +41,6 @@ def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
 
     Args:
         options: Settings of the fit; its number of augmentation runs is replaced by the store's.
-
-    Raises:
-        FeatureStoreError: The description of the store lacks a key.
-        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
     """
     store.description.require_scorable()
     gaussians = fit_chunks(
@@ -103,9 +99,6 @@ def fit_store_posteriors(
 
     Args:
         matmul_dtype: dtype of the matrix products.
-
-    Raises:
-        StatisticsError: All features are the same, or a feature is not finite.
     """
     names = tuple(name for name in POSTERIORS if name in scorers)
     if not names:

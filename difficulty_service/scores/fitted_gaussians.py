@@ -152,19 +152,11 @@ class FittedGaussians:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a file that `save` wrote.
-
-        Raises:
-            StatisticsError: The file is missing, damaged or not a file of Gaussians.
-        """
+        """Reads a file that `save` wrote."""
         return cls(*load_gaussians(path))
 
     def save(self, path: Path) -> None:
-        """Writes a safetensors file; it appears whole or not at all.
-
-        Raises:
-            StatisticsError: `require_file_name` refuses the name.
-        """
+        """Writes a safetensors file; it appears whole or not at all."""
         self.require_file_name(path)
         save_gaussians(path, self.gaussians, self.description)
 
@@ -177,10 +169,6 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
             options of the first file apply to all. Where a ridge is needed, it is the smallest
             one of any file, and features are not scaled to unit length, because each file did so
             around another point.
-
-    Raises:
-        StatisticsError: The files differ in kind of features, classes or augmentation, and the
-            message names each difference; or their shrinkage needs the features themselves.
     """
     fitted = [FittedGaussians.load(file) for file in files]
     for file, each in zip(files[1:], fitted[1:], strict=True):
@@ -223,12 +211,7 @@ def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
 
 
 def require_same_features(description: FeatureDescription, fitted_on: FeatureDescription) -> None:
-    """Refuses Gaussians that were fitted to another kind of features, or to other classes only.
-
-    Raises:
-        StatisticsError: The features are not of the same kind, and the message names each
-            difference; or no class has the same name, so that no sample would get a score.
-    """
+    """Refuses Gaussians that were fitted to another kind of features, or to other classes only."""
     different = description.kind_differences(fitted_on, ("in the features", "in the Gaussians"))
     if different:
         raise StatisticsError(

@@ -234,10 +234,7 @@ def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, ND
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(part.labels[:: store.runs])
     samples = Samples(
-        torch.cat(rows),
-        torch.cat(labels).long(),
-        len(store.class_names),
-        store.description.seed,
+        torch.cat(rows), torch.cat(labels).long(), len(store.class_names), store.description.seed
     )
     columns = {}
     for scorer in asked:

@@ -150,11 +150,7 @@ def columns_to_read(present: Collection[str], *others: str) -> list[str]:
 
 
 def to_samples(scores: ScoreFile) -> ScoredSamples:
-    """The arrays of a score file with the columns of `columns_to_read`.
-
-    Raises:
-        ScoreFileError: One of the columns that a report needs is absent.
-    """
+    """The arrays of a score file with the columns of `columns_to_read`."""
     table = scores.table
     present = table.column_names
     require_columns(columns_to_read(present), present, "the score file")

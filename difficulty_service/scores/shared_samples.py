@@ -50,12 +50,7 @@ class SharedSamples:
 
 
 def share_samples(inputs: Sequence[LabelledIds]) -> SharedSamples:
-    """Matches the samples of several inputs.
-
-    Raises:
-        UnmatchedScores: An id occurs twice in an input, no sample is in all inputs, or one has
-            different labels.
-    """
+    """Matches the samples of several inputs."""
     first = inputs[0]
     shared = pa.array(np.ones(len(first.sample_ids), dtype=bool))
     for each in inputs:

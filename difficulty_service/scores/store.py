@@ -21,11 +21,7 @@ from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scores.provenance import (
-    FittedOn,
-    LabelRuleFit,
-    Provenance,
-)
+from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
 
@@ -159,10 +155,7 @@ class ScoreSummary:
 
 
 def score_store(
-    store: FeatureSource,
-    fitted: FittedGaussians,
-    out: Path,
-    options: ScorerOptions = RMD_ONLY,
+    store: FeatureSource, fitted: FittedGaussians, out: Path, options: ScorerOptions = RMD_ONLY
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -172,12 +165,6 @@ def score_store(
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         options: What is computed beside the Mahalanobis columns.
-
-    Raises:
-        FeatureStoreError: The description of the store lacks a key.
-        ScoreFileError: The score file cannot have this name.
-        StatisticsError: The Gaussians were fitted to another kind of features or to other classes
-            only.
     """
     suspicious = "suspicion" in options.scorers
     extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
@@ -205,15 +192,9 @@ def score_store(
 
 
 def score_in_memory(
-    store: FeatureSource,
-    fitted: FittedGaussians,
-    options: ScorerOptions = RMD_ONLY,
+    store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions = RMD_ONLY
 ) -> ScoreFile:
-    """Like `score_store`, with the contents of the score file as the result.
-
-    Raises:
-        StatisticsError: As for `score_store`.
-    """
+    """Like `score_store`, with the contents of the score file as the result."""
     rows = _Rows(store, fitted, options)
     batches = list(rows)
     copies, description = rows.finish()

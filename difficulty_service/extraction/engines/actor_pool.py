@@ -136,11 +136,7 @@ class ActorPool:
         self._starting[self._actors.place(worker.handle)] = worker
 
     def _await_room(self, progress: ProgressReporter) -> None:
-        """Waits until the minimum number of actors has found room.
-
-        Raises:
-            EngineError: Too few actors have found room within START_SECONDS.
-        """
+        """Waits until the minimum number of actors has found room."""
         until = time.monotonic() + START_SECONDS
         while self._num_placed() < self._plan.min_actors:
             progress.update({})

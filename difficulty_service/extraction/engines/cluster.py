@@ -54,9 +54,6 @@ def plan_actors(
         nodes: Resources of each node, in use or not: `CPU`, `GPU`.
         workers: Number of cores for each actor; None for one without a GPU, and for a GPU's share
             of its node's cores with one.
-
-    Raises:
-        EngineError: The cluster is too small; Ray would wait for room without a message.
     """
     cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
     needs_gpu = device.type == "cuda"

@@ -37,11 +37,7 @@ CONNECT_SECONDS = 10.0
 
 @cache
 def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
-    """The package, imported only where a cluster is used because that takes seconds.
-
-    Raises:
-        MissingPackage: It is not installed.
-    """
+    """The package, imported only where a cluster is used because that takes seconds."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Hides GPUs from actors that reserve none: the default of a future version, of which this one
     # warns.
@@ -60,11 +56,7 @@ def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
 
 @contextmanager
 def connected(options: ClusterOptions) -> Iterator[None]:
-    """Inside, this process is connected to a cluster; an existing connection is kept.
-
-    Raises:
-        EngineError: No cluster answers at the address.
-    """
+    """Inside, this process is connected to a cluster; an existing connection is kept."""
     if load_ray().is_initialized():
         yield
         return
@@ -98,9 +90,6 @@ def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.devic
 
     Args:
         device: Name of a device; auto is a GPU where the cluster has any.
-
-    Raises:
-        EngineError: The device is a GPU and the cluster has none, or the cluster does not answer.
     """
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     if device == "cpu":
@@ -135,11 +124,7 @@ class RayEngine:
         writer: PartWriter,
         on_batch: BatchCallback,
     ) -> None:
-        """Writes each shard as soon as an actor has sent it.
-
-        Raises:
-            EngineError: The cluster has no room, its nodes differ, or actors keep dying.
-        """
+        """Writes each shard as soon as an actor has sent it."""
         images_of = {shard: len(task.dataset.shard_positions(shard)) for shard in shards}
         if not images_of:
             return
@@ -173,11 +158,7 @@ class ShardActor(ShardExtractor):
 
 
 class RayActors:
-    """Actors of Ray, as the pool needs them.
-
-    Raises:
-        EngineError: The dataset cannot be serialised.
-    """
+    """Actors of Ray, as the pool needs them."""
 
     def __init__(self, task: ExtractionTask, plan: ActorPlan) -> None:
         self._ray = load_ray()
@@ -243,11 +224,7 @@ class RayActors:
 
 
 def _put(task: ExtractionTask) -> Any:  # noqa: ANN401 - a reference
-    """Puts a task into Ray's object store, from which every node fetches it once.
-
-    Raises:
-        EngineError: The dataset cannot be serialised, such as one with an open connection.
-    """
+    """Puts a task into Ray's object store, from which every node fetches it once."""
     try:
         return load_ray().put(task)
     except TypeError as error:

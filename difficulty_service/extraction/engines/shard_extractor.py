@@ -35,11 +35,7 @@ def environment(task: ExtractionTask, weights_sha256: str) -> dict[str, str]:
 def require_same_environment(
     host: str, reported: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
-    """Refuses a node whose features would differ from those of the other nodes.
-
-    Raises:
-        EngineError: Weights or libraries differ; the message names the node and each difference.
-    """
+    """Refuses a node whose features would differ from those of the other nodes."""
     different = differences(reported, expected, names=(f"on {host}", "on the driver"))
     if different:
         raise EngineError(
