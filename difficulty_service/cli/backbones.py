@@ -67,14 +67,7 @@ def print_backbones() -> None:
 def run_benchmark(
     only: list[str] | None, num_images: int, device_name: str, precision: str
 ) -> None:
-    """Measures backbones one after another, and prints a table of their speed.
-
-    Args:
-        only: Names of backbones; None for all that have a short name.
-        num_images: Number of images whose duration is told.
-        device_name: Device that runs the networks, or auto.
-        precision: dtype of the networks.
-    """
+    """Prints a table of the speed of some backbones, or of all that have a short name."""
     from difficulty_service.backbones import BACKBONES
     from difficulty_service.backbones.backbone import choose_device, choose_precision
     from difficulty_service.base.threads import num_workers

@@ -86,9 +86,6 @@ def exit_when_interrupted(message: str) -> Iterator[None]:
     """Ends the process when it is interrupted within the context, after what was done is saved.
 
     The exit code is 128 plus the number of the signal, as of any program that a signal ends.
-
-    Args:
-        message: Printed at the end.
     """
     handles_signals = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if handles_signals else None

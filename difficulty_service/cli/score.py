@@ -93,13 +93,7 @@ def score(
 def run_score(
     extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
 ) -> "ScoreSummary":
-    """Runs the whole pipeline with a progress bar and prints what each stage made.
-
-    Args:
-        extraction: The dataset, and the settings of its features.
-        scoring: Settings by which to score them.
-        verbose: Whether to print the statistics of the fit.
-    """
+    """Runs the whole pipeline with a progress bar and prints what each stage made."""
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 

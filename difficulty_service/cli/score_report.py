@@ -118,13 +118,7 @@ def class_text(name: str) -> str:
 
 
 def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
-    """Prints the commands that take the score file.
-
-    Args:
-        summary: What was scored.
-        scores: The score file.
-        reported: Whether its report has been written already.
-    """
+    """Prints the commands that take the score file, whose report may have been written."""
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None

@@ -18,12 +18,7 @@ from difficulty_service.features.part import Part
 
 @dataclass(frozen=True)
 class ExtractedShard:
-    """What a shard becomes.
-
-    Attributes:
-        bad_images: Images that could not be read.
-        reused: Images whose features are known from an earlier run.
-    """
+    """What a shard becomes: its new features, bad images, and those with features before."""
 
     part: Part
     bad_images: list[BadImage]
@@ -47,12 +42,7 @@ def join_batches(
 
 
 def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequence[int]) -> Part:
-    """A part.
-
-    Args:
-        features: The runs of an image together. Shape (images * runs, dim).
-        run_numbers: Number of each augmented run over an image, from 1; 0 for one plain run.
-    """
+    """A part of features with the runs of an image together. Shape (images * runs, dim)."""
     labels = torch.tensor([image.label for image in images], dtype=torch.int64)
     return Part(
         sample_ids=[image.sample_id for image in images for _ in run_numbers],

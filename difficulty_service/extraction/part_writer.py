@@ -20,13 +20,7 @@ from difficulty_service.features.store import FeatureStore
 
 @dataclass
 class PartWriter:
-    """Writes the parts of a store.
-
-    Attributes:
-        dataset: The dataset whose samples the parts hold.
-        previous: Features of earlier runs; None if there are none.
-        num_new: Number of images so far whose features were not known before.
-    """
+    """Writes the parts of a store, and counts the images whose features were not known before."""
 
     store: FeatureStore
     dataset: Dataset

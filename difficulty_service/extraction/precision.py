@@ -46,7 +46,6 @@ class Encoded:
 
     Attributes:
         features: Shape (images, dim).
-        labels: Class indices. Shape (images,).
         rate: Images per second of the network alone, reading and decoding left out.
     """
 
@@ -62,9 +61,7 @@ def compare_precisions(
 
     The first block warms both networks up, and ends the comparison where bfloat16 is no faster.
 
-    Args:
-        task: A dataset of at least 512 images, and how to extract its features.
-        compared: Called after each batch.
+    The dataset has at least 512 images; `compared` is called after each batch.
     """
     options = task.options.plain()
     task = replace(task, dataset=spread_blocks(task.dataset), options=options)
@@ -112,14 +109,8 @@ def rank_agreement(full: Encoded, half: Encoded) -> float:
     """Smallest Spearman correlation of RMD in float32 with RMD by features of bfloat16.
 
     Either the features that are scored, or those that the Gaussians are fitted to, or both are of
-    bfloat16, so that features of one precision may be scored by Gaussians of the other.
-
-    Args:
-        full: Features in float32.
-        half: Features of the same images in bfloat16.
-
-    Returns:
-        0 where no Gaussians can be fitted, or all images get the same score.
+    bfloat16, so that features of one precision may be scored by Gaussians of the other. 0 where no
+    Gaussians can be fitted, or all images get the same score.
     """
     # Imported here, because SciPy takes time that other extractions need not spend.
     from scipy.stats import spearmanr
@@ -179,12 +170,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class SettledPrecision:
-    """The precision that an extraction computes in.
-
-    Attributes:
-        options: Options of the extraction, with what the precision was chosen by.
-        reason: The precision and why it is that one, for the user; None for that of the device.
-    """
+    """The precision that an extraction computes in, and why; None where it is the device's."""
 
     network: BackboneOptions
     options: ExtractOptions
@@ -214,10 +200,8 @@ def settle_precision(
 
     Args:
         folder: Folder of the features where those of an earlier run are kept; None to ignore them.
-        fitted_on: Description of the features of the Gaussians that will score the features.
         alone: Whether this process extracts the whole dataset. Several, or the nodes of a cluster,
             need not have the same processor and must agree on a precision, so none is compared.
-        compared: Called after each batch of the comparison.
     """
     given = SettledPrecision(task.network, task.options, None)
     if not task.options.open_precision:

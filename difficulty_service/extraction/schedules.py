@@ -69,11 +69,7 @@ class ReadAhead:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, opener: ImageOpener) -> ImageOpener:
-        """Starts to read an image, if the reads before it were slow.
-
-        Returns:
-            An opener of the same image; raises what `opener` raises.
-        """
+        """Starts to read an image, if the reads before it were slow; an opener of the same."""
         pending: list[Future[bytes | None]] = []
         if self._mean_seconds > SLOW_READ:
             pending.append(self._pool.submit(self._read_and_hold, opener))

@@ -56,13 +56,8 @@ def extract_shards(
     Images are read and decoded ahead of the forward pass, across the borders of shards.
 
     Args:
-        on_batch: Called after each batch.
         on_unfinished: Called with the finished batches of a shard, where an error or a key press
             ends the extraction, and once a minute before.
-        clock: Measures how long each stage is busy; None to measure nothing.
-
-    Yields:
-        The index of a shard and what `extract_shard` makes of it.
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:

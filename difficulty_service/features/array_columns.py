@@ -60,13 +60,9 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[np.generic]:
-    """The vectors of a column, on the memory of the column if no number is null.
+    """The vectors of a column, on the memory of the column if no number is null. (rows, dim).
 
-    Args:
-        column: Lists of numbers, all of the same length; a null list becomes a row of NaN.
-
-    Returns:
-        Shape (rows, dim).
+    They must have the same length; a null list becomes a row of NaN.
     """
     if not is_vector(column.type):
         raise DatasetError(
@@ -118,11 +114,7 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of some rows.
-
-    Attributes:
-        indices: Class index of each row, or MISSING; int64. Shape (rows,).
-    """
+    """The classes of some rows; the indices are int64, MISSING for a row without one."""
 
     names: tuple[str, ...]
     indices: Tensor
@@ -131,11 +123,8 @@ class ClassLabels:
 def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
     """The distinct labels in ascending order, and the index of each row's label among them.
 
-    The name of an integer is its value; a boolean counts as 0 or 1.
-
-    Args:
-        values: Integers, booleans, text or whole floating-point numbers, possibly
-            dictionary-encoded; null or NaN where a row has no label. Shape (rows,).
+    They are integers, booleans, text or whole floating-point numbers, null or NaN where a row has
+    none. The name of an integer is its value; a boolean counts as 0 or 1.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

@@ -41,13 +41,7 @@ Names = Sequence[str]
 
 @dataclass(frozen=True)
 class SavedArrays:
-    """What a file holds.
-
-    Attributes:
-        features: Shape (rows, dim).
-        labels: One label per row; None where the file holds none.
-        ids: One id per row; None where the file holds none.
-    """
+    """What a file holds for each row; labels and ids are None where it has none."""
 
     features: Tensor
     labels: pa.Array | None = None
@@ -162,11 +156,7 @@ def _column(array: NDArray[Any], source: str) -> pa.Array:
 
 
 def open_features(path: Path, labels_file: Path | None = None) -> FeatureStore | ArrayFeatures:
-    """Opens labelled features.
-
-    Args:
-        path: Folder that `difficulty extract` wrote, or a file as for `read_array_file`.
-        labels_file: Labels of a file, as for `read_array_file`; None for those in or beside it.
+    """Opens a folder that `difficulty extract` wrote, or a file as `read_array_file` does.
 
     Raises:
         FeatureStoreError: The folder is not a store, or it is incomplete or damaged.

@@ -37,7 +37,6 @@ class ArrayFeatures:
         features: Any number type, strides and device; never written to. Shape (all rows, dim).
         positions: Rows of `features` to use, ascending; None for all. Shape (rows,).
         labels: Class indices, int64. Shape (rows,).
-        sample_ids: Sample id of each row, strings. Shape (rows,).
         warnings: Warnings about rows that are not used, one sentence each.
     """
 
@@ -112,9 +111,7 @@ def array_features(
 
     Args:
         features: Any number type, strides and device. Shape (rows, dim).
-        labels: Labels of the rows; a row without a label is left out.
         sample_ids: Strings without nulls; None for the numbers of the rows, counted from 0.
-        origin: Description of where the features come from.
     """
     _require_same_length(features, labels.indices, sample_ids)
     if sample_ids is None:

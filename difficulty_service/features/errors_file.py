@@ -19,7 +19,6 @@ class BadImage:
     """An image without features.
 
     Attributes:
-        reason: Reason why it could not be read.
         content: Digest of the encoded image; None where not all of it was read.
         stamp: Stamp of its file; None where it is not a file of its own.
     """

@@ -17,10 +17,6 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
 
     Parts are hard-linked where the file system can do so, so that terabytes need not be copied. A
     part that several stores hold is the same in all of them, and is taken from the first.
-
-    Args:
-        folders: Stores of the same dataset, extracted with the same settings; parts may be missing
-            from each of them.
     """
     stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
     first = stores[0]

@@ -59,8 +59,7 @@ class MappedFeatures:
         return cls(path, path.stat().st_size, features, first, block_rows, digests)
 
     def __call__(self, rows: slice) -> Tensor:
-        """Some rows, on mapped memory, which must not be written to; may be called by any thread.
-        """
+        """Some rows on mapped memory, which nobody may write to; any thread may call this."""
         # The system ends a process that reads mapped memory beyond the end of its file.
         with suppress(FileNotFoundError):
             if self.path.stat().st_size < self.num_bytes:
@@ -108,7 +107,6 @@ class Part:
     """The features of one shard; the rows of a sample, one per augmentation run, are together.
 
     Attributes:
-        labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row, 0 for none. Shape (rows,).
         features: float32. Shape (rows, dim).
         contents: Digest of the encoded image of each row; None where they are not known.
@@ -129,7 +127,6 @@ class OpenPart:
 
     Attributes:
         sample_ids: Sample id of each row; empty where the column was not read.
-        labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row; empty where the column was not read.
         read_features: Reads the features of some of these rows; may be called by any thread.
     """

@@ -16,11 +16,7 @@ from difficulty_service.features.part import REMEDY, map_part, open_part, write_
 
 
 def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
-    """The images that a part holds features of.
-
-    Args:
-        with_ids: Whether to read the ids of the samples.
-    """
+    """The images that a part holds features of."""
     batch, _ = map_part(path)
     return ImageList(
         _digests(_column(path, batch, "content"))[::runs].copy(),
@@ -36,11 +32,7 @@ def read_stamps(path: Path) -> NDArray[np.uint64]:
 
 
 def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
-    """Rewrites a part with some of its images, and without its bad ones.
-
-    Args:
-        kept: Whether to keep an image. Shape (images,).
-    """
+    """Rewrites a part with the images that are `kept`, and without its bad ones."""
     open_part(path, []).features()  # checks all of them, or damage would get new checksums
     batch, _ = map_part(path)
     chosen = batch.take(to_arrow(np.flatnonzero(np.repeat(kept, runs))))

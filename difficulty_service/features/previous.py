@@ -51,10 +51,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """Keeps other commands from writing features to a folder meanwhile.
 
     The system frees the lock of a process that ends, however it ends. A file system without locks
-    lets every command write.
-
-    Args:
-        folder: Folder of a feature store, which is created where it does not exist.
+    lets every command write. The folder is created where it does not exist.
     """
     if folder.exists() and not folder.is_dir():
         raise FeatureStoreError(
@@ -85,12 +82,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reuse:
-    """What a run did with the features of earlier runs.
-
-    Attributes:
-        num_new: Number of images whose features were not known before.
-        num_left_over: Number of images that are not in the dataset, and whose features are kept.
-    """
+    """How many images were new, and of how many others that left the dataset features are kept."""
 
     num_new: int
     num_left_over: int
@@ -110,14 +102,7 @@ class PreviousFeatures:
     known: KnownImages
 
     def read_features(self, rows: NDArray[np.int64]) -> Tensor:
-        """Features of images.
-
-        Args:
-            rows: Rows of the images in the index, at least one. Shape (images,).
-
-        Returns:
-            The runs of an image together. Shape (images * runs, dim).
-        """
+        """Features of one or more rows of the index. Shape (images * runs, dim)."""
         open_file = cache(partial(open_part, columns=[]))
         pieces = [
             open_file(self.files[file]).read_features(of_part)
@@ -153,11 +138,7 @@ def writable_store(
 def prepare_store(
     folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> FeatureStore:
-    """A store to write parts to; features of a dataset that has changed since are set aside.
-
-    Args:
-        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
-    """
+    """As `create_store`, but features of a dataset that has changed since are set aside."""
     if resume and is_store(folder):
         store = FeatureStore(folder, description)
         before = read_description(folder)
@@ -202,11 +183,7 @@ def open_previous(store: FeatureStore) -> PreviousFeatures | None:
 
 
 def delete_reused(store: FeatureStore) -> int:
-    """Deletes previous features that are in a part again.
-
-    Returns:
-        Number of images whose features stay although they are not in the dataset.
-    """
+    """Deletes previous features that are in a part again; counts the images whose stay."""
     present = set(range(store.num_parts)) - set(store.missing_parts())
     parts = [store.part_file(shard) for shard in sorted(present)]
     keys = [_images(store, part).content_keys() for part in parts]

@@ -39,12 +39,10 @@ Texts = NDArray[np.object_]
 
 
 def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
-    """The consensus of score files of the same samples.
+    """The consensus of score files: the samples and columns that all have, in the first's order.
 
-    Returns:
-        A score file of the samples that all files have, in the order of the first one, with the
-        columns that all of them have. A number that one file lacks is null. `label_probability` is
-        the mean; another class is that of most files, or else of the file that is surest.
+    A number that one file lacks is null. `label_probability` is the mean; another class is that of
+    most files, or else of the file that is surest.
     """
     for name, file in files.items():
         require_columns(["rmd"], file.table.column_names, name)
@@ -143,12 +141,7 @@ def _numbers(table: pa.Table, column: str) -> Numbers:
 
 
 def consensus_of(inputs: Sequence[Path]) -> ScoreFile:
-    """The consensus of features or of score files.
-
-    Args:
-        inputs: At least two different ones, all of them features as for `difficulty score`, or all
-            of them score files.
-    """
+    """The consensus of at least two inputs, all of them features or all of them score files."""
     are_features = [path.is_dir() or is_array_file(path) for path in inputs]
     if all(are_features):
         stores = {str(path): open_features(path) for path in inputs}

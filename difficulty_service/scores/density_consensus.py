@@ -93,15 +93,9 @@ class MeanDensities:
 
 
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
-    """The consensus of features of the same samples by several backbones.
+    """The consensus of features: of the samples that all stores have, in the first's order.
 
     Three numbers for each sample and class are held in memory.
-
-    Args:
-        options: Settings of the Gaussians of `rmd` and its like.
-
-    Returns:
-        A score file of the samples that all stores have, in the order of the first one.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
     files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
@@ -139,7 +133,6 @@ class _PieceDensities:
     Attributes:
         feature_map: Map to the features of both densities; those of `agree` are the first of them.
         suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
-        agree: Densities without landmarks.
     """
 
     store: FeatureSource
@@ -203,12 +196,7 @@ def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> 
 
 
 def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
-    """The columns of a consensus that follow from the densities, classes as their places.
-
-    Args:
-        means: The mean log-densities.
-        own: Place of the class of each label. Shape (samples,).
-    """
+    """The columns of a consensus that follow from the densities, classes as their places."""
     classes = means.agree.shape[1]
     prior = log_class_prior(own.bincount(minlength=classes))
     ranking, work = means.ranking.double() + prior, Workspace()

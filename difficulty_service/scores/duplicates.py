@@ -58,11 +58,7 @@ class Duplicates:
     conflict: tuple[Copy, Copy] | None = None
 
     def column(self, start: int, num_rows: int) -> pa.StringArray:
-        """Id of the first sample of the group of consecutive samples; null for other samples.
-
-        Args:
-            start: Position of the first of them.
-        """
+        """Id of the first sample of each one's group, null for none, from position `start` on."""
         copies = slice(*np.searchsorted(self.positions, (start, start + num_rows)))
         rows = self.positions[copies] - start
         groups, known = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
@@ -74,15 +70,9 @@ class Duplicates:
 
 
 def hash_rows(features: Tensor) -> NDArray[np.uint64]:
-    """A hash of each row: equal rows have equal hashes, and different ones hardly ever.
+    """A hash of each row of float32: equal rows have equal ones, and others hardly ever do.
 
     The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64.
-
-    Args:
-        features: float32. Shape (rows, dim).
-
-    Returns:
-        Shape (rows,).
     """
     rows = features.contiguous().numpy()
     words = rows.view(np.uint64) if rows.shape[1] % 2 == 0 else rows.view(np.uint32)
@@ -96,12 +86,7 @@ def _factors(number: int) -> NDArray[np.uint64]:
 
 
 def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplicates:
-    """Copies among the samples of a store with one row per sample.
-
-    Args:
-        hashes: Hash of the features of each sample, by `hash_rows`; empty to look for no copies.
-            Shape (samples,).
-    """
+    """Copies among the samples of a store with one row per sample, by the `hash_rows` of all."""
     candidates = _repeated(hashes)
     group_of: dict[bytes, int] = {}
     firsts: list[Copy] = []
@@ -168,13 +153,9 @@ def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[
 def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: float) -> Duplicates:
     """Near duplicates among the samples of a store; holds all features in memory, in float32.
 
-    Args:
-        store: A complete store; the features of a sample with several rows are averaged.
-        threshold: Smallest cosine of near duplicates, in (0, 1].
-
-    Returns:
-        For each sample with a near duplicate before it in the store, the earliest one. Samples are
-        conflicting where any of their near duplicates has another label.
+    For each sample with a near duplicate before it in the store, the earliest one. Samples are
+    conflicting where any of their near duplicates has another label. The features of a sample with
+    several rows are averaged. The threshold is the smallest cosine, in (0, 1].
     """
     features, labels, ids = _read_rows(store, num_samples)
     firsts = np.arange(num_samples)

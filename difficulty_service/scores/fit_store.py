@@ -37,11 +37,7 @@ Piece = tuple[int, slice]
 
 
 def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
-    """Gaussians of all features of a complete store, read part by part.
-
-    Args:
-        options: Settings of the fit; its number of augmentation runs is replaced by the store's.
-    """
+    """Gaussians of a complete store, read part by part; the number of runs is the store's."""
     store.description.require_scorable()
     gaussians = fit_chunks(
         StoreChunks(store),
@@ -96,9 +92,6 @@ def fit_store_posteriors(
 
     They are fitted to the samples that they score, also where Gaussians of other samples are given.
     The memory does not grow with the store.
-
-    Args:
-        matmul_dtype: dtype of the matrix products.
     """
     names = tuple(name for name in POSTERIORS if name in scorers)
     if not names:

@@ -164,11 +164,9 @@ class FittedGaussians:
 def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
     """Gaussians as if they had been fitted to all the datasets at once.
 
-    Args:
-        files: Gaussians of datasets with the same classes and the same kind of features. The
-            options of the first file apply to all. Where a ridge is needed, it is the smallest
-            one of any file, and features are not scaled to unit length, because each file did so
-            around another point.
+    The options of the first file apply to all. Where a ridge is needed, it is the smallest one of
+    any file, and features are not scaled to unit length, because each file did so around another
+    point.
     """
     fitted = [FittedGaussians.load(file) for file in files]
     for file, each in zip(files[1:], fitted[1:], strict=True):

@@ -80,17 +80,13 @@ def score_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
+    A few thousand rows at a time, in the order of the store, with a hash of the features of each
+    sample in HASH_COLUMN unless it has several rows of features.
+
     Args:
-        gaussians: Gaussians fitted to this store or to another one with the same kind of features.
-        scorers: Names of `SCORERS`; the Mahalanobis columns are
-            always there.
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
-        posteriors: What scores the labels, from `fit_store_posteriors`; None for no such columns.
-
-    Yields:
-        A few thousand rows at a time, in the order of the store, with a hash of the features of
-        each sample in HASH_COLUMN unless it has several rows of features.
+        posteriors: What scores the labels; None for no such columns.
     """
     at_once = _scores_of_all(store, scorers)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
@@ -119,12 +115,7 @@ def score_rows(
 
 @dataclass(frozen=True)
 class _PieceScorer:
-    """Scores pieces of a store; may be called by any thread.
-
-    Attributes:
-        left_out: Whether the Gaussians were fitted to these samples.
-        posteriors: What scores the labels; None for no such columns.
-    """
+    """Scores pieces of a store; may be called by any thread."""
 
     store: FeatureSource
     classes: Classes

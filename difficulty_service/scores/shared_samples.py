@@ -22,11 +22,7 @@ IDS_SHOWN = 3
 
 @dataclass(frozen=True)
 class LabelledIds:
-    """The samples of one input.
-
-    Attributes:
-        label_names: Class name of each sample. Shape (samples,).
-    """
+    """The samples of one input, with the class name of each."""
 
     name: str
     sample_ids: pa.Array
@@ -39,7 +35,6 @@ class SharedSamples:
 
     Attributes:
         sample_ids: Their ids, in the order of the first input.
-        label_names: Their class names. Shape (samples,).
         rows: Row of each sample in each input. Shape (samples,) each.
     """
 
@@ -154,15 +149,7 @@ def describe_consensus(
     class_names: Sequence[str],
     warnings: Sequence[str],
 ) -> Provenance:
-    """The provenance of a consensus.
-
-    Args:
-        kind: What was averaged: "log-densities" or "ranks".
-
-    Returns:
-        What all inputs have in common, their backbones, counts, and under `consensus`
-        what was averaged, the inputs, and the meaning of each column.
-    """
+    """The provenance of a consensus, of what all inputs have in common; `kind` is of COLUMNS."""
     inputs = list(provenances.values())
     present = set(table.column_names)
     columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}

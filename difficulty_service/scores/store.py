@@ -37,9 +37,7 @@ class RowCounts:
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         suspicious: Number of rows whose suspicion is above 0; None without that column.
-        duplicates: Number of rows whose features are those of an earlier row.
-        near_duplicates: Number of rows that are near duplicates of an earlier row; None where
-            they were not looked for.
+        near_duplicates: None where they were not looked for.
         unscored: Number of rows without an RMD, by their label.
     """
 
@@ -126,10 +124,8 @@ class ScoreSummary:
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
             where it was asked for, `label_margin` elsewhere.
-        num_doubtful: Number of rows that look more like another class: evidence above 0.
-        num_duplicates: Number of rows whose features are those of an earlier row.
-        num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
-            they were not looked for.
+        num_doubtful: Number of rows whose evidence is above 0.
+        num_near_duplicates: None where they were not looked for.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         doubtful: The samples that look most like another class than their own, the clearest
             first: sample_id, label_name, the name of the other class, and the evidence.
@@ -164,7 +160,6 @@ def score_store(
 
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
-        options: What is computed beside the Mahalanobis columns.
     """
     suspicious = "suspicion" in options.scorers
     extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")

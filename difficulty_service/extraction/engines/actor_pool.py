@@ -69,7 +69,6 @@ class Worker:
 
     Attributes:
         node: Id of the node; empty until the actor has found room.
-        loaded: Whether the backbone is loaded.
         assigned: Shards assigned and not yet returned, in order, by the reference to the result.
     """
 
@@ -81,11 +80,7 @@ class Worker:
 
 
 class ActorPool:
-    """Actors, the shards assigned to them, and the shards that wait.
-
-    Args:
-        expected: Environment that every node must have.
-    """
+    """Actors, the shards assigned to them, and the shards that wait."""
 
     def __init__(
         self,

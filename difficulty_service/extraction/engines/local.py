@@ -20,11 +20,7 @@ from difficulty_service.extraction.task import ExtractionTask
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Extracts shards in this process; see `Engine`.
-
-    Attributes:
-        clock: Measures how long each stage is busy; None to measure nothing.
-    """
+    """Extracts shards in this process; see `Engine`."""
 
     clock: StageClock | None = None
 

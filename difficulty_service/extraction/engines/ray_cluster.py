@@ -88,8 +88,7 @@ def _require_listener(address: str) -> None:
 def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.device, torch.dtype]:
     """The device of each actor, and the precision that suits it, as a node with a GPU reports it.
 
-    Args:
-        device: Name of a device; auto is a GPU where the cluster has any.
+    The device `auto` is a GPU where the cluster has any.
     """
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     if device == "cpu":

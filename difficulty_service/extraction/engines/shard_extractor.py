@@ -103,9 +103,6 @@ class ProgressReporter:
         """Reports the change in progress; negative after an actor died.
 
         Also calls back when nothing has changed, because the callback may end the run.
-
-        Args:
-            counts: Images done and bad images of the shards that are being extracted.
         """
         done = self.finished[0] + sum(done for done, _ in counts.values())
         bad = self.finished[1] + sum(bad for _, bad in counts.values())
