@@ -153,7 +153,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     from difficulty_service.base.wording import count_of
 
     samples = request.dataset.modality
-    total, bad, skipped = (extracted.num_samples, len(extracted.bad_images), len(extracted.skipped))
+    total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
     out.print(
         f"{total - bad:,} of {total:,} {samples}s have features in {request.out}", markup=False
     )

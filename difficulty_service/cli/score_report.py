@@ -1,7 +1,4 @@
-"""What `difficulty score` prints: which images to look at, why, and what to do next.
-
-What is known about a dataset from its listing, said before the first image is read.
-"""
+"""What `difficulty score` prints: what was found, which images to look at, and what to do next."""
 
 import math
 import shlex

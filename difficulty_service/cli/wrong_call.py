@@ -1,7 +1,4 @@
-"""Calls of a command that cannot work, each as one line that names the option.
-
-Settings that an error suggests, as options of the command line.
-"""
+"""Calls that cannot work, and settings that an error suggests, as options of a command."""
 
 from collections.abc import Iterable
 

@@ -1,7 +1,4 @@
-"""What a shard, or the finished part of one, becomes.
-
-Classes of which no image can be read.
-"""
+"""What a shard, or the finished part of one, becomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

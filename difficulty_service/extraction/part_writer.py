@@ -1,7 +1,4 @@
-"""Writes what was extracted of a shard, together with the features that are known from before.
-
-Finds parts of a feature store whose files have changed since they were read.
-"""
+"""Writes what was extracted of a shard, together with the features that are known from before."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

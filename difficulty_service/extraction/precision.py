@@ -2,8 +2,6 @@
 
 bfloat16 is several times as fast there with some networks and changes the ranks of the scores with
 others, so some images of the dataset are encoded in both precisions before the choice.
-
-Some images of a dataset in both precisions: how fast they are, and whether ranks agree.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -46,6 +44,7 @@ class Encoded:
 
     Attributes:
         features: Shape (images, dim).
+        labels: Class indices. Shape (images,).
         rate: Images per second of the network alone, reading and decoding left out.
     """
 
@@ -74,7 +73,14 @@ def compare_precisions(
     if first[1].rate <= first[0].rate:
         return _pilot(first, None)
     rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in both_ways]
-    both = [_joined(*each) for each in zip(first, rest, strict=True)]
+    both = [
+        Encoded(  # the first block has warmed up, so its time does not count
+            torch.cat([one.features, other.features]),
+            torch.cat([one.labels, other.labels]),
+            other.rate,
+        )
+        for one, other in zip(first, rest, strict=True)
+    ]
     return _pilot(both, rank_agreement(both[0], both[1]))
 
 
@@ -145,15 +151,6 @@ def _encode(
     (stage,) = (stage for stage in clock.stages() if stage.name == FORWARD)
     seconds = max(stage.busy / stage.threads, 1e-9)
     return Encoded(torch.cat([part.features for part in parts]), labels, len(labels) / seconds)
-
-
-def _joined(first: Encoded, rest: Encoded) -> Encoded:
-    """Two blocks of features as one; the first has warmed up, so its time does not count."""
-    return Encoded(
-        torch.cat([first.features, rest.features]),
-        torch.cat([first.labels, rest.labels]),
-        rest.rate,
-    )
 
 
 LEAST_SPEEDUP = 1.2

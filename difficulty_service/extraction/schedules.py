@@ -1,7 +1,4 @@
-"""Which thread reads, decodes and encodes the batches, on a GPU and on a CPU.
-
-Reads encoded images in advance where storage is slow to respond.
-"""
+"""Which thread reads, decodes and encodes the batches, on a GPU and on a CPU."""
 
 import io
 import threading
@@ -12,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import BinaryIO, Self
 
 import torch
@@ -49,7 +45,7 @@ MAX_FILE_BYTES, MAX_BYTES_AHEAD = 8 << 20, 256 << 20
 
 
 class ReadAhead:
-    """Reads images on threads of its own; leaving the context ends the threads."""
+    """Reads images in advance, on threads of its own; leaving the context ends the threads."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="read-ahead")
@@ -60,12 +56,7 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, opener: ImageOpener) -> ImageOpener:

@@ -1,7 +1,4 @@
-"""Columns and arrays of numbers or text: from Arrow to NumPy and torch, and back.
-
-Labels that come with features in memory: any integers or texts, some of them missing.
-"""
+"""Columns and arrays of numbers, texts and labels: from Arrow to NumPy and torch, and back."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -60,9 +57,9 @@ def is_vector(kind: pa.DataType) -> bool:
 
 
 def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[np.generic]:
-    """The vectors of a column, on the memory of the column if no number is null. (rows, dim).
+    """The vectors of a column, on the memory of the column if no number is null.
 
-    They must have the same length; a null list becomes a row of NaN.
+    They must have the same length; a null list becomes a row of NaN. Shape (rows, dim).
     """
     if not is_vector(column.type):
         raise DatasetError(
@@ -114,7 +111,7 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of some rows; the indices are int64, MISSING for a row without one."""
+    """The classes of some rows; indices are int64, MISSING for a row without. Shape (rows,)."""
 
     names: tuple[str, ...]
     indices: Tensor

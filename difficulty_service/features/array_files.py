@@ -1,7 +1,4 @@
-"""Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables.
-
-Opens features wherever they are: in a feature store, or in a file of arrays.
-"""
+"""Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,7 +38,7 @@ Names = Sequence[str]
 
 @dataclass(frozen=True)
 class SavedArrays:
-    """What a file holds for each row; labels and ids are None where it has none."""
+    """Features of shape (rows, dim), and a label and an id per row where the file holds them."""
 
     features: Tensor
     labels: pa.Array | None = None

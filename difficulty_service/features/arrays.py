@@ -37,6 +37,7 @@ class ArrayFeatures:
         features: Any number type, strides and device; never written to. Shape (all rows, dim).
         positions: Rows of `features` to use, ascending; None for all. Shape (rows,).
         labels: Class indices, int64. Shape (rows,).
+        sample_ids: Strings. Shape (rows,).
         warnings: Warnings about rows that are not used, one sentence each.
     """
 
@@ -100,8 +101,7 @@ class ArrayFeatures:
 
 def computable(rows: Tensor) -> Tensor:
     """Rows on the CPU, contiguous, as float32 or float64; without a copy where they are that."""
-    kept = rows.dtype in KEPT_DTYPES
-    return rows.to("cpu", rows.dtype if kept else torch.float32).contiguous()
+    return rows.to("cpu", max_precision(rows.dtype)).contiguous()
 
 
 def array_features(
@@ -165,7 +165,7 @@ def finite_rows(features: Tensor) -> Tensor:
 
 
 def max_precision(dtype: torch.dtype) -> torch.dtype:
-    """The type to sum in: at least float32."""
+    """The type to compute in: at least float32."""
     return dtype if dtype in KEPT_DTYPES else torch.float32
 
 

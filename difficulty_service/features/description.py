@@ -2,8 +2,6 @@
 
 A feature store, Gaussians and the head of a classifier keep it, and a score file repeats it. Each
 field has a mark that says where two descriptions must agree on it.
-
-The description of a feature store, a JSON file in its folder.
 """
 
 from collections.abc import Collection, Mapping, Sequence

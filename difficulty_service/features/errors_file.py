@@ -1,7 +1,4 @@
-"""The file `errors.parquet`: what of a dataset has no features, and why.
-
-An image that has no features, and why.
-"""
+"""The file `errors.parquet`: what of a dataset has no features, and why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -42,7 +42,7 @@ class ImageList:
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Rows by 64-bit keys, which ascend."""
+    """Rows by 64-bit keys, which ascend. Shape (keys,) each."""
 
     keys: NDArray[np.uint64]
     rows: NDArray[np.int64]

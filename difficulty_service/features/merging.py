@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.base.errors import FeatureStoreError
@@ -35,21 +35,15 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
             "finish the runs that extract them, or name their stores too",
         )
     with sole_writer(out):
-        return _join(stores, holders, out)
-
-
-def _join(
-    stores: Sequence[FeatureStore], holders: Mapping[int, FeatureStore], out: Path
-) -> FeatureStore:
-    merged = create_store(out, stores[0].description)
-    for shard in merged.missing_parts():
-        _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
-    bad_images = merged.bad_images()
-    # Each run also listed what was skipped before there were parts.
-    listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
-    unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
-    skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
-    write_errors(merged.folder, [*skipped, *bad_images])
+        merged = create_store(out, first.description)
+        for shard in merged.missing_parts():
+            _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
+        bad_images = merged.bad_images()
+        # Each run also listed what was skipped before there were parts.
+        listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
+        unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
+        skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
+        write_errors(out, [*skipped, *bad_images])
     return merged
 
 

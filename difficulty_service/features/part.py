@@ -1,9 +1,7 @@
 """One file of a feature store: ids, labels and features of a shard, and its bad images.
 
-Features mapped from a file; blocks of rows are checked against their checksums as they are read.
-
-A checksum of the whole file would have to read all of it for a few rows, or for its list of bad
-images.
+Features stay in the file. Their checksums are of blocks of rows: one of the whole file would have
+to read all of it for a few rows, or for its list of bad images.
 """
 
 import json
@@ -12,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import torch
@@ -107,6 +105,7 @@ class Part:
     """The features of one shard; the rows of a sample, one per augmentation run, are together.
 
     Attributes:
+        labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row, 0 for none. Shape (rows,).
         features: float32. Shape (rows, dim).
         contents: Digest of the encoded image of each row; None where they are not known.
@@ -127,6 +126,7 @@ class OpenPart:
 
     Attributes:
         sample_ids: Sample id of each row; empty where the column was not read.
+        labels: Class indices. Shape (rows,).
         runs: Augmentation run of each row; empty where the column was not read.
         read_features: Reads the features of some of these rows; may be called by any thread.
     """
@@ -153,7 +153,12 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
             FEATURES: pa.FixedSizeListArray.from_arrays(flat, part.features.shape[1]),
         }
     )
-    errors = json.dumps([_bad_image_to_json(bad) for bad in bad_images])
+    errors = json.dumps(
+        [
+            [bad.sample_id, bad.reason, bad.content.hex() if bad.content else None, bad.stamp]
+            for bad in bad_images
+        ]
+    )
     write_batch(path, batch.replace_schema_metadata({ERRORS_KEY: errors.encode()}))
 
 
@@ -239,18 +244,10 @@ def read_bad_images(path: Path) -> list[BadImage]:
     """The bad images of a part's shard."""
     batch, _ = map_part(path)
     entries = json.loads((batch.schema.metadata or {}).get(ERRORS_KEY, b"[]"))
-    return [_bad_image_from_json(entry) for entry in entries]
-
-
-def _bad_image_to_json(bad: BadImage) -> list[Any]:
-    content = bad.content.hex() if bad.content else None
-    return [bad.sample_id, bad.reason, content, bad.stamp]
-
-
-def _bad_image_from_json(entry: list[Any]) -> BadImage:
-    """The inverse of `_bad_image_to_json`."""
-    sample_id, reason, content, stamp = entry
-    return BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
+    return [
+        BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
+        for sample_id, reason, content, stamp in entries
+    ]
 
 
 def matrix_of(column: pa.FixedSizeListArray) -> Tensor:

@@ -4,8 +4,6 @@ They lie in the folder `previous` of a store, and what a stopped run has extract
 them when it is resumed. When the dataset has changed, the parts are moved there before anything
 else, so that the store is incomplete until all new ones are written. At the end, features that are
 in a part again are deleted there; those of images that left the dataset stay.
-
-One command at a time writes to a folder of features.
 """
 
 import errno
@@ -82,7 +80,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reuse:
-    """How many images were new, and of how many others that left the dataset features are kept."""
+    """Numbers of images that were new, and of those that left the dataset and are kept."""
 
     num_new: int
     num_left_over: int
@@ -183,7 +181,7 @@ def open_previous(store: FeatureStore) -> PreviousFeatures | None:
 
 
 def delete_reused(store: FeatureStore) -> int:
-    """Deletes previous features that are in a part again; counts the images whose stay."""
+    """Deletes previous features that are in a part again; the number of images that stay."""
     present = set(range(store.num_parts)) - set(store.missing_parts())
     parts = [store.part_file(shard) for shard in sorted(present)]
     keys = [_images(store, part).content_keys() for part in parts]

@@ -16,17 +16,16 @@ from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.array_files import is_array_file, open_features
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.score_columns import SCORERS, require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.density_consensus import density_consensus
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema
 from difficulty_service.scores.ranking import percentiles
-from difficulty_service.scores.shared_samples import LabelledIds, describe_consensus, share_samples
-
-RANKED = (
-    *("md", "md_agnostic", "rmd", "rmd_loo"),
-    *(scorer.name for scorer in SCORERS.values() if scorer.compute is not None),
+from difficulty_service.scores.shared_samples import (
+    RANKED,
+    LabelledIds,
+    describe_consensus,
+    share_samples,
 )
-"""Columns whose mean rank is from 0 for the easiest sample to 1 for the hardest."""
 
 SIGNED = ("label_margin", "suspicion", "agree")
 """Columns whose ranks are counted from 0: above it, a label fits less than another class."""
@@ -39,7 +38,7 @@ Texts = NDArray[np.object_]
 
 
 def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
-    """The consensus of score files: the samples and columns that all have, in the first's order.
+    """The consensus of the samples and columns that all files have, in the order of the first.
 
     A number that one file lacks is null. `label_probability` is the mean; another class is that of
     most files, or else of the file that is surest.
@@ -49,7 +48,11 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     tables = {name: file.table.combine_chunks() for name, file in files.items()}
     shared = share_samples(
         [
-            LabelledIds(name, _flat(table["sample_id"]), _texts(table, "label_name"))
+            LabelledIds(
+                name,
+                table["sample_id"].cast(pa.string()).combine_chunks(),
+                _texts(table, "label_name"),
+            )
             for name, table in tables.items()
         ]
     )
@@ -125,10 +128,6 @@ def _class_names(first: ScoreFile, labels: Texts, tables: Sequence[pa.Table]) ->
         for column in {f"{name}_name" for name in OTHER_CLASSES} & {*table.column_names}:
             named |= {*_texts(table, column)} - {None}
     return [*names, *sorted(named - {*names})]
-
-
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.chunked_array(column).cast(pa.string()).combine_chunks()
 
 
 def _texts(table: pa.Table, column: str) -> Texts:

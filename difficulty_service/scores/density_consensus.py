@@ -42,15 +42,13 @@ from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
 from difficulty_service.scores.ranking import percentiles
 from difficulty_service.scores.shared_samples import (
+    AVERAGED,
     LabelledIds,
     SharedSamples,
     describe_consensus,
     share_samples,
 )
 from difficulty_service.scores.store import score_in_memory
-
-AVERAGED = ("md", "md_agnostic", "rmd", "rmd_loo")
-"""Columns of the Gaussians whose mean is the mean of log-densities, times -2."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +91,7 @@ class MeanDensities:
 
 
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
-    """The consensus of features: of the samples that all stores have, in the first's order.
+    """The consensus of the samples that all stores have, in the order of the first store.
 
     Three numbers for each sample and class are held in memory.
     """
@@ -196,7 +194,11 @@ def _of_classes(rule: Rule, mapped: Tensor, labels: Tensor, classes: Tensor) -> 
 
 
 def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
-    """The columns of a consensus that follow from the densities, classes as their places."""
+    """The columns of a consensus that follow from the densities, classes as their places.
+
+    Args:
+        own: Place of the class of each label. Shape (samples,).
+    """
     classes = means.agree.shape[1]
     prior = log_class_prior(own.bincount(minlength=classes))
     ranking, work = means.ranking.double() + prior, Workspace()

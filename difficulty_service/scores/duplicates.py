@@ -1,13 +1,10 @@
-"""Samples whose features are the same, to the last bit, as those of an earlier sample.
+"""Samples whose features are those of an earlier sample, to the last bit or nearly.
 
 Copies of an image have the same features where the network rounds all images alike. While a store
 is scored each row is hashed to eight bytes, which costs next to nothing; rows with the same hash
 are then read again and compared by a cryptographic digest. Only samples that have copies are kept
-in memory.
-
-Samples whose features have a large cosine with those of an earlier sample.
-
-Such samples are often copies of an image that were compressed again, resized, cropped or mirrored.
+in memory. Samples whose features have a large cosine with those of an earlier one are often copies
+of an image that were compressed again, resized, cropped or mirrored.
 """
 
 import hashlib
@@ -58,7 +55,7 @@ class Duplicates:
     conflict: tuple[Copy, Copy] | None = None
 
     def column(self, start: int, num_rows: int) -> pa.StringArray:
-        """Id of the first sample of each one's group, null for none, from position `start` on."""
+        """Id of the first sample of each group from position `start` on; null for other samples."""
         copies = slice(*np.searchsorted(self.positions, (start, start + num_rows)))
         rows = self.positions[copies] - start
         groups, known = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
@@ -73,6 +70,7 @@ def hash_rows(features: Tensor) -> NDArray[np.uint64]:
     """A hash of each row of float32: equal rows have equal ones, and others hardly ever do.
 
     The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64.
+    From shape (rows, dim) to (rows,).
     """
     rows = features.contiguous().numpy()
     words = rows.view(np.uint64) if rows.shape[1] % 2 == 0 else rows.view(np.uint32)
@@ -86,7 +84,7 @@ def _factors(number: int) -> NDArray[np.uint64]:
 
 
 def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplicates:
-    """Copies among the samples of a store with one row per sample, by the `hash_rows` of all."""
+    """Copies among the samples of a store with one row each, by `hash_rows`. Shape (samples,)."""
     candidates = _repeated(hashes)
     group_of: dict[bytes, int] = {}
     firsts: list[Copy] = []
@@ -166,10 +164,12 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
         differ = labels[later] != labels[earlier]
         if differ.any():
             conflicting[later[differ]] = conflicting[earlier[differ]] = True
-            conflicts.append(_first_pair(earlier[differ], later[differ]))
+            first = earlier[differ].min()
+            second = later[differ & (earlier == first)].min()
+            conflicts.append((int(first), int(second)))
     positions = np.flatnonzero(firsts < np.arange(num_samples))
     originals, groups = np.unique(firsts[positions], return_inverse=True)
-    first, second = (
+    one, other = (
         Copy(ids[position].as_py(), int(labels[position]))
         for position in min(conflicts, default=(0, 0))
     )
@@ -178,7 +178,7 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
         groups=groups,
         first_ids=ids.take(pa.array(originals)),
         num_conflicting=int(conflicting.sum()),
-        conflict=(first, second) if conflicts else None,
+        conflict=(one, other) if conflicts else None,
     )
 
 
@@ -203,9 +203,3 @@ def _read_rows(
         ids.append(part.sample_ids[:: store.runs])
         start = samples.stop
     return features, labels, pa.concat_arrays(ids)
-
-
-def _first_pair(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> tuple[int, int]:
-    """The pair with the smallest earlier position, and among these with the smallest later one."""
-    first = earlier.min()
-    return int(first), int(later[earlier == first].min())

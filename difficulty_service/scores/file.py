@@ -230,12 +230,9 @@ def _with_types(table: pa.Table) -> pa.Table:
     """Gives the columns of SCHEMA the types that text does not tell."""
     for index, name in enumerate(table.column_names):
         if name in SCHEMA.names:
-            table = table.set_column(index, SCHEMA.field(name), table[name].cast(_type_of(name)))
+            field = SCHEMA.field(name)
+            table = table.set_column(index, field, table[name].cast(field.type))
     return table
-
-
-def _type_of(name: str) -> pa.DataType:
-    return SCHEMA.field(name).type
 
 
 def _fields(names: Iterable[str]) -> pa.Schema:

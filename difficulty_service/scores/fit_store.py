@@ -1,7 +1,4 @@
-"""From a feature store to Gaussians, a few thousand rows at a time.
-
-What scores the labels of a feature store, fitted to the store itself.
-"""
+"""Gaussians, and what scores labels, fitted to a feature store a few thousand rows at a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,10 +1,6 @@
 """Gaussians together with the description of the features they were fitted to.
 
-Gaussians on disk: a safetensors file for scoring new data and for merging.
-
-Joins Gaussians that were fitted to several datasets.
-
-Which features may be scored with which Gaussians, by their descriptions.
+They are kept in a safetensors file, for scoring new data and for merging.
 """
 
 import hashlib
@@ -179,7 +175,10 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
         ridges = [each.gaussians.within.ridge for each in fitted]
         ridge = min((ridge for ridge in ridges if ridge > 0), default=0.0)
     merged = fit_gaussians(moments, options, ridge=ridge)
-    return FittedGaussians(merged, _describe([each.description for each in fitted]))
+    first, *others = [each.description for each in fitted]
+    prints = "\n".join(each.fingerprint for each in (first, *others))
+    fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+    return FittedGaussians(merged, first.joined(others, fingerprint))
 
 
 def _require_same_kind(
@@ -199,13 +198,6 @@ def _require_same_kind(
             Setting("augment_runs"),
             parameter="augment_runs",
         )
-
-
-def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
-    """The description of the features of merged Gaussians."""
-    prints = "\n".join(each.fingerprint for each in descriptions)
-    first, *others = descriptions
-    return first.joined(others, hashlib.sha256(prints.encode()).hexdigest())
 
 
 def require_same_features(description: FeatureDescription, fitted_on: FeatureDescription) -> None:

@@ -70,7 +70,8 @@ def with_percentiles(
 def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:
     """Percentiles from 0 for the easiest to 1 for the hardest; ties get their mean.
 
-    NaN where there is no score, or only one in all; `ordered` are all scores, ascending.
+    NaN where there is no score, or only one in all; `ordered` are all scores, ascending. Shapes
+    (samples,) and (scores,).
     """
     if len(ordered) < 2:  # noqa: PLR2004
         return np.full(len(scores), np.nan, np.float32)

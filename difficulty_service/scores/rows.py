@@ -155,7 +155,12 @@ class _PieceScorer:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
         hashes = hash_rows(features) if runs == 1 else None
-        posteriors = self._judge(features, store_labels[::runs].contiguous())
+        posteriors: dict[str, Tensor] = {}
+        if self.posteriors is not None:
+            posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
+        if "suspected_label" in posteriors:
+            suspected = self.classes.label_of[posteriors["suspected_label"]]
+            posteriors["suspected_label"] = suspected.int()
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)
@@ -180,20 +185,6 @@ class _PieceScorer:
             )
         return columns
 
-    def _judge(self, features: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
-        """What the features of samples say about their labels."""
-        if self.posteriors is None:
-            return {}
-        columns = self.posteriors.columns(features, store_labels)
-        if "suspected_label" in columns:
-            columns["suspected_label"] = self.classes.label_of[columns["suspected_label"]].int()
-        return columns
-
-    @property
-    def _leaves_out(self) -> bool:
-        """Whether samples are compared with the classes as if they had not been fitted."""
-        return self.left_out and self.gaussians.within.ridge > 0
-
     def _compare_classes(
         self, features: Tensor, labels: Tensor, rows: Distances
     ) -> tuple[Tensor, Tensor]:
@@ -203,7 +194,7 @@ class _PieceScorer:
         own class for having been fitted: there it is left out.
         """
         runs = self.store.runs
-        if self._leaves_out:
+        if self.left_out and self.gaussians.within.ridge > 0:
             return compare_left_out(self.gaussians, features, labels, rows.md_agnostic)
         if runs == 1:
             return rows.nearest_label, rows.label_margin

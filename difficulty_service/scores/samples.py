@@ -1,7 +1,4 @@
-"""The columns of a score file as arrays, which every part of the report reads.
-
-The names of the class indices of a score file.
-"""
+"""The columns of a score file as arrays, which every part of the report reads."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,4 @@
-"""From a feature store and Gaussians to a score file, a few thousand rows at a time.
-
-Counts over the rows of a score file, and the warnings that follow from them.
-"""
+"""From a feature store and Gaussians to a score file, a few thousand rows at a time."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -227,7 +224,10 @@ class _Rows:
             self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
         ):
             self.counts.update(batch)
-            yield _take_hashes(batch, self._hashes)
+            if HASH_COLUMN in batch.schema.names:
+                self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
+                batch = batch.drop_columns([HASH_COLUMN])
+            yield batch
 
     def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
         """The copies that were looked for, by their column, and the metadata of the score file."""
@@ -263,14 +263,6 @@ class _Rows:
                 warnings=tuple(warnings),
             )
         )
-
-
-def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
-    """Moves the hashes of the features from a batch, which may have none, to `hashes`."""
-    if HASH_COLUMN not in batch.schema.names:
-        return batch
-    hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
-    return batch.drop_columns([HASH_COLUMN])
 
 
 def _complete_tables(

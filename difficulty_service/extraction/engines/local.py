@@ -1,7 +1,4 @@
-"""Runs shards one after another in this process.
-
-What every engine offers: it extracts shards and writes each to a feature store.
-"""
+"""What every engine offers, and the one that runs shards one after another in this process."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

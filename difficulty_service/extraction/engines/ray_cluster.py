@@ -195,7 +195,8 @@ class RayActors:
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, DifficultyError):
                 raise error.cause from None
-            raise EngineError(f"an actor failed: {_last_line(error)}") from error
+            last_line = str(error).strip().rpartition("\n")[2] or type(error).__name__
+            raise EngineError(f"an actor failed: {last_line}") from error
         except self._ray.exceptions.RayError as error:
             raise ActorDied(_first_line(error)) from error
 
@@ -240,7 +241,3 @@ def _this_node() -> Any:  # noqa: ANN401 - a strategy of Ray's
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2] or type(error).__name__

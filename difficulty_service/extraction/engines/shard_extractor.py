@@ -1,7 +1,4 @@
-"""Extracts shards in a process of a cluster, whose nodes must have the same environment.
-
-Progress of shards that are extracted in other processes.
-"""
+"""Extracts shards in the processes of a cluster, whose nodes must have the same environment."""
 
 import time
 from collections.abc import Mapping
