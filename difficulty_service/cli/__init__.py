@@ -108,11 +108,7 @@ def show_completion(*, shell: Shell | None = None) -> None:
 
 
 def current_shell() -> Shell:
-    """The shell that called this process.
-
-    Raises:
-        WrongCall: It cannot be known.
-    """
+    """The shell that called this process."""
     from cyclopts.completion.detect import ShellDetectionError, detect_shell
 
     try:

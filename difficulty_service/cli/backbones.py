@@ -67,18 +67,7 @@ def print_backbones() -> None:
 def run_benchmark(
     only: list[str] | None, num_images: int, device_name: str, precision: str
 ) -> None:
-    """Measures backbones one after another, and prints a table of their speed.
-
-    Args:
-        only: Names of backbones; None for all that have a short name.
-        num_images: Number of images whose duration is told.
-        device_name: Device that runs the networks, or auto.
-        precision: dtype of the networks.
-
-    Raises:
-        BackboneError: A name is unknown, before anything is measured; or a backbone cannot be
-            loaded.
-    """
+    """Prints a table of the speed of some backbones, or of all that have a short name."""
     from difficulty_service.backbones import BACKBONES
     from difficulty_service.backbones.backbone import choose_device, choose_precision
     from difficulty_service.base.threads import num_workers
@@ -102,11 +91,7 @@ def run_benchmark(
 
 
 def network_to_measure(name: str) -> "BackboneOptions":
-    """The weights with which a backbone is measured: its own where they are here.
-
-    Raises:
-        BackboneError: The name is unknown, or that of an encoder of texts.
-    """
+    """The weights with which a backbone is measured: its own where they are here."""
     from difficulty_service.backbones import BACKBONES, find_loader, weights_state
     from difficulty_service.backbones.backbone import BackboneOptions
     from difficulty_service.backbones.plugged import find_plugin

@@ -1,5 +1,6 @@
 """`difficulty clean`: scores and marks in, a cleaned dataset out."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +14,7 @@ from difficulty_service.options import ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.review.clean import Cleaned
-    from difficulty_service.review.decisions import CleaningRules, Decisions
+    from difficulty_service.review.decisions import Decisions
 
 Condition = Annotated[str | None, Parameter(metavar="CONDITION", allow_leading_hyphen=True)]
 
@@ -56,6 +57,7 @@ def clean(
         write_list,
     )
     from difficulty_service.review.decisions import CleaningRules, decide
+    from difficulty_service.review.marks import read_marks
     from difficulty_service.scores.file import read_scores
 
     if marks is None and drop is None and relabel is None:
@@ -71,7 +73,9 @@ def clean(
         check_new_folder(out)
     rules = CleaningRules({}, drop, relabel, new_classes)
     if marks is not None:
-        rules = _with_marks(rules, marks, score_file.table["sample_id"].to_pylist())
+        read = read_marks(marks, set(score_file.table["sample_id"].to_pylist()))
+        print_warnings(read.warnings)
+        rules = replace(rules, marks=read.samples)
     decisions = decide(score_file, rules)
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
@@ -83,16 +87,6 @@ def clean(
         report_cleaned(out, write_list(out, decisions, source))
     else:
         report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
-
-
-def _with_marks(rules: "CleaningRules", path: Path, sample_ids: list[str]) -> "CleaningRules":
-    from dataclasses import replace
-
-    from difficulty_service.review.marks import read_marks
-
-    read = read_marks(path, set(sample_ids))
-    print_warnings(read.warnings)
-    return replace(rules, marks=read.samples)
 
 
 def report_decisions(decisions: "Decisions") -> None:

@@ -154,10 +154,7 @@ def report_classes(comparison: "ScoreComparison") -> None:
         )
         for each in shown
     ]
-    print_table(
-        ("class", "samples", "rank correlation", "mean percentile in A", "in B"),
-        rows,
-    )
+    print_table(("class", "samples", "rank correlation", "mean percentile in A", "in B"), rows)
 
 
 def report_moves(comparison: "ScoreComparison") -> None:

@@ -21,10 +21,7 @@ def print_table(
 ) -> None:
     """Prints aligned columns, numbers to the right.
 
-    Args:
-        columns: Heading of each column.
-        rows: Cells of each row.
-        shorten: Column whose cells lose their middle where a row is wider than the console.
+    The cells of the column `shorten` lose their middle where a row is wider than the console.
     """
     texts = [[as_text(cell) for cell in row] for row in rows]
     if shorten is not None and texts:

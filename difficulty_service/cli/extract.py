@@ -75,11 +75,7 @@ def print_profile(clock: "StageClock") -> None:
 
 
 def parse_subset(text: str) -> "ShardSubset":
-    """Reads which part of how many.
-
-    Raises:
-        WrongCall: The text is not of the form I/N with I from 0 to N-1.
-    """
+    """Reads which part of how many."""
     from difficulty_service.pipeline import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
@@ -89,11 +85,7 @@ def parse_subset(text: str) -> "ShardSubset":
 
 
 def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "ExtractRequest":
-    """The request for the pipeline that the options of the command line describe.
-
-    Raises:
-        WrongCall: Options do not go together.
-    """
+    """The request for the pipeline that the options of the command line describe."""
     from difficulty_service.pipeline import plan_extraction
 
     machine = extraction.machine
@@ -161,11 +153,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     from difficulty_service.base.wording import count_of
 
     samples = request.dataset.modality
-    total, bad, skipped = (
-        extracted.num_samples,
-        len(extracted.bad_images),
-        len(extracted.skipped),
-    )
+    total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
     out.print(
         f"{total - bad:,} of {total:,} {samples}s have features in {request.out}", markup=False
     )
@@ -189,6 +177,5 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
         counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
     if counts:
         err.print(
-            f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason",
-            markup=False,
+            f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason", markup=False
         )

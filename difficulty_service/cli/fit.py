@@ -30,9 +30,13 @@ def fit(
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
     FittedGaussians.require_file_name(out)
-    fitted = fit_store(open_features(store), fitting.fit)
+    write_fit(fit_store(open_features(store), fitting.fit), out, verbose=output.verbose)
+
+
+def write_fit(fitted: "FittedGaussians", out: Path, *, verbose: bool) -> None:
+    """Writes Gaussians, and prints what they were fitted to and where they are."""
     fitted.save(out)
-    report_fit(fitted, verbose=output.verbose)
+    report_fit(fitted, verbose=verbose)
     print_warnings(fitted.warnings)
     console.print(f"Gaussians are in {out}", markup=False)
 

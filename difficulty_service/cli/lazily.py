@@ -9,13 +9,7 @@ from cyclopts import App
 
 
 def add_command(app: App, function: str, *, name: str | None = None) -> None:
-    """Adds a command, after those that are there already.
-
-    Args:
-        app: The application, or a group of its commands.
-        function: What is called, as `package.module:function`.
-        name: Name of the command; that of the function by default.
-    """
+    """Adds a command, `package.module:function`, after those that are there already."""
     app.command(function, name=name, help=docstring_of(function), sort_key=len(list(app)))
 
 

@@ -6,8 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.console import print_warnings
-from difficulty_service.cli.fit import report_fit
+from difficulty_service.cli.fit import write_fit
 from difficulty_service.options import VerboseOption
 
 
@@ -28,26 +27,13 @@ def merge(
         out: Folder or safetensors file to write.
     """
     if all(path.is_dir() for path in inputs):
-        merge_folders(inputs, out)
-    else:
-        merge_files(inputs, out, verbose=output.verbose)
+        from difficulty_service.features.merging import merge_stores
 
-
-def merge_folders(folders: list[Path], out: Path) -> None:
-    """Joins parts of a feature store."""
-    from difficulty_service.features.merging import merge_stores
-
-    store = merge_stores(folders, out)
-    console.print(f"{store.num_parts:,} parts of {len(folders)} stores are in {out}", markup=False)
-
-
-def merge_files(files: list[Path], out: Path, *, verbose: bool) -> None:
-    """Joins Gaussians."""
+        store = merge_stores(inputs, out)
+        parts = f"{store.num_parts:,} parts of {len(inputs)} stores"
+        console.print(f"{parts} are in {out}", markup=False)
+        return
     from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
 
     FittedGaussians.require_file_name(out)
-    fitted = merge_gaussians(files)
-    fitted.save(out)
-    report_fit(fitted, verbose=verbose)
-    print_warnings(fitted.warnings)
-    console.print(f"Gaussians are in {out}", markup=False)
+    write_fit(merge_gaussians(inputs), out, verbose=output.verbose)

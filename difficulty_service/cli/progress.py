@@ -6,7 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from rich.progress import (
@@ -49,12 +49,7 @@ class ImageProgressBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def update(self, progress: "ExtractProgress") -> None:
@@ -86,9 +81,6 @@ def exit_when_interrupted(message: str) -> Iterator[None]:
     """Ends the process when it is interrupted within the context, after what was done is saved.
 
     The exit code is 128 plus the number of the signal, as of any program that a signal ends.
-
-    Args:
-        message: Printed at the end.
     """
     handles_signals = threading.current_thread() is threading.main_thread()
     before = signal.signal(signal.SIGTERM, _terminate) if handles_signals else None

@@ -54,13 +54,6 @@ def report(
     print_report(make_report(read_reported(scores, compare), path, options), scores)
 
 
-def check_report_file(path: Path) -> None:
-    """Raises ReportError where a report could not be written to a path."""
-    from difficulty_service.review.writing import require_report_file
-
-    require_report_file(path)
-
-
 def write_score_report(scores: Path, path: Path) -> None:
     """Writes the report of a score file with the images that it names, and prints where it is."""
     from difficulty_service.review.assemble import ReportOptions, make_report, read_reported

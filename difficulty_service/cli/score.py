@@ -13,7 +13,7 @@ from difficulty_service.cli.extract import (
     show_extraction,
 )
 from difficulty_service.cli.fit import report_fit
-from difficulty_service.cli.report import check_report_file, write_score_report
+from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.options import FIT_ONLY, ExtractionOptions, ScoringOptions, VerboseOption
@@ -67,7 +67,9 @@ def score(
         )
     require_score_file_name(out)
     if report is not None:
-        check_report_file(report)
+        from difficulty_service.review.writing import require_report_file
+
+        require_report_file(report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
     request = ScoreRequest(out, scoring, fitted)
     is_file = is_array_file(Path(source))
@@ -93,13 +95,7 @@ def score(
 def run_score(
     extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
 ) -> "ScoreSummary":
-    """Runs the whole pipeline with a progress bar and prints what each stage made.
-
-    Args:
-        extraction: The dataset, and the settings of its features.
-        scoring: Settings by which to score them.
-        verbose: Whether to print the statistics of the fit.
-    """
+    """Runs the whole pipeline with a progress bar and prints what each stage made."""
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 

@@ -1,7 +1,4 @@
-"""What `difficulty score` prints: which images to look at, why, and what to do next.
-
-What is known about a dataset from its listing, said before the first image is read.
-"""
+"""What `difficulty score` prints: what was found, which images to look at, and what to do next."""
 
 import math
 import shlex
@@ -33,10 +30,7 @@ LEAVE_OUT = (
     "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
-LOOK = (
-    "look at the {samples} in a browser, and mark wrong labels",
-    "difficulty report {scores}",
-)
+LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
     ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
@@ -55,10 +49,7 @@ NEXT_STEPS = (
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
     """Prints where the scores are, the images to look at, and the warnings."""
     samples = f"{summary.num_samples:,} {summary.modality}s"
-    out.print(
-        f"{summary.num_scored:,} of {samples} are scored in {scores}",
-        markup=False,
-    )
+    out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}", markup=False)
     if summary.num_duplicates:
         copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
         out.print(f"{summary.num_duplicates:,} of them {copies} of others (column duplicate_of)")
@@ -124,13 +115,7 @@ def class_text(name: str) -> str:
 
 
 def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
-    """Prints the commands that take the score file.
-
-    Args:
-        summary: What was scored.
-        scores: The score file.
-        reported: Whether its report has been written already.
-    """
+    """Prints the commands that take the score file, whose report may have been written."""
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None

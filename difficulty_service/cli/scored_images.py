@@ -21,11 +21,7 @@ def reading_of(images: ImagesOption) -> "DatasetOptions":
 
 
 def find_images(scores: "ScoreFile", images: ImagesOption) -> "ImageSource":
-    """Opens the dataset of a score file and prints the warnings about it.
-
-    Raises:
-        DifficultyError: The dataset cannot be read, or has none of the samples.
-    """
+    """Opens the dataset of a score file and prints the warnings about it."""
     from difficulty_service.review.stored_images import open_images
 
     ids = scores.table["sample_id"].to_pylist()
@@ -35,11 +31,7 @@ def find_images(scores: "ScoreFile", images: ImagesOption) -> "ImageSource":
 
 
 def find_images_or_warn(scores: "ScoreFile", images: ImagesOption) -> "ImageSource | None":
-    """As `find_images`, but only warns where the dataset that the score file names is gone.
-
-    Raises:
-        DifficultyError: The dataset at the given location cannot be read.
-    """
+    """As `find_images`, but only warns where the dataset that the score file names is gone."""
     try:
         return find_images(scores, images)
     except DifficultyError as error:

@@ -1,7 +1,4 @@
-"""Calls of a command that cannot work, each as one line that names the option.
-
-Settings that an error suggests, as options of the command line.
-"""
+"""Calls that cannot work, and settings that an error suggests, as options of a command."""
 
 from collections.abc import Iterable
 
@@ -48,11 +45,7 @@ def spell_option(name: str, value: object) -> str:
     return f"{option(name)} {' '.join(value) if isinstance(value, list) else value}"
 
 
-OPTIONS = {
-    "min_actors": "--ray-actors",
-    "max_actors": "--ray-actors",
-    "subset": "--shard",
-}
+OPTIONS = {"min_actors": "--ray-actors", "max_actors": "--ray-actors", "subset": "--shard"}
 """Options that have another name than the parameter they set."""
 
 

@@ -18,12 +18,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import KnownImages
-from difficulty_service.images.preparation import (
-    normalise,
-    prepare,
-    prepare_runs,
-    stack,
-)
+from difficulty_service.images.preparation import normalise, prepare, prepare_runs, stack
 
 MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
@@ -49,12 +44,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Group:
-    """Some samples of one shard, before they are read.
-
-    Attributes:
-        reused: Images whose files have not changed since an earlier run.
-        bad: Images that could not be read then, and have not changed either.
-    """
+    """Some samples of one shard before they are read; `reused` and `bad` have not changed."""
 
     shard: int
     samples: list[Sample]
@@ -67,8 +57,6 @@ class Batch:
     """Some samples of one shard, in order, on their way through the network.
 
     Attributes:
-        reused: Images whose features are known from an earlier run.
-        bad: Images that could not be read.
         values: Before encoding, uint8 views of the new images, shape
             (images * runs, 3, size, size); afterwards their features, shape (images * runs, dim).
             None where no image is new.
@@ -140,11 +128,7 @@ def read_text(opener: ImageOpener) -> bytes:
 def _prepare_sample(
     sample: Sample, backbone: Backbone, task: ExtractionTask, batch: Batch
 ) -> Iterable[Tensor]:
-    """Adds a sample to a batch.
-
-    Returns:
-        Its views, each of shape (3, size, size); none where its features are known or it is bad.
-    """
+    """Adds a sample to a batch; gives its views, none where its features are known or it is bad."""
     # Before the image is read: a file that changes meanwhile is read again next time.
     stamp = file_stamp(sample.file) if sample.file else None
     content = None
@@ -189,11 +173,7 @@ def _views(
 def encode_batch(
     batch: Batch, backbone: Backbone, network: BackboneOptions, clock: StageClock | None
 ) -> Batch:
-    """Normalises the views of a batch and turns them into features, on the backbone's device.
-
-    Raises:
-        BackboneError: The device has too little memory for a batch of this size.
-    """
+    """Normalises the views of a batch and turns them into features, on the backbone's device."""
     if batch.values is None:
         return batch
     preprocessing = backbone.preprocessing

@@ -1,7 +1,4 @@
-"""What a shard, or the finished part of one, becomes.
-
-Classes of which no image can be read.
-"""
+"""What a shard, or the finished part of one, becomes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,12 +15,7 @@ from difficulty_service.features.part import Part
 
 @dataclass(frozen=True)
 class ExtractedShard:
-    """What a shard becomes.
-
-    Attributes:
-        bad_images: Images that could not be read.
-        reused: Images whose features are known from an earlier run.
-    """
+    """What a shard becomes: its new features, bad images, and those with features before."""
 
     part: Part
     bad_images: list[BadImage]
@@ -47,12 +39,7 @@ def join_batches(
 
 
 def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequence[int]) -> Part:
-    """A part.
-
-    Args:
-        features: The runs of an image together. Shape (images * runs, dim).
-        run_numbers: Number of each augmented run over an image, from 1; 0 for one plain run.
-    """
+    """A part of features with the runs of an image together. Shape (images * runs, dim)."""
     labels = torch.tensor([image.label for image in images], dtype=torch.int64)
     return Part(
         sample_ids=[image.sample_id for image in images for _ in run_numbers],
@@ -65,11 +52,7 @@ def make_part(images: Sequence[Image], features: torch.Tensor, run_numbers: Sequ
 
 
 def warn_of_unreadable_classes(dataset: Dataset, bad_images: Sequence[BadImage]) -> list[str]:
-    """A sentence that names the classes of which no image could be read, if there are any.
-
-    Raises:
-        DatasetError: No image at all could be read.
-    """
+    """A sentence that names the classes of which no image could be read, if there are any."""
     if not bad_images:
         return []
     if len(bad_images) == len(dataset.labels):

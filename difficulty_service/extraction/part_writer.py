@@ -1,7 +1,4 @@
-"""Writes what was extracted of a shard, together with the features that are known from before.
-
-Finds parts of a feature store whose files have changed since they were read.
-"""
+"""Writes what was extracted of a shard, together with the features that are known from before."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,13 +17,7 @@ from difficulty_service.features.store import FeatureStore
 
 @dataclass
 class PartWriter:
-    """Writes the parts of a store.
-
-    Attributes:
-        dataset: The dataset whose samples the parts hold.
-        previous: Features of earlier runs; None if there are none.
-        num_new: Number of images so far whose features were not known before.
-    """
+    """Writes the parts of a store, and counts the images whose features were not known before."""
 
     store: FeatureStore
     dataset: Dataset
@@ -34,12 +25,7 @@ class PartWriter:
     num_new: int = 0
 
     def write(self, shard: int, extracted: ExtractedShard) -> None:
-        """Writes the part of a complete shard.
-
-        Raises:
-            FeatureStoreError: A file of earlier features is missing or damaged.
-            OSError: The part cannot be written.
-        """
+        """Writes the part of a complete shard."""
         part, bad_images = extracted.part, extracted.bad_images
         if self.previous is not None:
             ranks = self._ranks(shard)
@@ -50,11 +36,7 @@ class PartWriter:
         self.num_new += len(extracted.part.sample_ids) // self.store.runs
 
     def write_unfinished(self, shard: int, extracted: ExtractedShard) -> None:
-        """Writes the new features of a shard that is not complete, for the next run.
-
-        Raises:
-            OSError: They cannot be written.
-        """
+        """Writes the new features of a shard that is not complete, for the next run."""
         if extracted.part.sample_ids:
             self.store.write_unfinished(shard, extracted.part, extracted.bad_images)
 
@@ -95,9 +77,6 @@ def set_aside_changed(dataset: Dataset, store: FeatureStore, shards: Iterable[in
 
     The fingerprint of a dataset tells the sizes of its files only, because times differ from one
     machine to the next. Looks at the path, size and times of every file and reads none.
-
-    Raises:
-        FeatureStoreError: A part is damaged.
     """
     present = [shard for shard in shards if store.part_file(shard).exists()]
     changed = [shard for shard in present if not _is_current(dataset, store, shard)]

@@ -2,8 +2,6 @@
 
 bfloat16 is several times as fast there with some networks and changes the ranks of the scores with
 others, so some images of the dataset are encoded in both precisions before the choice.
-
-Some images of a dataset in both precisions: how fast they are, and whether ranks agree.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -62,12 +60,7 @@ def compare_precisions(
 
     The first block warms both networks up, and ends the comparison where bfloat16 is no faster.
 
-    Args:
-        task: A dataset of at least 512 images, and how to extract its features.
-        compared: Called after each batch.
-
-    Raises:
-        BackboneError: The pretrained weights are missing.
+    The dataset has at least 512 images; `compared` is called after each batch.
     """
     options = task.options.plain()
     task = replace(task, dataset=spread_blocks(task.dataset), options=options)
@@ -80,7 +73,14 @@ def compare_precisions(
     if first[1].rate <= first[0].rate:
         return _pilot(first, None)
     rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in both_ways]
-    both = [_joined(*each) for each in zip(first, rest, strict=True)]
+    both = [
+        Encoded(  # the first block has warmed up, so its time does not count
+            torch.cat([one.features, other.features]),
+            torch.cat([one.labels, other.labels]),
+            other.rate,
+        )
+        for one, other in zip(first, rest, strict=True)
+    ]
     return _pilot(both, rank_agreement(both[0], both[1]))
 
 
@@ -115,14 +115,8 @@ def rank_agreement(full: Encoded, half: Encoded) -> float:
     """Smallest Spearman correlation of RMD in float32 with RMD by features of bfloat16.
 
     Either the features that are scored, or those that the Gaussians are fitted to, or both are of
-    bfloat16, so that features of one precision may be scored by Gaussians of the other.
-
-    Args:
-        full: Features in float32.
-        half: Features of the same images in bfloat16.
-
-    Returns:
-        0 where no Gaussians can be fitted, or all images get the same score.
+    bfloat16, so that features of one precision may be scored by Gaussians of the other. 0 where no
+    Gaussians can be fitted, or all images get the same score.
     """
     # Imported here, because SciPy takes time that other extractions need not spend.
     from scipy.stats import spearmanr
@@ -159,15 +153,6 @@ def _encode(
     return Encoded(torch.cat([part.features for part in parts]), labels, len(labels) / seconds)
 
 
-def _joined(first: Encoded, rest: Encoded) -> Encoded:
-    """Two blocks of features as one; the first has warmed up, so its time does not count."""
-    return Encoded(
-        torch.cat([first.features, rest.features]),
-        torch.cat([first.labels, rest.labels]),
-        rest.rate,
-    )
-
-
 LEAST_SPEEDUP = 1.2
 """How many times as fast bfloat16 must be: less does not pay for another rounding."""
 
@@ -182,12 +167,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class SettledPrecision:
-    """The precision that an extraction computes in.
-
-    Attributes:
-        options: Options of the extraction, with what the precision was chosen by.
-        reason: The precision and why it is that one, for the user; None for that of the device.
-    """
+    """The precision that an extraction computes in, and why; None where it is the device's."""
 
     network: BackboneOptions
     options: ExtractOptions
@@ -217,14 +197,8 @@ def settle_precision(
 
     Args:
         folder: Folder of the features where those of an earlier run are kept; None to ignore them.
-        fitted_on: Description of the features of the Gaussians that will score the features.
         alone: Whether this process extracts the whole dataset. Several, or the nodes of a cluster,
             need not have the same processor and must agree on a precision, so none is compared.
-        compared: Called after each batch of the comparison.
-
-    Raises:
-        BackboneError: The pretrained weights are missing.
-        FeatureStoreError: The description of the earlier features is damaged.
     """
     given = SettledPrecision(task.network, task.options, None)
     if not task.options.open_precision:

@@ -1,7 +1,4 @@
-"""Which thread reads, decodes and encodes the batches, on a GPU and on a CPU.
-
-Reads encoded images in advance where storage is slow to respond.
-"""
+"""Which thread reads, decodes and encodes the batches, on a GPU and on a CPU."""
 
 import io
 import threading
@@ -12,7 +9,6 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from itertools import islice
-from types import TracebackType
 from typing import BinaryIO, Self
 
 import torch
@@ -49,7 +45,7 @@ MAX_FILE_BYTES, MAX_BYTES_AHEAD = 8 << 20, 256 << 20
 
 
 class ReadAhead:
-    """Reads images on threads of its own; leaving the context ends the threads."""
+    """Reads images in advance, on threads of its own; leaving the context ends the threads."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="read-ahead")
@@ -60,20 +56,11 @@ class ReadAhead:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        _type: type[BaseException] | None,
-        _error: BaseException | None,
-        _trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self._pool.shutdown(cancel_futures=True)
 
     def begin(self, opener: ImageOpener) -> ImageOpener:
-        """Starts to read an image, if the reads before it were slow.
-
-        Returns:
-            An opener of the same image; raises what `opener` raises.
-        """
+        """Starts to read an image, if the reads before it were slow; an opener of the same."""
         pending: list[Future[bytes | None]] = []
         if self._mean_seconds > SLOW_READ:
             pending.append(self._pool.submit(self._read_and_hold, opener))
@@ -175,10 +162,7 @@ def _on_threads(
 
 
 def _in_turns(
-    task: ExtractionTask,
-    backbone: Backbone,
-    turns: Iterable[list[Group]],
-    clock: StageClock | None,
+    task: ExtractionTask, backbone: Backbone, turns: Iterable[list[Group]], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
     """On a CPU a larger network and the decoders take turns at all cores.
 

@@ -32,18 +32,12 @@ def ignore_shard(_shard: int, _extracted: ExtractedShard) -> None:
 
 
 def extract_shard(
-    task: ExtractionTask,
-    backbone: Backbone,
-    shard: int,
-    on_batch: BatchCallback = ignore_batch,
+    task: ExtractionTask, backbone: Backbone, shard: int, on_batch: BatchCallback = ignore_batch
 ) -> ExtractedShard:
     """Features of the new images of a shard, in order, and which images are known or bad.
 
     A batch never crosses the border of a shard, so a shard's features do not depend on what was
     extracted before it.
-
-    Raises:
-        ImageError: An image is bad and the options say to stop; the message names it.
     """
     ((_, extracted),) = extract_shards(task, backbone, [shard], on_batch)
     return extracted
@@ -62,16 +56,8 @@ def extract_shards(
     Images are read and decoded ahead of the forward pass, across the borders of shards.
 
     Args:
-        on_batch: Called after each batch.
         on_unfinished: Called with the finished batches of a shard, where an error or a key press
             ends the extraction, and once a minute before.
-        clock: Measures how long each stage is busy; None to measure nothing.
-
-    Yields:
-        The index of a shard and what `extract_shard` makes of it.
-
-    Raises:
-        ImageError: As for `extract_shard`.
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:

@@ -52,9 +52,6 @@ def measure_speed(name: str, network: BackboneOptions, seconds: float = SECONDS)
 
     One batch goes first, in which libraries choose their kernels; its speed decides how many
     batches are measured, at least one.
-
-    Raises:
-        BackboneError: The backbone cannot be loaded, or a batch does not fit into memory.
     """
     backbone = load_backbone(name, network)
     batch_size = suitable_batch_size(network.device, backbone)

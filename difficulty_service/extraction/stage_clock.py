@@ -14,11 +14,7 @@ from difficulty_service.datasets.sample import ImageOpener
 
 @dataclass(frozen=True)
 class StageTime:
-    """Busy time of one stage.
-
-    Attributes:
-        share: Busy time divided by the time for which its threads existed, 0 to 1.
-    """
+    """Busy seconds of one stage, and their share of the time for which its threads existed."""
 
     name: str
     busy: float

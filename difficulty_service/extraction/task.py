@@ -37,15 +37,12 @@ class ExtractOptions:
         batch_size: Number of images in one forward pass; None for what suits the device.
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
         corruption: Corruption of every image before anything else; None for none.
-        preprocess: `fast` or `exact` preprocessing.
-        max_pixels: Largest number of pixels of an image.
         stop_on_error: Whether to end at the first bad image instead of listing it.
         workers: Number of threads that read and decode, and on a CPU also run small networks;
             None for as many as there are cores, or on a cluster for what suits an actor.
         open_precision: Whether the network's precision is only that of its device, which
             `precision.settle_precision` may change before the extraction.
-        precision_pilot: Comparison by which the precision was chosen; None where nothing was
-            compared.
+        precision_pilot: Comparison by which the precision was chosen, if any.
     """
 
     batch_size: int | None = None
@@ -89,11 +86,7 @@ class ExtractOptions:
 
     def describe(self) -> dict[str, object]:
         """JSON values of what the features of images depend on, for provenance."""
-        return {
-            "mode": self.preprocess,
-            "decoder": self.decoder,
-            "max_pixels": self.max_pixels,
-        }
+        return {"mode": self.preprocess, "decoder": self.decoder, "max_pixels": self.max_pixels}
 
 
 @dataclass(frozen=True)
@@ -104,10 +97,6 @@ class ExtractionTask:
         dataset: The dataset, whose images every node of a cluster must be able to reach.
         known: Images whose features are known from an earlier run; None if there are none.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
-
-    Raises:
-        BackboneError: The backbone takes texts and the samples are images, or the other way round.
-        DatasetError: The samples are texts, and an option is one for images.
     """
 
     dataset: Dataset

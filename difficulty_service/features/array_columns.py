@@ -1,7 +1,4 @@
-"""Columns and arrays of numbers or text: from Arrow to NumPy and torch, and back.
-
-Labels that come with features in memory: any integers or texts, some of them missing.
-"""
+"""Columns and arrays of numbers, texts and labels: from Arrow to NumPy and torch, and back."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -62,14 +59,7 @@ def is_vector(kind: pa.DataType) -> bool:
 def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[np.generic]:
     """The vectors of a column, on the memory of the column if no number is null.
 
-    Args:
-        column: Lists of numbers, all of the same length; a null list becomes a row of NaN.
-
-    Returns:
-        Shape (rows, dim).
-
-    Raises:
-        DatasetError: The column holds no lists of numbers, or lists of several lengths.
+    They must have the same length; a null list becomes a row of NaN. Shape (rows, dim).
     """
     if not is_vector(column.type):
         raise DatasetError(
@@ -97,11 +87,7 @@ def matrix_of_vectors(column: pa.Array | pa.ChunkedArray, name: str) -> NDArray[
 
 
 def matrix_of_columns(table: pa.Table) -> NDArray[np.generic]:
-    """A matrix with a column for each column of a table of numbers. Shape (rows, columns).
-
-    Raises:
-        DatasetError: A column holds no numbers.
-    """
+    """A matrix with a column for each column of a table of numbers. Shape (rows, columns)."""
     others = [field.name for field in table.schema if not is_number(field.type)]
     if others or not table.num_columns:
         raise DatasetError(
@@ -125,11 +111,7 @@ MISSING = -1
 
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of some rows.
-
-    Attributes:
-        indices: Class index of each row, or MISSING; int64. Shape (rows,).
-    """
+    """The classes of some rows; indices are int64, MISSING for a row without. Shape (rows,)."""
 
     names: tuple[str, ...]
     indices: Tensor
@@ -138,14 +120,8 @@ class ClassLabels:
 def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
     """The distinct labels in ascending order, and the index of each row's label among them.
 
-    The name of an integer is its value; a boolean counts as 0 or 1.
-
-    Args:
-        values: Integers, booleans, text or whole floating-point numbers, possibly
-            dictionary-encoded; null or NaN where a row has no label. Shape (rows,).
-
-    Raises:
-        DatasetError: The labels are of another type, or not whole numbers.
+    They are integers, booleans, text or whole floating-point numbers, null or NaN where a row has
+    none. The name of an integer is its value; a boolean counts as 0 or 1.
     """
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()

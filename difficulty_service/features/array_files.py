@@ -1,7 +1,4 @@
-"""Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables.
-
-Opens features wherever they are: in a feature store, or in a file of arrays.
-"""
+"""Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -41,13 +38,7 @@ Names = Sequence[str]
 
 @dataclass(frozen=True)
 class SavedArrays:
-    """What a file holds.
-
-    Attributes:
-        features: Shape (rows, dim).
-        labels: One label per row; None where the file holds none.
-        ids: One id per row; None where the file holds none.
-    """
+    """Features of shape (rows, dim), and a label and an id per row where the file holds them."""
 
     features: Tensor
     labels: pa.Array | None = None
@@ -79,9 +70,6 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
             `labels.npy`; or Parquet with a column of lists and one of labels.
         labels_file: `.npy`, or a text file with a label on each line and none on an empty one, in
             place of the labels in the file or beside it; None for those.
-
-    Raises:
-        DatasetError: A file is missing, damaged, or holds no features or no labels.
     """
     try:
         arrays = READERS[path.suffix.lower()](path)
@@ -165,11 +153,7 @@ def _column(array: NDArray[Any], source: str) -> pa.Array:
 
 
 def open_features(path: Path, labels_file: Path | None = None) -> FeatureStore | ArrayFeatures:
-    """Opens labelled features.
-
-    Args:
-        path: Folder that `difficulty extract` wrote, or a file as for `read_array_file`.
-        labels_file: Labels of a file, as for `read_array_file`; None for those in or beside it.
+    """Opens a folder that `difficulty extract` wrote, or a file as `read_array_file` does.
 
     Raises:
         FeatureStoreError: The folder is not a store, or it is incomplete or damaged.

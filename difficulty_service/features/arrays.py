@@ -37,7 +37,7 @@ class ArrayFeatures:
         features: Any number type, strides and device; never written to. Shape (all rows, dim).
         positions: Rows of `features` to use, ascending; None for all. Shape (rows,).
         labels: Class indices, int64. Shape (rows,).
-        sample_ids: Sample id of each row, strings. Shape (rows,).
+        sample_ids: Strings. Shape (rows,).
         warnings: Warnings about rows that are not used, one sentence each.
     """
 
@@ -75,10 +75,7 @@ class ArrayFeatures:
                 yield shard, slice(start, min(start + num_rows, PART_ROWS))
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """A part, or some rows of it; see `FeatureSource`."""
         first = shard * PART_ROWS
@@ -104,8 +101,7 @@ class ArrayFeatures:
 
 def computable(rows: Tensor) -> Tensor:
     """Rows on the CPU, contiguous, as float32 or float64; without a copy where they are that."""
-    kept = rows.dtype in KEPT_DTYPES
-    return rows.to("cpu", rows.dtype if kept else torch.float32).contiguous()
+    return rows.to("cpu", max_precision(rows.dtype)).contiguous()
 
 
 def array_features(
@@ -115,13 +111,7 @@ def array_features(
 
     Args:
         features: Any number type, strides and device. Shape (rows, dim).
-        labels: Labels of the rows; a row without a label is left out.
         sample_ids: Strings without nulls; None for the numbers of the rows, counted from 0.
-        origin: Description of where the features come from.
-
-    Raises:
-        DatasetError: The shapes disagree, or no row has both a label and finite features.
-        DuplicateSampleId: Two rows have the same id.
     """
     _require_same_length(features, labels.indices, sample_ids)
     if sample_ids is None:
@@ -175,7 +165,7 @@ def finite_rows(features: Tensor) -> Tensor:
 
 
 def max_precision(dtype: torch.dtype) -> torch.dtype:
-    """The type to sum in: at least float32."""
+    """The type to compute in: at least float32."""
     return dtype if dtype in KEPT_DTYPES else torch.float32
 
 
@@ -193,8 +183,7 @@ def _require_same_length(features: Tensor, indices: Tensor, sample_ids: pa.Array
         )
     if sample_ids is not None and len(sample_ids) != len(features):
         raise DatasetError(
-            f"there are {len(features):,} feature rows but {len(sample_ids):,} ids",
-            parameter="ids",
+            f"there are {len(features):,} feature rows but {len(sample_ids):,} ids", parameter="ids"
         )
 
 
@@ -213,10 +202,7 @@ def _refuse_duplicates(sample_ids: pa.Array) -> None:
 
 
 def _describe(
-    features: Tensor,
-    class_names: Sequence[str],
-    samples: tuple[Tensor, pa.Array],
-    origin: str,
+    features: Tensor, class_names: Sequence[str], samples: tuple[Tensor, pa.Array], origin: str
 ) -> FeatureDescription:
     """The description of a feature store; the fields of a backbone are null."""
     labels, sample_ids = samples

@@ -2,8 +2,6 @@
 
 A feature store, Gaussians and the head of a classifier keep it, and a score file repeats it. Each
 field has a mark that says where two descriptions must agree on it.
-
-The description of a feature store, a JSON file in its folder.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -150,9 +148,8 @@ class FeatureKind(Contract):
     def agreement_of_precisions(self, other: "FeatureKind") -> float | None:
         """Spearman's correlation by which features of two precisions are as good as of one.
 
-        Returns:
-            None where the precisions are the same, or where nothing has shown that they are alike:
-            the one in bfloat16 was asked for, or is that of a GPU.
+        None where the precisions are the same, or where nothing has shown that they are alike: the
+        one in bfloat16 was asked for, or is that of a GPU.
         """
         both = {str(each.precision): each for each in (self, other)}
         if set(both) != {"float32", "bfloat16"}:
@@ -161,11 +158,7 @@ class FeatureKind(Contract):
         return pilot.agreement if pilot is not None and pilot.same_ranks else None
 
     def precision_warnings(self, made_for: "FeatureKind", owner: str) -> tuple[str, ...]:
-        """A sentence where features of one precision meet what was made for another.
-
-        Args:
-            made_for: Description of the features that Gaussians or a head were made for.
-        """
+        """A sentence where features of one precision meet Gaussians or a head for another."""
         agreement = self.agreement_of_precisions(made_for)
         if agreement is None:
             return ()
@@ -310,8 +303,7 @@ class FeatureDescription(Extraction):
     ) -> list[str]:
         """How two stores differ in what must agree for the parts of one to be those of the other.
 
-        Args:
-            other_dataset: Whether only what the features of an image depend on must agree.
+        Of another dataset, only what the features of an image depend on must agree.
         """
         return differences(
             self._settings(other_dataset=other_dataset),

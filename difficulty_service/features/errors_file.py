@@ -1,7 +1,4 @@
-"""The file `errors.parquet`: what of a dataset has no features, and why.
-
-An image that has no features, and why.
-"""
+"""The file `errors.parquet`: what of a dataset has no features, and why."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +16,6 @@ class BadImage:
     """An image without features.
 
     Attributes:
-        reason: Reason why it could not be read.
         content: Digest of the encoded image; None where not all of it was read.
         stamp: Stamp of its file; None where it is not a file of its own.
     """

@@ -42,12 +42,7 @@ class ImageList:
 
 @dataclass(frozen=True)
 class SortedKeys:
-    """Rows by 64-bit keys.
-
-    Attributes:
-        keys: The keys, ascending. Shape (keys,).
-        rows: Row of each key. Shape (keys,).
-    """
+    """Rows by 64-bit keys, which ascend. Shape (keys,) each."""
 
     keys: NDArray[np.uint64]
     rows: NDArray[np.int64]
@@ -67,7 +62,6 @@ class KnownImages:
 
     Attributes:
         contents: Digests of the encoded images, uint8. Shape (images, 32).
-        by_content: Rows by 64 bits of the content.
         reasons: Reason why each of the bad images could not be read.
         ids_matter: Whether the sample id has to be the same.
     """
@@ -104,12 +98,7 @@ class KnownImages:
 
 
 def index_images(images: ImageList, reasons: Sequence[str]) -> KnownImages:
-    """An index of images.
-
-    Args:
-        images: The images: first those with features, then the bad ones.
-        reasons: Reason why each of the bad ones could not be read.
-    """
+    """An index of images: first those with features, then the bad ones with their reasons."""
     files = np.flatnonzero(images.stamps)
     return KnownImages(
         images.contents,

@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.base.errors import FeatureStoreError
@@ -17,14 +17,6 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
 
     Parts are hard-linked where the file system can do so, so that terabytes need not be copied. A
     part that several stores hold is the same in all of them, and is taken from the first.
-
-    Args:
-        folders: Stores of the same dataset, extracted with the same settings; parts may be missing
-            from each of them.
-
-    Raises:
-        FeatureStoreError: The stores differ in their settings, and the message names each
-            difference; or parts are missing from all of them.
     """
     stores = [FeatureStore(folder, read_description(folder)) for folder in folders]
     first = stores[0]
@@ -43,21 +35,15 @@ def merge_stores(folders: Sequence[Path], out: Path) -> FeatureStore:
             "finish the runs that extract them, or name their stores too",
         )
     with sole_writer(out):
-        return _join(stores, holders, out)
-
-
-def _join(
-    stores: Sequence[FeatureStore], holders: Mapping[int, FeatureStore], out: Path
-) -> FeatureStore:
-    merged = create_store(out, stores[0].description)
-    for shard in merged.missing_parts():
-        _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
-    bad_images = merged.bad_images()
-    # Each run also listed what was skipped before there were parts.
-    listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
-    unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
-    skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
-    write_errors(merged.folder, [*skipped, *bad_images])
+        merged = create_store(out, first.description)
+        for shard in merged.missing_parts():
+            _link_or_copy(holders[shard].part_file(shard), merged.part_file(shard))
+        bad_images = merged.bad_images()
+        # Each run also listed what was skipped before there were parts.
+        listed = dict.fromkeys(error for store in stores for error in read_errors(store.folder))
+        unreadable = {(bad.sample_id, bad.reason) for bad in bad_images}
+        skipped = [error for error in listed if (error.sample_id, error.reason) not in unreadable]
+        write_errors(out, [*skipped, *bad_images])
     return merged
 
 

@@ -1,9 +1,7 @@
 """One file of a feature store: ids, labels and features of a shard, and its bad images.
 
-Features mapped from a file; blocks of rows are checked against their checksums as they are read.
-
-A checksum of the whole file would have to read all of it for a few rows, or for its list of bad
-images.
+Features stay in the file. Their checksums are of blocks of rows: one of the whole file would have
+to read all of it for a few rows, or for its list of bad images.
 """
 
 import json
@@ -12,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 import torch
@@ -22,12 +20,7 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import CONTENT_BYTES, replacing
-from difficulty_service.base.tables import (
-    UNREADABLE,
-    map_arrow,
-    strings_to_arrow,
-    write_arrow,
-)
+from difficulty_service.base.tables import UNREADABLE, map_arrow, strings_to_arrow, write_arrow
 from difficulty_service.features.array_columns import is_vector
 from difficulty_service.features.errors_file import BadImage
 
@@ -64,11 +57,7 @@ class MappedFeatures:
         return cls(path, path.stat().st_size, features, first, block_rows, digests)
 
     def __call__(self, rows: slice) -> Tensor:
-        """Some rows, on mapped memory, which must not be written to; may be called by any thread.
-
-        Raises:
-            FeatureStoreError: The file has become too short, or a checksum does not match.
-        """
+        """Some rows on mapped memory, which nobody may write to; any thread may call this."""
         # The system ends a process that reads mapped memory beyond the end of its file.
         with suppress(FileNotFoundError):
             if self.path.stat().st_size < self.num_bytes:
@@ -164,7 +153,12 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
             FEATURES: pa.FixedSizeListArray.from_arrays(flat, part.features.shape[1]),
         }
     )
-    errors = json.dumps([_bad_image_to_json(bad) for bad in bad_images])
+    errors = json.dumps(
+        [
+            [bad.sample_id, bad.reason, bad.content.hex() if bad.content else None, bad.stamp]
+            for bad in bad_images
+        ]
+    )
     write_batch(path, batch.replace_schema_metadata({ERRORS_KEY: errors.encode()}))
 
 
@@ -192,9 +186,6 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
     Args:
         columns: Columns to read besides the label: some of `sample_id` and `run`.
         rows: Rows to open, as far as they exist; None for all.
-
-    Raises:
-        FeatureStoreError: The part is missing or damaged, or is the file of another program.
     """
     batch, is_checked = map_part(path)
     _require_columns(path, batch, ["label", *columns, FEATURES])
@@ -210,11 +201,7 @@ def open_part(path: Path, columns: Sequence[str], rows: slice | None = None) -> 
 
 
 def map_part(path: Path) -> tuple[pa.RecordBatch, bool]:
-    """The columns of a part on mapped memory, and whether it has a checksum.
-
-    Raises:
-        FeatureStoreError: The part is missing or damaged.
-    """
+    """The columns of a part on mapped memory, and whether it has a checksum."""
     try:
         return map_arrow(path)
     except FileNotFoundError:
@@ -254,25 +241,13 @@ def prefetch_part(path: Path) -> None:
 
 
 def read_bad_images(path: Path) -> list[BadImage]:
-    """The bad images of a part's shard.
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
+    """The bad images of a part's shard."""
     batch, _ = map_part(path)
     entries = json.loads((batch.schema.metadata or {}).get(ERRORS_KEY, b"[]"))
-    return [_bad_image_from_json(entry) for entry in entries]
-
-
-def _bad_image_to_json(bad: BadImage) -> list[Any]:
-    content = bad.content.hex() if bad.content else None
-    return [bad.sample_id, bad.reason, content, bad.stamp]
-
-
-def _bad_image_from_json(entry: list[Any]) -> BadImage:
-    """The inverse of `_bad_image_to_json`."""
-    sample_id, reason, content, stamp = entry
-    return BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
+    return [
+        BadImage(sample_id, reason, bytes.fromhex(content) if content else None, stamp)
+        for sample_id, reason, content, stamp in entries
+    ]
 
 
 def matrix_of(column: pa.FixedSizeListArray) -> Tensor:

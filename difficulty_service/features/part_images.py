@@ -16,38 +16,25 @@ from difficulty_service.features.part import REMEDY, map_part, open_part, write_
 
 
 def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
-    """The images that a part holds features of.
-
-    Args:
-        with_ids: Whether to read the ids of the samples.
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
+    """The images that a part holds features of."""
     batch, _ = map_part(path)
+    column = _column(path, batch, "content")
+    contents = np.frombuffer(column.buffers()[1] or b"", np.uint8).reshape(-1, CONTENT_BYTES)
     return ImageList(
-        _digests(_column(path, batch, "content"))[::runs].copy(),
+        contents[column.offset : column.offset + len(column) : runs].copy(),
         _stamps(_column(path, batch, "stamp"))[::runs].copy(),
         _column(path, batch, "sample_id").to_pylist()[::runs] if with_ids else None,
     )
 
 
 def read_stamps(path: Path) -> NDArray[np.uint64]:
-    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,).
-
-    Raises:
-        FeatureStoreError: The part is damaged.
-    """
+    """The stamps of the files of a part; 0 where an image is not a file. Shape (rows,)."""
     batch, _ = map_part(path)
     return _stamps(_column(path, batch, "stamp"))
 
 
 def keep_images(path: Path, kept: NDArray[np.bool_], runs: int) -> None:
-    """Rewrites a part with some of its images, and without its bad ones.
-
-    Args:
-        kept: Whether to keep an image. Shape (images,).
-    """
+    """Rewrites a part without its bad images and those that are not `kept`. Shape (images,)."""
     open_part(path, []).features()  # checks all of them, or damage would get new checksums
     batch, _ = map_part(path)
     chosen = batch.take(to_arrow(np.flatnonzero(np.repeat(kept, runs))))
@@ -74,9 +61,3 @@ def _stamps(column: pa.UInt64Array) -> NDArray[np.uint64]:
     """Shape (rows,)."""
     stamps: NDArray[np.uint64] = to_numpy(column.fill_null(0))
     return stamps
-
-
-def _digests(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
-    """Shape (rows, 32)."""
-    bytes_ = np.frombuffer(column.buffers()[1] or b"", dtype=np.uint8)
-    return bytes_.reshape(-1, CONTENT_BYTES)[column.offset : column.offset + len(column)]

@@ -4,8 +4,6 @@ They lie in the folder `previous` of a store, and what a stopped run has extract
 them when it is resumed. When the dataset has changed, the parts are moved there before anything
 else, so that the store is incomplete until all new ones are written. At the end, features that are
 in a part again are deleted there; those of images that left the dataset stay.
-
-One command at a time writes to a folder of features.
 """
 
 import errno
@@ -51,13 +49,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
     """Keeps other commands from writing features to a folder meanwhile.
 
     The system frees the lock of a process that ends, however it ends. A file system without locks
-    lets every command write.
-
-    Args:
-        folder: Folder of a feature store, which is created where it does not exist.
-
-    Raises:
-        FeatureStoreError: Another command is writing there, or `folder` is a file.
+    lets every command write. The folder is created where it does not exist.
     """
     if folder.exists() and not folder.is_dir():
         raise FeatureStoreError(
@@ -88,12 +80,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Reuse:
-    """What a run did with the features of earlier runs.
-
-    Attributes:
-        num_new: Number of images whose features were not known before.
-        num_left_over: Number of images that are not in the dataset, and whose features are kept.
-    """
+    """Numbers of images that were new, and of those that left the dataset and are kept."""
 
     num_new: int
     num_left_over: int
@@ -113,17 +100,7 @@ class PreviousFeatures:
     known: KnownImages
 
     def read_features(self, rows: NDArray[np.int64]) -> Tensor:
-        """Features of images.
-
-        Args:
-            rows: Rows of the images in the index, at least one. Shape (images,).
-
-        Returns:
-            The runs of an image together. Shape (images * runs, dim).
-
-        Raises:
-            FeatureStoreError: A file is missing or damaged.
-        """
+        """Features of one or more rows of the index. Shape (images * runs, dim)."""
         open_file = cache(partial(open_part, columns=[]))
         pieces = [
             open_file(self.files[file]).read_features(of_part)
@@ -159,14 +136,7 @@ def writable_store(
 def prepare_store(
     folder: Path, description: FeatureDescription, *, resume: bool = True
 ) -> FeatureStore:
-    """A store to write parts to; features of a dataset that has changed since are set aside.
-
-    Args:
-        resume: Whether to keep the features of an earlier run; otherwise they are deleted first.
-
-    Raises:
-        FeatureStoreError: As for `create_store`.
-    """
+    """As `create_store`, but features of a dataset that has changed since are set aside."""
     if resume and is_store(folder):
         store = FeatureStore(folder, description)
         before = read_description(folder)
@@ -195,11 +165,7 @@ def set_aside(store: FeatureStore, files: Sequence[Path]) -> None:
 
 
 def open_previous(store: FeatureStore) -> PreviousFeatures | None:
-    """The features of earlier runs that are in no part; None if there are none.
-
-    Raises:
-        FeatureStoreError: A file is damaged.
-    """
+    """The features of earlier runs that are in no part; None if there are none."""
     if unfinished := sorted(store.folder.glob(UNFINISHED_FILES)):
         set_aside(store, unfinished)
     remove_leftovers(store.folder / PREVIOUS_FOLDER)
@@ -215,14 +181,7 @@ def open_previous(store: FeatureStore) -> PreviousFeatures | None:
 
 
 def delete_reused(store: FeatureStore) -> int:
-    """Deletes previous features that are in a part again.
-
-    Returns:
-        Number of images whose features stay although they are not in the dataset.
-
-    Raises:
-        FeatureStoreError: A part is damaged.
-    """
+    """Deletes previous features that are in a part again; the number of images that stay."""
     present = set(range(store.num_parts)) - set(store.missing_parts())
     parts = [store.part_file(shard) for shard in sorted(present)]
     keys = [_images(store, part).content_keys() for part in parts]

@@ -41,10 +41,7 @@ class FeatureSource(Protocol):
         """
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
         """A part, or some rows of it, whose features are not read yet.
 

@@ -42,12 +42,7 @@ PREFETCHED_PARTS = 8
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """A folder of parts and their description.
-
-    Attributes:
-        description: How the features were made, with the warnings of the extraction once it is
-            complete.
-    """
+    """A folder of parts and their description, which has the warnings once it is complete."""
 
     folder: Path
     description: FeatureDescription
@@ -104,20 +99,12 @@ class FeatureStore:
         write_part(self.unfinished_file(shard), part, bad_images)
 
     def read_part(self, shard: int) -> Part:
-        """The part of one shard.
-
-        Raises:
-            FeatureStoreError: The part is missing or damaged.
-        """
+        """The part of one shard."""
         part = self.open_part(shard)
         return Part(part.sample_ids.to_pylist(), part.labels, part.runs, part.features())
 
     def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
-        """All rows, about `num_rows` at a time, as shards and slices of their parts.
-
-        A slice may reach beyond the end of its part. The rows of a sample, one per augmentation
-        run, stay together. The files of the next shards are prefetched meanwhile.
-        """
+        """As in `FeatureSource`; the files of the next shards are prefetched meanwhile."""
         step = max(1, num_rows // self.runs) * self.runs
         starts = range(0, self.part_rows, step)
         upcoming = iter(range(self.num_parts))
@@ -129,28 +116,13 @@ class FeatureStore:
                 yield shard, slice(start, None if start == starts[-1] else start + step)
 
     def open_part(
-        self,
-        shard: int,
-        columns: Sequence[str] = ("sample_id", "run"),
-        rows: slice | None = None,
+        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
     ) -> OpenPart:
-        """The part of one shard, with its features still on disk.
-
-        Args:
-            columns: Columns to read besides the label: some of `sample_id` and `run`.
-            rows: Rows to open, as far as they exist; None for all.
-
-        Raises:
-            FeatureStoreError: The part is missing or damaged.
-        """
+        """The part of one shard, with its features still on disk; see `FeatureSource`."""
         return open_part(self.part_file(shard), columns, rows)
 
     def bad_images(self) -> list[BadImage]:
-        """Images that could not be read so far, in the order of the dataset.
-
-        Raises:
-            FeatureStoreError: A part is damaged.
-        """
+        """Images that could not be read so far, in the order of the dataset."""
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 

@@ -16,17 +16,16 @@ from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.array_files import is_array_file, open_features
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.score_columns import SCORERS, require_columns
+from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.density_consensus import density_consensus
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema
 from difficulty_service.scores.ranking import percentiles
-from difficulty_service.scores.shared_samples import LabelledIds, describe_consensus, share_samples
-
-RANKED = (
-    *("md", "md_agnostic", "rmd", "rmd_loo"),
-    *(scorer.name for scorer in SCORERS.values() if scorer.compute is not None),
+from difficulty_service.scores.shared_samples import (
+    RANKED,
+    LabelledIds,
+    describe_consensus,
+    share_samples,
 )
-"""Columns whose mean rank is from 0 for the easiest sample to 1 for the hardest."""
 
 SIGNED = ("label_margin", "suspicion", "agree")
 """Columns whose ranks are counted from 0: above it, a label fits less than another class."""
@@ -39,23 +38,21 @@ Texts = NDArray[np.object_]
 
 
 def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
-    """The consensus of score files of the same samples.
+    """The consensus of the samples and columns that all files have, in the order of the first.
 
-    Returns:
-        A score file of the samples that all files have, in the order of the first one, with the
-        columns that all of them have. A number that one file lacks is null. `label_probability` is
-        the mean; another class is that of most files, or else of the file that is surest.
-
-    Raises:
-        ScoreFileError: A file has no `rmd`.
-        UnmatchedScores: No sample is in all files, or one has different labels.
+    A number that one file lacks is null. `label_probability` is the mean; another class is that of
+    most files, or else of the file that is surest.
     """
     for name, file in files.items():
         require_columns(["rmd"], file.table.column_names, name)
     tables = {name: file.table.combine_chunks() for name, file in files.items()}
     shared = share_samples(
         [
-            LabelledIds(name, _flat(table["sample_id"]), _texts(table, "label_name"))
+            LabelledIds(
+                name,
+                table["sample_id"].cast(pa.string()).combine_chunks(),
+                _texts(table, "label_name"),
+            )
             for name, table in tables.items()
         ]
     )
@@ -133,10 +130,6 @@ def _class_names(first: ScoreFile, labels: Texts, tables: Sequence[pa.Table]) ->
     return [*names, *sorted(named - {*names})]
 
 
-def _flat(column: pa.ChunkedArray) -> pa.Array:
-    return pa.chunked_array(column).cast(pa.string()).combine_chunks()
-
-
 def _texts(table: pa.Table, column: str) -> Texts:
     return np.array(table[column].cast(pa.string()).to_pylist(), dtype=object)
 
@@ -147,19 +140,7 @@ def _numbers(table: pa.Table, column: str) -> Numbers:
 
 
 def consensus_of(inputs: Sequence[Path]) -> ScoreFile:
-    """The consensus of features or of score files.
-
-    Args:
-        inputs: At least two different ones, all of them features as for `difficulty score`, or all
-            of them score files.
-
-    Raises:
-        ScoreFileError: Some are features and some are not, or a score file cannot be read.
-        FeatureStoreError: Features are incomplete or damaged.
-        DatasetError: A file of features cannot be read.
-        UnmatchedScores: The inputs have no sample in common, or different labels.
-        StatisticsError: The features of an input allow no trustworthy Gaussian.
-    """
+    """The consensus of at least two inputs, all of them features or all of them score files."""
     are_features = [path.is_dir() or is_array_file(path) for path in inputs]
     if all(are_features):
         stores = {str(path): open_features(path) for path in inputs}

@@ -42,15 +42,13 @@ from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
 from difficulty_service.scores.ranking import percentiles
 from difficulty_service.scores.shared_samples import (
+    AVERAGED,
     LabelledIds,
     SharedSamples,
     describe_consensus,
     share_samples,
 )
 from difficulty_service.scores.store import score_in_memory
-
-AVERAGED = ("md", "md_agnostic", "rmd", "rmd_loo")
-"""Columns of the Gaussians whose mean is the mean of log-densities, times -2."""
 
 
 @dataclass(frozen=True)
@@ -93,20 +91,9 @@ class MeanDensities:
 
 
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
-    """The consensus of features of the same samples by several backbones.
+    """The consensus of the samples that all stores have, in the order of the first store.
 
     Three numbers for each sample and class are held in memory.
-
-    Args:
-        options: Settings of the Gaussians of `rmd` and its like.
-
-    Returns:
-        A score file of the samples that all stores have, in the order of the first one.
-
-    Raises:
-        UnmatchedScores: No sample is in all stores, or one has different labels.
-        StatisticsError: The features of a store allow no trustworthy Gaussian, or there are fewer
-            than two classes.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
     files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
@@ -144,7 +131,6 @@ class _PieceDensities:
     Attributes:
         feature_map: Map to the features of both densities; those of `agree` are the first of them.
         suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
-        agree: Densities without landmarks.
     """
 
     store: FeatureSource
@@ -211,7 +197,6 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     """The columns of a consensus that follow from the densities, classes as their places.
 
     Args:
-        means: The mean log-densities.
         own: Place of the class of each label. Shape (samples,).
     """
     classes = means.agree.shape[1]

@@ -1,13 +1,10 @@
-"""Samples whose features are the same, to the last bit, as those of an earlier sample.
+"""Samples whose features are those of an earlier sample, to the last bit or nearly.
 
 Copies of an image have the same features where the network rounds all images alike. While a store
 is scored each row is hashed to eight bytes, which costs next to nothing; rows with the same hash
 are then read again and compared by a cryptographic digest. Only samples that have copies are kept
-in memory.
-
-Samples whose features have a large cosine with those of an earlier sample.
-
-Such samples are often copies of an image that were compressed again, resized, cropped or mirrored.
+in memory. Samples whose features have a large cosine with those of an earlier one are often copies
+of an image that were compressed again, resized, cropped or mirrored.
 """
 
 import hashlib
@@ -58,11 +55,7 @@ class Duplicates:
     conflict: tuple[Copy, Copy] | None = None
 
     def column(self, start: int, num_rows: int) -> pa.StringArray:
-        """Id of the first sample of the group of consecutive samples; null for other samples.
-
-        Args:
-            start: Position of the first of them.
-        """
+        """Id of the first sample of each group from position `start` on; null for other samples."""
         copies = slice(*np.searchsorted(self.positions, (start, start + num_rows)))
         rows = self.positions[copies] - start
         groups, known = np.zeros(num_rows, np.int64), np.zeros(num_rows, bool)
@@ -74,15 +67,10 @@ class Duplicates:
 
 
 def hash_rows(features: Tensor) -> NDArray[np.uint64]:
-    """A hash of each row: equal rows have equal hashes, and different ones hardly ever.
+    """A hash of each row of float32: equal rows have equal ones, and others hardly ever do.
 
     The dot product of the row's bytes, as integers, with fixed random odd numbers, modulo 2^64.
-
-    Args:
-        features: float32. Shape (rows, dim).
-
-    Returns:
-        Shape (rows,).
+    From shape (rows, dim) to (rows,).
     """
     rows = features.contiguous().numpy()
     words = rows.view(np.uint64) if rows.shape[1] % 2 == 0 else rows.view(np.uint32)
@@ -96,12 +84,7 @@ def _factors(number: int) -> NDArray[np.uint64]:
 
 
 def find_duplicates(store: FeatureSource, hashes: NDArray[np.uint64]) -> Duplicates:
-    """Copies among the samples of a store with one row per sample.
-
-    Args:
-        hashes: Hash of the features of each sample, by `hash_rows`; empty to look for no copies.
-            Shape (samples,).
-    """
+    """Copies among the samples of a store with one row each, by `hash_rows`. Shape (samples,)."""
     candidates = _repeated(hashes)
     group_of: dict[bytes, int] = {}
     firsts: list[Copy] = []
@@ -168,17 +151,9 @@ def _read(store: FeatureSource, positions: NDArray[np.int64]) -> Iterator[tuple[
 def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: float) -> Duplicates:
     """Near duplicates among the samples of a store; holds all features in memory, in float32.
 
-    Args:
-        store: A complete store; the features of a sample with several rows are averaged.
-        threshold: Smallest cosine of near duplicates, in (0, 1].
-
-    Returns:
-        For each sample with a near duplicate before it in the store, the earliest one. Samples are
-        conflicting where any of their near duplicates has another label.
-
-    Raises:
-        StatisticsError: The threshold is not in (0, 1], or a feature is not finite.
-        MissingPackage: faiss is not installed.
+    For each sample with a near duplicate before it in the store, the earliest one. Samples are
+    conflicting where any of their near duplicates has another label. The features of a sample with
+    several rows are averaged. The threshold is the smallest cosine, in (0, 1].
     """
     features, labels, ids = _read_rows(store, num_samples)
     firsts = np.arange(num_samples)
@@ -189,10 +164,12 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
         differ = labels[later] != labels[earlier]
         if differ.any():
             conflicting[later[differ]] = conflicting[earlier[differ]] = True
-            conflicts.append(_first_pair(earlier[differ], later[differ]))
+            first = earlier[differ].min()
+            second = later[differ & (earlier == first)].min()
+            conflicts.append((int(first), int(second)))
     positions = np.flatnonzero(firsts < np.arange(num_samples))
     originals, groups = np.unique(firsts[positions], return_inverse=True)
-    first, second = (
+    one, other = (
         Copy(ids[position].as_py(), int(labels[position]))
         for position in min(conflicts, default=(0, 0))
     )
@@ -201,7 +178,7 @@ def find_near_duplicates(store: FeatureSource, num_samples: int, threshold: floa
         groups=groups,
         first_ids=ids.take(pa.array(originals)),
         num_conflicting=int(conflicting.sum()),
-        conflict=(first, second) if conflicts else None,
+        conflict=(one, other) if conflicts else None,
     )
 
 
@@ -226,9 +203,3 @@ def _read_rows(
         ids.append(part.sample_ids[:: store.runs])
         start = samples.stop
     return features, labels, pa.concat_arrays(ids)
-
-
-def _first_pair(earlier: NDArray[np.int64], later: NDArray[np.int64]) -> tuple[int, int]:
-    """The pair with the smallest earlier position, and among these with the smallest later one."""
-    first = earlier.min()
-    return int(first), int(later[earlier == first].min())

@@ -13,14 +13,9 @@ OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suspected_lab
 
 
 class TopRows:
-    """The rows with the largest values of a column, of all rows seen so far.
+    """The rows with the largest or smallest values of a column, of all rows seen so far.
 
-    Args:
-        column: Column to compare; rows without a value are left out.
-        largest: Whether to keep the largest values, or else the smallest.
-
-    Attributes:
-        rows: The columns `shown` and `column`, the largest value first.
+    Rows without a value are left out; `rows` has the largest value first.
     """
 
     def __init__(
@@ -63,11 +58,7 @@ class Extremes:
 
     @property
     def doubtful(self) -> pa.Table:
-        """Samples that look more like another class than their own, the clearest first.
-
-        Columns sample_id, label_name, the name of the other class, and the evidence, which is
-        above 0.
-        """
+        """Samples whose evidence for another class is above 0, the clearest first."""
         values = to_numpy(self._doubtful.rows[self.evidence].combine_chunks())
         return self._doubtful.rows[: int((values > 0).sum())]
 

@@ -86,11 +86,7 @@ class ScoreFile:
     provenance: Provenance
 
     def column(self, name: str) -> pa.ChunkedArray:
-        """One column.
-
-        Raises:
-            ScoreFileError: It is absent; the remedy is what computes it.
-        """
+        """One column."""
         require_columns([name], self.table.column_names, "the score file")
         return self.table[name]
 
@@ -136,11 +132,7 @@ def write_scores(path: Path, parts: pa.Table | Iterable[pa.Table], provenance: P
 
 
 def to_schema(part: pa.Table) -> pa.Table:
-    """The columns of a table in the order and with the types of SCHEMA.
-
-    Raises:
-        ScoreFileError: A column is unknown, missing or cannot take its type.
-    """
+    """The columns of a table in the order and with the types of SCHEMA."""
     return _conform(part, _fields(part.column_names))
 
 
@@ -238,12 +230,9 @@ def _with_types(table: pa.Table) -> pa.Table:
     """Gives the columns of SCHEMA the types that text does not tell."""
     for index, name in enumerate(table.column_names):
         if name in SCHEMA.names:
-            table = table.set_column(index, SCHEMA.field(name), table[name].cast(_type_of(name)))
+            field = SCHEMA.field(name)
+            table = table.set_column(index, field, table[name].cast(field.type))
     return table
-
-
-def _type_of(name: str) -> pa.DataType:
-    return SCHEMA.field(name).type
 
 
 def _fields(names: Iterable[str]) -> pa.Schema:

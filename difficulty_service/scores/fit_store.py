@@ -1,7 +1,4 @@
-"""From a feature store to Gaussians, a few thousand rows at a time.
-
-What scores the labels of a feature store, fitted to the store itself.
-"""
+"""Gaussians, and what scores labels, fitted to a feature store a few thousand rows at a time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -37,15 +34,7 @@ Piece = tuple[int, slice]
 
 
 def fit_store(store: FeatureSource, options: FitOptions) -> FittedGaussians:
-    """Gaussians of all features of a complete store, read part by part.
-
-    Args:
-        options: Settings of the fit; its number of augmentation runs is replaced by the store's.
-
-    Raises:
-        FeatureStoreError: The description of the store lacks a key.
-        StatisticsError: The features allow no trustworthy Gaussian; the message says why.
-    """
+    """Gaussians of a complete store, read part by part; the number of runs is the store's."""
     store.description.require_scorable()
     gaussians = fit_chunks(
         StoreChunks(store),
@@ -100,12 +89,6 @@ def fit_store_posteriors(
 
     They are fitted to the samples that they score, also where Gaussians of other samples are given.
     The memory does not grow with the store.
-
-    Args:
-        matmul_dtype: dtype of the matrix products.
-
-    Raises:
-        StatisticsError: All features are the same, or a feature is not finite.
     """
     names = tuple(name for name in POSTERIORS if name in scorers)
     if not names:

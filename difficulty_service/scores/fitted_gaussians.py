@@ -1,10 +1,6 @@
 """Gaussians together with the description of the features they were fitted to.
 
-Gaussians on disk: a safetensors file for scoring new data and for merging.
-
-Joins Gaussians that were fitted to several datasets.
-
-Which features may be scored with which Gaussians, by their descriptions.
+They are kept in a safetensors file, for scoring new data and for merging.
 """
 
 import hashlib
@@ -152,19 +148,11 @@ class FittedGaussians:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Reads a file that `save` wrote.
-
-        Raises:
-            StatisticsError: The file is missing, damaged or not a file of Gaussians.
-        """
+        """Reads a file that `save` wrote."""
         return cls(*load_gaussians(path))
 
     def save(self, path: Path) -> None:
-        """Writes a safetensors file; it appears whole or not at all.
-
-        Raises:
-            StatisticsError: `require_file_name` refuses the name.
-        """
+        """Writes a safetensors file; it appears whole or not at all."""
         self.require_file_name(path)
         save_gaussians(path, self.gaussians, self.description)
 
@@ -172,15 +160,9 @@ class FittedGaussians:
 def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
     """Gaussians as if they had been fitted to all the datasets at once.
 
-    Args:
-        files: Gaussians of datasets with the same classes and the same kind of features. The
-            options of the first file apply to all. Where a ridge is needed, it is the smallest
-            one of any file, and features are not scaled to unit length, because each file did so
-            around another point.
-
-    Raises:
-        StatisticsError: The files differ in kind of features, classes or augmentation, and the
-            message names each difference; or their shrinkage needs the features themselves.
+    The options of the first file apply to all. Where a ridge is needed, it is the smallest one of
+    any file, and features are not scaled to unit length, because each file did so around another
+    point.
     """
     fitted = [FittedGaussians.load(file) for file in files]
     for file, each in zip(files[1:], fitted[1:], strict=True):
@@ -193,7 +175,10 @@ def merge_gaussians(files: Sequence[Path]) -> FittedGaussians:
         ridges = [each.gaussians.within.ridge for each in fitted]
         ridge = min((ridge for ridge in ridges if ridge > 0), default=0.0)
     merged = fit_gaussians(moments, options, ridge=ridge)
-    return FittedGaussians(merged, _describe([each.description for each in fitted]))
+    first, *others = [each.description for each in fitted]
+    prints = "\n".join(each.fingerprint for each in (first, *others))
+    fingerprint = hashlib.sha256(prints.encode()).hexdigest()
+    return FittedGaussians(merged, first.joined(others, fingerprint))
 
 
 def _require_same_kind(
@@ -215,20 +200,8 @@ def _require_same_kind(
         )
 
 
-def _describe(descriptions: Sequence[FeatureDescription]) -> FeatureDescription:
-    """The description of the features of merged Gaussians."""
-    prints = "\n".join(each.fingerprint for each in descriptions)
-    first, *others = descriptions
-    return first.joined(others, hashlib.sha256(prints.encode()).hexdigest())
-
-
 def require_same_features(description: FeatureDescription, fitted_on: FeatureDescription) -> None:
-    """Refuses Gaussians that were fitted to another kind of features, or to other classes only.
-
-    Raises:
-        StatisticsError: The features are not of the same kind, and the message names each
-            difference; or no class has the same name, so that no sample would get a score.
-    """
+    """Refuses Gaussians that were fitted to another kind of features, or to other classes only."""
     different = description.kind_differences(fitted_on, ("in the features", "in the Gaussians"))
     if different:
         raise StatisticsError(

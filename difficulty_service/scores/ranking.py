@@ -58,12 +58,7 @@ def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
 def with_percentiles(
     batches: Iterable[pa.RecordBatch], ordered: NDArray[np.float64]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of scores, each with a column `percentile`.
-
-    Args:
-        batches: Rows with a column `rmd`.
-        ordered: All scores, ascending. Shape (scores,).
-    """
+    """Rows of scores with a column `percentile` of their `rmd`; `ordered` are all, ascending."""
 
     def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
         column = percentiles(to_numpy(batch["rmd"]), ordered)
@@ -75,12 +70,8 @@ def with_percentiles(
 def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:
     """Percentiles from 0 for the easiest to 1 for the hardest; ties get their mean.
 
-    Args:
-        scores: Some of the scores, NaN where there is none. Shape (samples,).
-        ordered: All scores, ascending. Shape (scores,).
-
-    Returns:
-        NaN where there is no score, or only one in all. Shape (samples,).
+    NaN where there is no score, or only one in all; `ordered` are all scores, ascending. Shapes
+    (samples,) and (scores,).
     """
     if len(ordered) < 2:  # noqa: PLR2004
         return np.full(len(scores), np.nan, np.float32)

@@ -80,17 +80,13 @@ def score_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
+    A few thousand rows at a time, in the order of the store, with a hash of the features of each
+    sample in HASH_COLUMN unless it has several rows of features.
+
     Args:
-        gaussians: Gaussians fitted to this store or to another one with the same kind of features.
-        scorers: Names of `SCORERS`; the Mahalanobis columns are
-            always there.
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
-        posteriors: What scores the labels, from `fit_store_posteriors`; None for no such columns.
-
-    Yields:
-        A few thousand rows at a time, in the order of the store, with a hash of the features of
-        each sample in HASH_COLUMN unless it has several rows of features.
+        posteriors: What scores the labels; None for no such columns.
     """
     at_once = _scores_of_all(store, scorers)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
@@ -119,12 +115,7 @@ def score_rows(
 
 @dataclass(frozen=True)
 class _PieceScorer:
-    """Scores pieces of a store; may be called by any thread.
-
-    Attributes:
-        left_out: Whether the Gaussians were fitted to these samples.
-        posteriors: What scores the labels; None for no such columns.
-    """
+    """Scores pieces of a store; may be called by any thread."""
 
     store: FeatureSource
     classes: Classes
@@ -164,7 +155,12 @@ class _PieceScorer:
         """Columns of one block; the runs of a sample are averaged."""
         runs = self.store.runs
         hashes = hash_rows(features) if runs == 1 else None
-        posteriors = self._judge(features, store_labels[::runs].contiguous())
+        posteriors: dict[str, Tensor] = {}
+        if self.posteriors is not None:
+            posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
+        if "suspected_label" in posteriors:
+            suspected = self.classes.label_of[posteriors["suspected_label"]]
+            posteriors["suspected_label"] = suspected.int()
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)
@@ -189,20 +185,6 @@ class _PieceScorer:
             )
         return columns
 
-    def _judge(self, features: Tensor, store_labels: Tensor) -> dict[str, Tensor]:
-        """What the features of samples say about their labels."""
-        if self.posteriors is None:
-            return {}
-        columns = self.posteriors.columns(features, store_labels)
-        if "suspected_label" in columns:
-            columns["suspected_label"] = self.classes.label_of[columns["suspected_label"]].int()
-        return columns
-
-    @property
-    def _leaves_out(self) -> bool:
-        """Whether samples are compared with the classes as if they had not been fitted."""
-        return self.left_out and self.gaussians.within.ridge > 0
-
     def _compare_classes(
         self, features: Tensor, labels: Tensor, rows: Distances
     ) -> tuple[Tensor, Tensor]:
@@ -212,7 +194,7 @@ class _PieceScorer:
         own class for having been fitted: there it is left out.
         """
         runs = self.store.runs
-        if self._leaves_out:
+        if self.left_out and self.gaussians.within.ridge > 0:
             return compare_left_out(self.gaussians, features, labels, rows.md_agnostic)
         if runs == 1:
             return rows.nearest_label, rows.label_margin
@@ -234,10 +216,7 @@ def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, ND
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(part.labels[:: store.runs])
     samples = Samples(
-        torch.cat(rows),
-        torch.cat(labels).long(),
-        len(store.class_names),
-        store.description.seed,
+        torch.cat(rows), torch.cat(labels).long(), len(store.class_names), store.description.seed
     )
     columns = {}
     for scorer in asked:

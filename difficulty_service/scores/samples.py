@@ -1,7 +1,4 @@
-"""The columns of a score file as arrays, which every part of the report reads.
-
-The names of the class indices of a score file.
-"""
+"""The columns of a score file as arrays, which every part of the report reads."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -23,9 +20,6 @@ def class_names_of(scores: ScoreFile) -> dict[int, str]:
     The rows name the classes that have samples. The other classes of the dataset are named in the
     metadata, which is used if it agrees with the rows: scores against the Gaussians of another
     dataset have the class indices of that one.
-
-    Args:
-        scores: Columns `label` and `label_name`, and the provenance.
     """
     pairs = scores.table.select(["label", "label_name"]).set_column(
         1, "label_name", scores.table["label_name"].cast(pa.string())
@@ -137,11 +131,7 @@ class ScoredSamples:
 
 
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
-    """Columns that the report reads of a score file.
-
-    Args:
-        others: More columns, which are read if the file has them.
-    """
+    """Columns that the report reads of a score file, and those of `others` that it has."""
     optional = (SUSPICION, SUSPECTED, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
     # One of them is needed, and its absence an error to whoever reads these columns.
@@ -150,11 +140,7 @@ def columns_to_read(present: Collection[str], *others: str) -> list[str]:
 
 
 def to_samples(scores: ScoreFile) -> ScoredSamples:
-    """The arrays of a score file with the columns of `columns_to_read`.
-
-    Raises:
-        ScoreFileError: One of the columns that a report needs is absent.
-    """
+    """The arrays of a score file with the columns of `columns_to_read`."""
     table = scores.table
     present = table.column_names
     require_columns(columns_to_read(present), present, "the score file")

@@ -1,7 +1,4 @@
-"""The samples that several sets of scores or features have in common, matched by id.
-
-The metadata of a consensus: what it was made of, and what its columns mean.
-"""
+"""The samples of all inputs of a consensus, matched by id, and what its columns mean."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +19,7 @@ IDS_SHOWN = 3
 
 @dataclass(frozen=True)
 class LabelledIds:
-    """The samples of one input.
-
-    Attributes:
-        label_names: Class name of each sample. Shape (samples,).
-    """
+    """The samples of one input, with the class name of each. Shape (samples,)."""
 
     name: str
     sample_ids: pa.Array
@@ -50,16 +43,15 @@ class SharedSamples:
 
 
 def share_samples(inputs: Sequence[LabelledIds]) -> SharedSamples:
-    """Matches the samples of several inputs.
-
-    Raises:
-        UnmatchedScores: An id occurs twice in an input, no sample is in all inputs, or one has
-            different labels.
-    """
+    """Matches the samples of several inputs."""
     first = inputs[0]
     shared = pa.array(np.ones(len(first.sample_ids), dtype=bool))
     for each in inputs:
-        _require_unique(each)
+        if len(pc.unique(each.sample_ids)) < len(each.sample_ids):
+            raise UnmatchedScores(
+                f"{each.name} has a sample id more than once",
+                "score the dataset again, with unique ids",
+            )
         shared = pc.and_(shared, pc.is_in(first.sample_ids, value_set=each.sample_ids))
     sample_ids = first.sample_ids.filter(shared)
     if not len(sample_ids):
@@ -76,14 +68,6 @@ def share_samples(inputs: Sequence[LabelledIds]) -> SharedSamples:
     for each, positions in zip(inputs[1:], rows[1:], strict=True):
         _require_same_labels(first.name, each, sample_ids, labels, each.label_names[positions])
     return SharedSamples(sample_ids, labels, rows, _left_out(inputs, sample_ids))
-
-
-def _require_unique(each: LabelledIds) -> None:
-    if len(pc.unique(each.sample_ids)) < len(each.sample_ids):
-        raise UnmatchedScores(
-            f"{each.name} has a sample id more than once",
-            "score the dataset again, with unique ids",
-        )
 
 
 def _require_same_labels(
@@ -116,12 +100,18 @@ def _left_out(inputs: Sequence[LabelledIds], sample_ids: pa.Array) -> list[str]:
     return warnings
 
 
+AVERAGED = ("md", "md_agnostic", "rmd", "rmd_loo")
+"""Columns of the Gaussians whose mean is the mean of log-densities, times -2."""
+
+RANKED = (
+    *AVERAGED,
+    *(scorer.name for scorer in SCORERS.values() if scorer.compute is not None),
+)
+"""Columns whose mean rank is from 0 for the easiest sample to 1 for the hardest."""
+
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     "log-densities": {
-        "md": "mean over the backbones",
-        "md_agnostic": "mean over the backbones",
-        "rmd": "mean over the backbones",
-        "rmd_loo": "mean over the backbones",
+        **dict.fromkeys(AVERAGED, "mean over the backbones"),
         "label_margin": "-2 times the mean log-density of the label's class, minus the smallest "
         "such number of another class; without landmarks, each sample left out of the fits",
         "nearest_label": "class of the largest mean log-density",
@@ -132,15 +122,7 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "agree": "log-odds against the label, by the mean log-densities without landmarks",
     },
     "ranks": {
-        "md": "mean rank, 0 to 1",
-        "md_agnostic": "mean rank, 0 to 1",
-        "rmd": "mean rank, 0 to 1",
-        "rmd_loo": "mean rank, 0 to 1",
-        **{
-            scorer.name: "mean rank, 0 to 1"
-            for scorer in SCORERS.values()
-            if scorer.compute is not None
-        },
+        **dict.fromkeys(RANKED, "mean rank, 0 to 1"),
         "label_margin": "mean rank, counted from the margin 0, -1 to 1",
         "nearest_label": "class that most files name",
         "suspicion": "mean rank, counted from the suspicion 0, -1 to 1",
@@ -159,15 +141,7 @@ def describe_consensus(
     class_names: Sequence[str],
     warnings: Sequence[str],
 ) -> Provenance:
-    """The provenance of a consensus.
-
-    Args:
-        kind: What was averaged: "log-densities" or "ranks".
-
-    Returns:
-        What all inputs have in common, their backbones, counts, and under `consensus`
-        what was averaged, the inputs, and the meaning of each column.
-    """
+    """The provenance of a consensus, of what all inputs have in common; `kind` is of COLUMNS."""
     inputs = list(provenances.values())
     present = set(table.column_names)
     columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}
@@ -178,7 +152,7 @@ def describe_consensus(
         reliable=all(each.reliable is not False for each in inputs),
         num_samples=len(table),
         num_scored=len(table) - table["rmd"].null_count,
-        num_doubtful=_count_above_0(table[evidence]) if evidence else 0,
+        num_doubtful=pc.sum(pc.greater(table[evidence], 0)).as_py() or 0 if evidence else 0,
         num_duplicates=(
             len(table) - table["duplicate_of"].null_count if "duplicate_of" in present else 0
         ),
@@ -194,7 +168,3 @@ def describe_consensus(
         warnings=tuple(warnings),
     )
     return Provenance.in_common(inputs).updated(own)
-
-
-def _count_above_0(column: pa.ChunkedArray) -> int:
-    return int(pc.sum(pc.greater(column, 0)).as_py() or 0)

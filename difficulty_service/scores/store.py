@@ -1,7 +1,4 @@
-"""From a feature store and Gaussians to a score file, a few thousand rows at a time.
-
-Counts over the rows of a score file, and the warnings that follow from them.
-"""
+"""From a feature store and Gaussians to a score file, a few thousand rows at a time."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,11 +18,7 @@ from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scores.provenance import (
-    FittedOn,
-    LabelRuleFit,
-    Provenance,
-)
+from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
 
@@ -41,9 +34,7 @@ class RowCounts:
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         suspicious: Number of rows whose suspicion is above 0; None without that column.
-        duplicates: Number of rows whose features are those of an earlier row.
-        near_duplicates: Number of rows that are near duplicates of an earlier row; None where
-            they were not looked for.
+        near_duplicates: None where they were not looked for.
         unscored: Number of rows without an RMD, by their label.
     """
 
@@ -130,10 +121,8 @@ class ScoreSummary:
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
             where it was asked for, `label_margin` elsewhere.
-        num_doubtful: Number of rows that look more like another class: evidence above 0.
-        num_duplicates: Number of rows whose features are those of an earlier row.
-        num_near_duplicates: Number of rows that are near duplicates of an earlier row; None where
-            they were not looked for.
+        num_doubtful: Number of rows whose evidence is above 0.
+        num_near_duplicates: None where they were not looked for.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         doubtful: The samples that look most like another class than their own, the clearest
             first: sample_id, label_name, the name of the other class, and the evidence.
@@ -159,10 +148,7 @@ class ScoreSummary:
 
 
 def score_store(
-    store: FeatureSource,
-    fitted: FittedGaussians,
-    out: Path,
-    options: ScorerOptions = RMD_ONLY,
+    store: FeatureSource, fitted: FittedGaussians, out: Path, options: ScorerOptions = RMD_ONLY
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -171,13 +157,6 @@ def score_store(
 
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
-        options: What is computed beside the Mahalanobis columns.
-
-    Raises:
-        FeatureStoreError: The description of the store lacks a key.
-        ScoreFileError: The score file cannot have this name.
-        StatisticsError: The Gaussians were fitted to another kind of features or to other classes
-            only.
     """
     suspicious = "suspicion" in options.scorers
     extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
@@ -205,15 +184,9 @@ def score_store(
 
 
 def score_in_memory(
-    store: FeatureSource,
-    fitted: FittedGaussians,
-    options: ScorerOptions = RMD_ONLY,
+    store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions = RMD_ONLY
 ) -> ScoreFile:
-    """Like `score_store`, with the contents of the score file as the result.
-
-    Raises:
-        StatisticsError: As for `score_store`.
-    """
+    """Like `score_store`, with the contents of the score file as the result."""
     rows = _Rows(store, fitted, options)
     batches = list(rows)
     copies, description = rows.finish()
@@ -251,7 +224,10 @@ class _Rows:
             self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
         ):
             self.counts.update(batch)
-            yield _take_hashes(batch, self._hashes)
+            if HASH_COLUMN in batch.schema.names:
+                self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
+                batch = batch.drop_columns([HASH_COLUMN])
+            yield batch
 
     def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
         """The copies that were looked for, by their column, and the metadata of the score file."""
@@ -287,14 +263,6 @@ class _Rows:
                 warnings=tuple(warnings),
             )
         )
-
-
-def _take_hashes(batch: pa.RecordBatch, hashes: bytearray) -> pa.RecordBatch:
-    """Moves the hashes of the features from a batch, which may have none, to `hashes`."""
-    if HASH_COLUMN not in batch.schema.names:
-        return batch
-    hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
-    return batch.drop_columns([HASH_COLUMN])
 
 
 def _complete_tables(

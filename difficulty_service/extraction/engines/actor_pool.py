@@ -69,7 +69,6 @@ class Worker:
 
     Attributes:
         node: Id of the node; empty until the actor has found room.
-        loaded: Whether the backbone is loaded.
         assigned: Shards assigned and not yet returned, in order, by the reference to the result.
     """
 
@@ -81,11 +80,7 @@ class Worker:
 
 
 class ActorPool:
-    """Actors, the shards assigned to them, and the shards that wait.
-
-    Args:
-        expected: Environment that every node must have.
-    """
+    """Actors, the shards assigned to them, and the shards that wait."""
 
     def __init__(
         self,
@@ -136,11 +131,7 @@ class ActorPool:
         self._starting[self._actors.place(worker.handle)] = worker
 
     def _await_room(self, progress: ProgressReporter) -> None:
-        """Waits until the minimum number of actors has found room.
-
-        Raises:
-            EngineError: Too few actors have found room within START_SECONDS.
-        """
+        """Waits until the minimum number of actors has found room."""
         until = time.monotonic() + START_SECONDS
         while self._num_placed() < self._plan.min_actors:
             progress.update({})

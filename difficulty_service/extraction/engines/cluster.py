@@ -29,11 +29,7 @@ class ClusterOptions:
 
 @dataclass(frozen=True)
 class ActorPlan:
-    """Number of actors, and what each of them reserves.
-
-    Attributes:
-        min_actors: Number of actors that must find room before anything is extracted.
-    """
+    """Number of actors, and what each of them reserves."""
 
     min_actors: int
     max_actors: int
@@ -50,13 +46,8 @@ def plan_actors(
 ) -> ActorPlan:
     """Number and size of the actors.
 
-    Args:
-        nodes: Resources of each node, in use or not: `CPU`, `GPU`.
-        workers: Number of cores for each actor; None for one without a GPU, and for a GPU's share
-            of its node's cores with one.
-
-    Raises:
-        EngineError: The cluster is too small; Ray would wait for room without a message.
+    By default an actor has one core, and with a GPU that GPU's share of its node's cores. Ray would
+    wait for room without a message where the cluster is too small.
     """
     cpus, gpus = (int(sum(node.get(kind, 0) for node in nodes)) for kind in ("CPU", "GPU"))
     needs_gpu = device.type == "cuda"

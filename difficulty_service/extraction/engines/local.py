@@ -1,7 +1,4 @@
-"""Runs shards one after another in this process.
-
-What every engine offers: it extracts shards and writes each to a feature store.
-"""
+"""What every engine offers, and the one that runs shards one after another in this process."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,11 +17,7 @@ from difficulty_service.extraction.task import ExtractionTask
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """Extracts shards in this process; see `Engine`.
-
-    Attributes:
-        clock: Measures how long each stage is busy; None to measure nothing.
-    """
+    """Extracts shards in this process; see `Engine`."""
 
     clock: StageClock | None = None
 

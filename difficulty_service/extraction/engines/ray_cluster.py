@@ -37,11 +37,7 @@ CONNECT_SECONDS = 10.0
 
 @cache
 def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
-    """The package, imported only where a cluster is used because that takes seconds.
-
-    Raises:
-        MissingPackage: It is not installed.
-    """
+    """The package, imported only where a cluster is used because that takes seconds."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Hides GPUs from actors that reserve none: the default of a future version, of which this one
     # warns.
@@ -60,11 +56,7 @@ def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
 
 @contextmanager
 def connected(options: ClusterOptions) -> Iterator[None]:
-    """Inside, this process is connected to a cluster; an existing connection is kept.
-
-    Raises:
-        EngineError: No cluster answers at the address.
-    """
+    """Inside, this process is connected to a cluster; an existing connection is kept."""
     if load_ray().is_initialized():
         yield
         return
@@ -96,11 +88,7 @@ def _require_listener(address: str) -> None:
 def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.device, torch.dtype]:
     """The device of each actor, and the precision that suits it, as a node with a GPU reports it.
 
-    Args:
-        device: Name of a device; auto is a GPU where the cluster has any.
-
-    Raises:
-        EngineError: The device is a GPU and the cluster has none, or the cluster does not answer.
+    The device `auto` is a GPU where the cluster has any.
     """
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     if device == "cpu":
@@ -135,11 +123,7 @@ class RayEngine:
         writer: PartWriter,
         on_batch: BatchCallback,
     ) -> None:
-        """Writes each shard as soon as an actor has sent it.
-
-        Raises:
-            EngineError: The cluster has no room, its nodes differ, or actors keep dying.
-        """
+        """Writes each shard as soon as an actor has sent it."""
         images_of = {shard: len(task.dataset.shard_positions(shard)) for shard in shards}
         if not images_of:
             return
@@ -173,11 +157,7 @@ class ShardActor(ShardExtractor):
 
 
 class RayActors:
-    """Actors of Ray, as the pool needs them.
-
-    Raises:
-        EngineError: The dataset cannot be serialised.
-    """
+    """Actors of Ray, as the pool needs them."""
 
     def __init__(self, task: ExtractionTask, plan: ActorPlan) -> None:
         self._ray = load_ray()
@@ -215,7 +195,8 @@ class RayActors:
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, DifficultyError):
                 raise error.cause from None
-            raise EngineError(f"an actor failed: {_last_line(error)}") from error
+            last_line = str(error).strip().rpartition("\n")[2] or type(error).__name__
+            raise EngineError(f"an actor failed: {last_line}") from error
         except self._ray.exceptions.RayError as error:
             raise ActorDied(_first_line(error)) from error
 
@@ -243,11 +224,7 @@ class RayActors:
 
 
 def _put(task: ExtractionTask) -> Any:  # noqa: ANN401 - a reference
-    """Puts a task into Ray's object store, from which every node fetches it once.
-
-    Raises:
-        EngineError: The dataset cannot be serialised, such as one with an open connection.
-    """
+    """Puts a task into Ray's object store, from which every node fetches it once."""
     try:
         return load_ray().put(task)
     except TypeError as error:
@@ -264,7 +241,3 @@ def _this_node() -> Any:  # noqa: ANN401 - a strategy of Ray's
 
 def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0] or type(error).__name__
-
-
-def _last_line(error: BaseException) -> str:
-    return str(error).strip().rpartition("\n")[2] or type(error).__name__

@@ -1,7 +1,4 @@
-"""Extracts shards in a process of a cluster, whose nodes must have the same environment.
-
-Progress of shards that are extracted in other processes.
-"""
+"""Extracts shards in the processes of a cluster, whose nodes must have the same environment."""
 
 import time
 from collections.abc import Mapping
@@ -35,11 +32,7 @@ def environment(task: ExtractionTask, weights_sha256: str) -> dict[str, str]:
 def require_same_environment(
     host: str, reported: Mapping[str, str], expected: Mapping[str, str]
 ) -> None:
-    """Refuses a node whose features would differ from those of the other nodes.
-
-    Raises:
-        EngineError: Weights or libraries differ; the message names the node and each difference.
-    """
+    """Refuses a node whose features would differ from those of the other nodes."""
     different = differences(reported, expected, names=(f"on {host}", "on the driver"))
     if different:
         raise EngineError(
@@ -107,9 +100,6 @@ class ProgressReporter:
         """Reports the change in progress; negative after an actor died.
 
         Also calls back when nothing has changed, because the callback may end the run.
-
-        Args:
-            counts: Images done and bad images of the shards that are being extracted.
         """
         done = self.finished[0] + sum(done for done, _ in counts.values())
         bad = self.finished[1] + sum(bad for _, bad in counts.values())
