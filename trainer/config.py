@@ -1,15 +1,15 @@
 """The configuration of a training run, read from a recipe: validated, immutable models.
 
 Every key of a recipe is one field, with its type, bounds, default and one sentence. Where a key
-such as `data.kind` decides which others make sense, each of its values has a model of its own, and
-a key without a meaning is not there. What else a key depends on is declared at its field.
+such as `data.kind` decides which others make sense, each of its values has a model of its own. What
+else a key depends on is declared at its field.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationInfo, field_validator
 
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 from trainer.transformers_files import encoder_of
@@ -18,7 +18,6 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0)]
 
 Kind = Literal["images", "features", "text", "trees"]
 Augmentation = Literal["none", "flip", "flip_crop", "random_resized_crop"]
@@ -38,13 +37,7 @@ class Table(BaseModel):
 
 @dataclass(frozen=True)
 class Needs:
-    """What a key needs to have an effect, declared at its field.
-
-    Attributes:
-        keys: Keys that decide it.
-        holds: Whether their values are what is needed.
-        remedy: What is needed, as a template of `str.format` with their values.
-    """
+    """What must hold for a key to have an effect; the remedy is a template of the keys' values."""
 
     keys: tuple[str, ...]
     holds: Callable[..., bool]
@@ -400,7 +393,7 @@ class TrainingConfig(Table):
     batch_size: Count = 128
     """Number of samples (of phrases, sentences) per step, over all processes together; an epoch is
     divided into batches of nearly equal size."""
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
     """Seeds of the runs, one run for each; a seed decides the split, the order, augmentation and
     the initial parameters. `--seed` trains one of them."""
     reduction: Literal["mean", "sum"] = "mean"
@@ -499,16 +492,8 @@ class Recipe(BaseModel):
 
 
 FREE_TO_CHANGE = (
-    ("name",),
-    ("data", "in_memory"),
-    ("data", "max_pixels"),
-    ("data", "on_error"),
-    ("data", "workers"),
-    ("loss", "scores"),
-    ("regulariser", "scores"),
-    ("regulariser", "unreliable"),
-    ("training", "checkpoint_every"),
-    ("training", "evaluation_batch_size"),
-    ("training", "seeds"),
+    *("name", "loss.scores", "regulariser.scores", "regulariser.unreliable", "data.in_memory"),
+    *("data.max_pixels", "data.on_error", "data.workers", "training.checkpoint_every"),
+    *("training.evaluation_batch_size", "training.seeds"),
 )
 """Keys of a recipe that may change when a run resumes; weights are compared by their values."""

@@ -243,7 +243,8 @@ def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
 def fixed_part(recipe: Recipe) -> dict[str, Any]:
     """The keys of a recipe that must not change when a run resumes, as values of its file."""
     values = recipe_as_dict(recipe)
-    for *tables, key in FREE_TO_CHANGE:
+    for path in FREE_TO_CHANGE:
+        *tables, key = path.split(".")
         table = values
         for name in tables:
             table = table.get(name, {})
