@@ -219,9 +219,7 @@ def find_loader(name: str) -> Loader:
         if slash:
             return partial(load_clip, architecture=architecture, tag=tag)
         raise BackboneError(
-            f"{name!r} names no pretraining",
-            "expected open_clip:ARCH/TAG",
-            parameter="backbone",
+            f"{name!r} names no pretraining", "expected open_clip:ARCH/TAG", parameter="backbone"
         )
     close = difflib.get_close_matches(name, BACKBONES, n=3)
     start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"

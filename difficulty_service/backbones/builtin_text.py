@@ -14,11 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    Backbone,
-    BackboneOptions,
-    TextPreprocessing,
-)
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT_DIM as DIM
 from difficulty_service.base.errors import BackboneError, Setting

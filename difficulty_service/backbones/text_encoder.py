@@ -6,11 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    BackboneOptions,
-    TextPreprocessing,
-    no_projection,
-)
+from difficulty_service.backbones.backbone import BackboneOptions, TextPreprocessing, no_projection
 from difficulty_service.base.errors import BackboneError, Setting
 
 

@@ -9,11 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    Backbone,
-    BackboneOptions,
-    TextPreprocessing,
-)
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError, MissingPackage, Setting

@@ -7,12 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.products import (
-    Workspace,
-    block_rows,
-    chunk_ranges,
-    summed_rows,
-)
+from difficulty_service.gaussians.products import Workspace, block_rows, chunk_ranges, summed_rows
 
 Chunk = TypeVar("Chunk")
 

@@ -31,12 +31,7 @@ from difficulty_service.gaussians.moments import (
     pilot_of,
 )
 from difficulty_service.gaussians.products import Workspace, one_thread_per_product
-from difficulty_service.gaussians.ridge import (
-    MOST_SAMPLES,
-    LabelledRows,
-    choose_ridge,
-    needs_ridge,
-)
+from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, choose_ridge, needs_ridge
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""

@@ -24,13 +24,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from trainer.losses.adafocal import AdaFocal
-from trainer.losses.brier import (
-    brier,
-    bsce,
-    bsce_flsd_53,
-    bsce_flsd_53_gra,
-    bsce_gra,
-)
+from trainer.losses.brier import brier, bsce, bsce_flsd_53, bsce_flsd_53_gra, bsce_gra
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.losses.cross_entropy import (
     cross_entropy,

@@ -210,8 +210,7 @@ def mean_interval(values: Tensor, resampling: Resampling | None = None) -> Inter
     numbers = as_array(values).astype(np.float64)
     if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
         raise MetricError(
-            f"values of shape {numbers.shape}",
-            "give one finite value per sample, and at least one",
+            f"values of shape {numbers.shape}", "give one finite value per sample, and at least one"
         )
 
     def statistic(counts: Counts) -> Values:

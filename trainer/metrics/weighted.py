@@ -17,11 +17,7 @@ from torch import Tensor
 from trainer.metrics.calibration import NUM_BINS, SURE, bin_of
 from trainer.metrics.ood import OodDetection, detection_of_groups, ood_score
 from trainer.metrics.predictions import as_array, centred_blocks, confidence_and_correct
-from trainer.metrics.proper_scores import (
-    brier_score_per_sample,
-    in_top_k,
-    nll_per_sample,
-)
+from trainer.metrics.proper_scores import brier_score_per_sample, in_top_k, nll_per_sample
 from trainer.metrics.ranking import RankedGroups
 from trainer.metrics.selective import (
     CERTAINTIES,

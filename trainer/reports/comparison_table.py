@@ -293,11 +293,7 @@ def _cells(
 
 
 def _cell(
-    summary: Summary | None,
-    interval: tuple[float, float] | None,
-    column: Column,
-    *,
-    is_best: bool,
+    summary: Summary | None, interval: tuple[float, float] | None, column: Column, *, is_best: bool
 ) -> Cell:
     return Cell(
         mean=column.shown(None if summary is None else summary.mean),

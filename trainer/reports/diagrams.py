@@ -30,12 +30,7 @@ from difficulty_service.base.errors import MetricError, ScoreFileError
 from difficulty_service.base.files import replacing
 from difficulty_service.scores.file import read_scores
 from trainer.evaluation.record import MISCLASSIFICATION, NamedCurve
-from trainer.metrics.calibration import (
-    NUM_BINS,
-    ReliabilityBins,
-    equal_mass_bins,
-    equal_width_bins,
-)
+from trainer.metrics.calibration import NUM_BINS, ReliabilityBins, equal_mass_bins, equal_width_bins
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.selective import accuracy_over_rejection, aurc
 

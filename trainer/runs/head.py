@@ -18,12 +18,7 @@ from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
 from trainer.training.loop import Callbacks
-from trainer.training.state import (
-    Checkpoint,
-    load_checkpoint,
-    require_same_run,
-    save_checkpoint,
-)
+from trainer.training.state import Checkpoint, load_checkpoint, require_same_run, save_checkpoint
 from trainer.uncertainty.cached_features import open_source, read_cached_features
 from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
