@@ -37,12 +37,9 @@ Loader = Callable[[str, "BackboneOptions"], "Backbone"]
 
 @dataclass(frozen=True)
 class BackboneSpec:
-    """A backbone with a short name.
+    """A backbone with a short name, and the function that builds it from the name and the options.
 
-    Attributes:
-        repository: Repository of its weights on the Hugging Face hub; None if they are in the
-            package.
-        load: Function that builds it from its name and the options.
+    The repository of its weights is on the Hugging Face hub; None if they are in the package.
     """
 
     description: str
@@ -203,11 +200,7 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
 
 
 def find_loader(name: str) -> Loader:
-    """The function that builds the backbone of this package with this name.
-
-    Raises:
-        BackboneError: The name is unknown; the message lists all names, similar ones first.
-    """
+    """The function that builds a backbone of this package; a wrong name's error lists all names."""
     if name in BACKBONES:
         return BACKBONES[name].load
     if modality_of(name) == "text":

@@ -30,7 +30,6 @@ class TextEncoder:
 
     Attributes:
         name: Name of the backbone whose images share its space.
-        weights_sha256: Hex SHA-256 of the weights file.
         tokenize: Turns phrases into tokens. Shape (phrases, context).
         full_mask: Causal mask of the tower for texts of any length; None where it has none.
     """
@@ -43,11 +42,7 @@ class TextEncoder:
     full_mask: Tensor | None
 
     def encode(self, phrases: Sequence[str]) -> Tensor:
-        """Features of phrases, scaled to unit length.
-
-        Returns:
-            On the CPU, float32. Shape (phrases, dim).
-        """
+        """Features of phrases, scaled to unit length. Shape (phrases, dim), float32, on the CPU."""
         tokens = self._shorten(self.tokenize(list(phrases))).to(self.options.device)
         with torch.inference_mode():
             features = torch.cat([self._project(batch) for batch in tokens.split(BATCH_SIZE)])
@@ -73,15 +68,7 @@ class TextEncoder:
 
 
 def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
-    """The text tower of a CLIP, with pretrained weights.
-
-    Args:
-        name: Name of a CLIP among the backbones, or `open_clip:ARCH/TAG`.
-
-    Raises:
-        BackboneError: The backbone is unknown or has no text encoder that can be used here, or the
-            weights are missing, lack the text tower or do not fit it.
-    """
+    """The pretrained text tower of a CLIP among the backbones, or of `open_clip:ARCH/TAG`."""
     loader = None if find_plugin(name) else find_loader(name)
     if loader is None or not _loads_clip(loader):
         raise BackboneError(
@@ -155,12 +142,7 @@ def build_text_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.M
 def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
     """Tensors of the text tower, from the weights of the whole model.
 
-    Args:
-        weights: Tensors by name. Some models keep the text tower under a prefix, others beside
-            the image tower without one.
-
-    Raises:
-        BackboneError: The file holds the image tower only.
+    Some models keep it under a prefix, others beside the image tower without one.
     """
     prefixed = {
         name.removeprefix(TEXT_PREFIX): tensor
@@ -183,11 +165,7 @@ def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tenso
 
 
 def load_tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of an architecture; that of OpenAI's CLIP is part of open_clip.
-
-    Raises:
-        BackboneError: It has to be downloaded and cannot be, or needs another package.
-    """
+    """The tokenizer of an architecture; that of OpenAI's CLIP is part of open_clip."""
     import open_clip
 
     try:

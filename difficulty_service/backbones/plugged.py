@@ -71,12 +71,7 @@ def list_plugins() -> list[tuple[str, str]]:
 
 
 def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "Backbone":
-    """A network of another package as a backbone.
-
-    Raises:
-        BackboneError: The plug-in has no such network, or the options name weights or projected
-            features.
-    """
+    """A network of another package as a backbone."""
     from difficulty_service.backbones.backbone import Preprocessing, no_projection
     from difficulty_service.backbones.frozen_network import freeze
 

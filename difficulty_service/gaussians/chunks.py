@@ -21,12 +21,8 @@ class ChunkSource(Protocol[Chunk]):
     def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
         """Reads a chunk; called by the thread that processes it.
 
-        Args:
-            chunk: One of `chunks`.
-
-        Returns:
-            The labels of some thousand samples, shape (samples,), and their features block by
-            block, each of shape (rows, dim).
+        Returns the labels of some thousand samples, shape (samples,), and their features block by
+        block, each of shape (rows, dim).
         """
 
 
@@ -39,15 +35,7 @@ def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tens
 
 @dataclass(frozen=True)
 class TensorChunks:
-    """Features in memory as a source of chunks.
-
-    Attributes:
-        features: Shape (samples, dim).
-        labels: Class indices. Shape (samples,).
-
-    Raises:
-        StatisticsError: The numbers of features and labels differ.
-    """
+    """Features in memory, (samples, dim), with class indices, (samples,), as a source of chunks."""
 
     features: Tensor
     labels: Tensor

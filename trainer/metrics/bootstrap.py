@@ -36,11 +36,6 @@ class Interval:
 
     The ECE is biased upwards in small samples, and more so in a resample, so its interval may lie
     above the value.
-
-    Attributes:
-        value: Metric of the samples.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
     """
 
     value: float

@@ -188,13 +188,7 @@ def ranking_names(by: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Ranking:
-    """Samples in descending order of a score.
-
-    Attributes:
-        order: Index of each sample. Shape (samples,).
-        positive: 1 for a positive, otherwise 0. Shape (samples,).
-        starts: First place of every group of equal scores. Shape (groups,).
-    """
+    """Samples in descending order of a score; `starts` are the first places of equal scores."""
 
     order: NDArray[np.intp]
     positive: NDArray[np.float64]

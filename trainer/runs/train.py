@@ -43,8 +43,7 @@ from trainer.weights.from_scores import LabelBeliefs, Supervision, label_beliefs
 def stop_on_signals() -> Iterator[Callable[[], int]]:
     """Records SIGTERM and the first Ctrl-C; a second signal ends the process at once.
 
-    Yields:
-        A function that returns the number of the received signal, 0 for none.
+    The function that it yields returns the number of the received signal, 0 for none.
     """
     received = 0
 
