@@ -37,10 +37,7 @@ Loader = Callable[[str, "BackboneOptions"], "Backbone"]
 
 @dataclass(frozen=True)
 class BackboneSpec:
-    """A backbone with a short name, and the function that builds it from the name and the options.
-
-    The repository of its weights is on the Hugging Face hub; None if they are in the package.
-    """
+    """A backbone with a short name; its repository is None where the package has its weights."""
 
     description: str
     feature_dim: int

@@ -110,7 +110,7 @@ class FrozenNetwork:
     flip: bool = False
 
     def encode(self, images: Tensor) -> Tensor:
-        """Float32 features (samples, feature_dim) of normalised images (samples, 3, size, size)."""
+        """Float32 features (samples, feature_dim) of normalised images (samples, 3, side, side)."""
         with torch.inference_mode():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
             features = self._forward(images)
@@ -132,8 +132,7 @@ def freeze(
 ) -> Backbone:
     """Moves a network to its device and precision, and measures its feature dimension.
 
-    It maps normalised images to features, on the CPU. Its weights file is None where they are
-    random.
+    It maps normalised images to features, on the CPU. Random weights have no file.
     """
     # A vision transformer has a single convolution, the patch embedding. Convolutional networks
     # run faster with the channels last.

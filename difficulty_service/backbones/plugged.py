@@ -57,10 +57,7 @@ def plugin_patterns() -> list[str]:
 
 
 def list_plugins() -> list[tuple[str, str]]:
-    """The pattern of the names and a description of what each plug-in offers.
-
-    They are the parameter of its function, in capitals, and the first line of its docstring.
-    """
+    """The pattern of the names of each plug-in, with the first line of its function's docstring."""
     listed = []
     for plugin in sorted(entry_points(group=PLUGIN_GROUP)):
         function = plugin.load()

@@ -26,8 +26,8 @@ def load_timm(
 ) -> Backbone:
     """One of timm's networks, such as `resnet50.tv_in1k`, up to its pooled or class-token features.
 
-    The side of the input in pixels is that of the pretraining where it is None; position embeddings
-    are resampled to another size.
+    A side of the input in pixels, unless None, replaces that of the pretraining; position
+    embeddings are then resampled.
     """
     if options.features != "penultimate":
         raise no_projection(name)

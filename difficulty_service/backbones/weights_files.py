@@ -16,8 +16,7 @@ def locate_weights(
 ) -> Path:
     """The weights file to read: a local one, or the hub's from its cache or a download.
 
-    The repository is `owner/name`; of the file names that it may have there, the preferred one
-    comes first.
+    The repository is `owner/name`; of the names that the file may have, the preferred one is first.
     """
     if weights is None:
         return cached_weights(repository, filenames) or download(backbone, repository, filenames)

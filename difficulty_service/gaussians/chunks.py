@@ -19,11 +19,7 @@ class ChunkSource(Protocol[Chunk]):
         """Where each chunk is, in the order of the samples; called once for each pass."""
 
     def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
-        """Reads a chunk; called by the thread that processes it.
-
-        Returns the labels of some thousand samples, shape (samples,), and their features block by
-        block, each of shape (rows, dim).
-        """
+        """Labels (samples,) of a chunk, some thousand, and its features by blocks (rows, dim)."""
 
 
 def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:

@@ -34,8 +34,7 @@ def shrink(covariance: Tensor, intensity: float) -> Tensor:
 def oas_intensity(covariance: Tensor, num_samples: int) -> float:
     """Oracle approximating shrinkage (Chen et al. 2010, equation 23), in [0, 1].
 
-    The covariance is that of maximum likelihood, divided by the number of samples, as everywhere
-    here.
+    The covariance is that of maximum likelihood, divided by the number of samples.
     """
     dim = len(covariance)
     mean_variance = covariance.trace() / dim
@@ -108,8 +107,7 @@ def factorise(
     """The whitening map of one covariance, (dim, dim), by the shrinkage rule of the options.
 
     Their dtype of the matrix products sets the noise floor. The fourth power, see
-    `ledoit_wolf_intensity`, is NaN if not computed. StatisticsError where all features are the
-    same.
+    `ledoit_wolf_intensity`, is NaN if not computed.
     """
     scale_tril = _cholesky(covariance)
     condition = _condition(covariance, scale_tril)
@@ -124,15 +122,7 @@ def factorise(
 
 
 def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Factor:
-    """The whitening map of one covariance with a ridge on its diagonal.
-
-    Args:
-        covariance: Maximum-likelihood covariance. Shape (dim, dim).
-        ridge: Share of `variance` to add to every variance; above zero.
-
-    Raises:
-        StatisticsError: All features are the same.
-    """
+    """The whitening map of a covariance with `ridge`, above 0, of `variance` on its diagonal."""
     identity = torch.eye(len(covariance), dtype=covariance.dtype)
     scale_tril = _cholesky(covariance + ridge * variance * identity)
     if scale_tril is None:

@@ -61,7 +61,7 @@ def fit(
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
-    """Evenly spaced rows, enough for the pilot and for an estimate of the condition number."""
+    """Evenly spaced rows, (rows, dim), enough as a pilot and to estimate the condition number."""
     num_rows = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
     return features[:: max(1, len(features) // num_rows)][:num_rows]
 

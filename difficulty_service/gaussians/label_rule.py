@@ -123,16 +123,7 @@ class ClassDensities:
 def fit_densities(
     moments: Moments, ridge: float, runs: int, matmul_dtype: torch.dtype
 ) -> ClassDensities:
-    """Class densities with a ridge on the shared covariance.
-
-    Args:
-        ridge: Variance to add to every direction, as a share of the mean variance of all samples.
-        runs: Rows per sample.
-        matmul_dtype: dtype of the matrix products.
-
-    Raises:
-        StatisticsError: All features are the same.
-    """
+    """Class densities with a ridge on the covariance: a share of the mean variance of samples."""
     classes = (moments.counts > 0).nonzero().flatten()
     counts = moments.counts[classes]
     whitening = whiten_with_ridge(covariance_within(moments), ridge, mean_variance(moments))

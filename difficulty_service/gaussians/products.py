@@ -103,10 +103,7 @@ class Workspace(threading.local):
 
 
 def add_upper_gram(rows: Tensor, total: Tensor) -> None:
-    """Adds rowsᵀ rows, shape (samples, dim), to a matrix of shape (dim, dim), in place.
-
-    The values below the diagonal are undefined.
-    """
+    """Adds rowsᵀ rows, (samples, dim), to a square (dim, dim); undefined below its diagonal."""
     if rows.device.type == "cpu":
         blas.add_upper_gram(rows.numpy(), total.numpy())
     else:

@@ -121,8 +121,7 @@ def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
 def likeliest_ridge(sample: LabelledRows, moments: Moments) -> RidgeChoice:
     """Like `choose_ridge`, with the scale, and beyond the ends of RIDGES if the best one is there.
 
-    Within FARTHEST_RIDGES; the largest of RIDGES with the scale 1 where there is nothing to
-    compare.
+    Within FARTHEST_RIDGES; the largest of RIDGES at scale 1 where there is nothing to compare.
     """
     likelihood_of = _RidgeSearch(sample, moments)
     best = _best(map(likelihood_of, RIDGES))

@@ -216,16 +216,7 @@ def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
 
 
 def weighted_ood(id_logits: Tensor, ood_logits: Tensor, by: str) -> Statistic:
-    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples.
-
-    Args:
-        id_logits: Shape (samples, classes).
-        ood_logits: Shape (other samples, classes).
-        by: A key of OOD_SCORES.
-
-    Raises:
-        MetricError: `by` is unknown, or logits are invalid.
-    """
+    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples."""
     scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
     ranking = _rank(scores, torch.arange(len(scores)) >= len(id_logits))
 

@@ -120,10 +120,7 @@ class RunRequest:
 
 
 def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
-    """Trains, predicts and evaluates; a finished run that is resumed stays unchanged.
-
-    Returns whether the run is finished; False when a callback stopped it.
-    """
+    """Trains, predicts and evaluates what is not finished; False when a callback stopped it."""
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
     accelerator = make_accelerator(request.device, recipe.training.precision)

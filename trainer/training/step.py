@@ -114,10 +114,10 @@ def weight_norm(layer: nn.Linear) -> float:
 
 
 def gradient_norm(layer: nn.Linear | None) -> Tensor:
-    """Norm of the gradient of a layer's weights at one step, and 1 as it counts. Shape (2,).
+    """Euclidean norm of the gradient of a layer's weights at one step, and 1. Shape (2,), float32.
 
     Both are 0 where the layer has no gradient or one that is not finite, as in a step that half
-    precision skips. Float32, on the layer's device.
+    precision skips. On the layer's device.
     """
     if layer is None or layer.weight.grad is None:
         return torch.zeros(2, device=None if layer is None else layer.weight.device)
