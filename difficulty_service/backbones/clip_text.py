@@ -140,10 +140,7 @@ def build_text_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.M
 
 
 def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors of the text tower, from the weights of the whole model.
-
-    Some models keep it under a prefix, others beside the image tower without one.
-    """
+    """Tensors of the text tower of a whole model, under a prefix or beside the image tower's."""
     prefixed = {
         name.removeprefix(TEXT_PREFIX): tensor
         for name, tensor in weights.items()

@@ -20,10 +20,7 @@ SAFETENSORS_REMEDY = "convert it to safetensors with the code that made it"
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU; code inside the file is never run.
-
-    The content decides whether it is a safetensors file or a PyTorch file of tensors.
-    """
+    """Tensors of a safetensors or PyTorch file, by name, on the CPU; its code is never run."""
     try:
         with path.open("rb") as file:
             head = file.read(SAFETENSORS_HEADER + 1)

@@ -43,8 +43,7 @@ class ClassGeometry:
 
     Attributes:
         norms: Squared lengths, float64. Shape (classes,).
-        between: Squared distances between them, in the dtype of the products to come.
-            Shape (classes, classes).
+        between: Squared distances (classes, classes), in the dtype of the products to come.
         counts: Rows that each mean was taken over. Shape (classes,).
     """
 

@@ -207,10 +207,7 @@ def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Proj
 
 
 def project(matrix: Tensor, rows: Tensor) -> Tensor:
-    """The product rows @ matrixᵀ, on the CPU for half the cost if the matrix is triangular.
-
-    Rows (samples, dim) and matrix (rank, dim) have the same dtype and device.
-    """
+    """The product rows @ matrixᵀ, on the CPU for half the cost if the matrix is triangular."""
     linear = projection(matrix, rows.dtype, rows.device)
     return linear.apply(rows, rows.new_empty(len(rows), linear.rank))
 

@@ -37,15 +37,11 @@ MATRIX_DIMENSIONS = 2
 
 
 def to_matrix(features: Matrix) -> Tensor:
-    """Features as a tensor on the memory of the object where it allows that.
+    """Features as a tensor, (samples, dim), on the memory of the object where it allows that.
 
-    Args:
-        features: A tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
-            vectors, an Arrow table of numbers or column of vectors, any object with
-            `__arrow_c_stream__` or `__array__`, or nested sequences. Shape (samples, dim).
-
-    Raises:
-        DatasetError: The object holds no matrix of real numbers.
+    They are a tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
+    vectors, an Arrow table of numbers or column of vectors, any object with `__arrow_c_stream__` or
+    `__array__`, or nested sequences.
     """
     if isinstance(features, Tensor):
         matrix = features.detach()

@@ -113,10 +113,7 @@ class RelativeMahalanobis:
         return self._mask_unfitted(squared + self.class_constants[labels.clamp(min=0)], labels)
 
     def distances(self, features: Tensor, labels: Tensor) -> Distances:
-        """Class distances, label-agnostic distances, RMD and nearest classes of samples.
-
-        Args, returns and errors as for `rmd`.
-        """
+        """Distances, RMD and nearest classes of samples; args, shapes and errors as for `rmd`."""
         columns = self._in_chunks(
             lambda *block: self.distances_of_block(*block).columns(), features, labels
         )

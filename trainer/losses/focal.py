@@ -27,7 +27,7 @@ _SMALLEST_PROBABILITY = 1e-6
 
 
 def gamma_53(probabilities: Tensor) -> Tensor:
-    """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on. (samples,)."""
+    """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on. Shape as given."""
     return 3.0 + 2.0 * _is_below(probabilities, _HARD_BELOW).to(probabilities)
 
 

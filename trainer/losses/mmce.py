@@ -92,10 +92,7 @@ def squared_mmce(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def weighted_mmce(logits: Tensor, targets: Tensor, *, normalisation: Normalisation) -> Tensor:
-    """The weighted MMCE of a batch, see `mmce_weighted`: a scalar.
-
-    Zero where all predictions are correct or all are wrong.
-    """
+    """The weighted MMCE of a batch, see `mmce_weighted`; 0 where all are correct or all wrong."""
     _check(normalisation)
     confidence, correct = _confidence(logits, targets)
     squared = _squared_weighted(confidence, correct, normalisation)

@@ -331,12 +331,7 @@ NAME_WIDTH = 70
 
 @dataclass(frozen=True)
 class WeightsOfRun:
-    """What a run's weights were made from.
-
-    Attributes:
-        distributions: Distribution of the weights of each seed, as in `weights.json`.
-        scores: Where the scores are from, as in `objective.json`.
-    """
+    """What a run's weights were made from, as in `weights.json` of seeds and `objective.json`."""
 
     distributions: Sequence[Mapping[str, Any]]
     scores: Mapping[str, Any]
