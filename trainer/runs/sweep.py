@@ -55,6 +55,7 @@ class SweepRequest:
     """A sweep to plan.
 
     Attributes:
+        recipe: TOML file, or the name of a recipe that ships with the package.
         over: Keys with their values, such as "regulariser.alpha=0,0.1,0.3".
         settings: Changes of the recipe for all runs, such as "training.epochs=30".
         scores: Score file of the runs with weights by scores; None is the recipe's.
