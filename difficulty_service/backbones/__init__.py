@@ -37,13 +37,7 @@ Loader = Callable[[str, "BackboneOptions"], "Backbone"]
 
 @dataclass(frozen=True)
 class BackboneSpec:
-    """A backbone with a short name.
-
-    Attributes:
-        repository: Repository of its weights on the Hugging Face hub; None if they are in the
-            package.
-        load: Function that builds it from its name and the options.
-    """
+    """A backbone with a short name; its repository is None where the package has its weights."""
 
     description: str
     feature_dim: int
@@ -203,11 +197,7 @@ def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
 
 
 def find_loader(name: str) -> Loader:
-    """The function that builds the backbone of this package with this name.
-
-    Raises:
-        BackboneError: The name is unknown; the message lists all names, similar ones first.
-    """
+    """The function that builds a backbone of this package; a wrong name's error lists all names."""
     if name in BACKBONES:
         return BACKBONES[name].load
     if modality_of(name) == "text":
@@ -219,9 +209,7 @@ def find_loader(name: str) -> Loader:
         if slash:
             return partial(load_clip, architecture=architecture, tag=tag)
         raise BackboneError(
-            f"{name!r} names no pretraining",
-            "expected open_clip:ARCH/TAG",
-            parameter="backbone",
+            f"{name!r} names no pretraining", "expected open_clip:ARCH/TAG", parameter="backbone"
         )
     close = difflib.get_close_matches(name, BACKBONES, n=3)
     start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"

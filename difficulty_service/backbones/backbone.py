@@ -128,11 +128,7 @@ class BackboneOptions:
 
 
 def image_preprocessing(backbone: Backbone) -> Preprocessing:
-    """The preprocessing of a backbone whose samples must be images.
-
-    Raises:
-        BackboneError: They are texts.
-    """
+    """The preprocessing of a backbone; BackboneError where its samples are texts."""
     if isinstance(backbone.preprocessing, TextPreprocessing):
         raise BackboneError(
             f"{backbone.name} encodes texts, and here are images", parameter="backbone"
@@ -151,11 +147,7 @@ def no_projection(name: str) -> BackboneError:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device with this name; for `auto` a GPU if there is one, otherwise the CPU.
-
-    Raises:
-        BackboneError: This machine has no such device.
-    """
+    """The device with this name; for `auto` a GPU if there is one, otherwise the CPU."""
     if name == "auto":
         if torch.cuda.is_available():
             return torch.device("cuda")

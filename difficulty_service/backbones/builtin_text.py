@@ -14,11 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    Backbone,
-    BackboneOptions,
-    TextPreprocessing,
-)
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT_DIM as DIM
 from difficulty_service.base.errors import BackboneError, Setting
@@ -49,15 +45,7 @@ SETTINGS = {
 
 
 def load_builtin_text(name: str, options: BackboneOptions) -> Backbone:
-    """The built-in encoder of texts.
-
-    Args:
-        options: Its device receives the features; the rest must be left as it is.
-
-    Raises:
-        BackboneError: There is a weights file, a precision or a kind of features to choose, of
-            which this encoder has none.
-    """
+    """The built-in encoder of texts, which has nothing to choose but the device of its features."""
     refuse_image_options(name, options)
     if options.precision != torch.float32:
         raise BackboneError(
@@ -77,17 +65,12 @@ def load_builtin_text(name: str, options: BackboneOptions) -> Backbone:
 
 
 def encode_ngrams(text: str) -> Tensor:
-    """The features of one text, of length 1, the same on every machine.
+    """The features of one text, of length 1, the same on every machine. Shape (DIM,), float32.
 
     Each n-gram within a word, and each word, counts with the square root of its number; its hash
     chooses `COPIES` entries and signs, which is the sparse random projection of Kane and Nelson,
-    "Sparser Johnson-Lindenstrauss transforms" (2014), section 3 (blocks).
-
-    Args:
-        text: Any text; upper and lower case are one, and so are all kinds of white space.
-
-    Returns:
-        Shape (DIM,), float32; zeros for a text without characters.
+    "Sparser Johnson-Lindenstrauss transforms" (2014), section 3 (blocks). Upper and lower case are
+    one, and so are all kinds of white space; a text without characters gives zeros.
     """
     hashes = [np.empty(0, np.uint64), *_hashes(text)]
     grams, counts = np.unique(np.concatenate(hashes), return_counts=True)

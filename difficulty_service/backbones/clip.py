@@ -21,16 +21,7 @@ TOWER_PREFIX = "visual."
 
 
 def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: str) -> Backbone:
-    """The image tower of one of open_clip's pretrained models.
-
-    Args:
-        architecture: open_clip's name of the architecture, such as `ViT-B-16`.
-        tag: open_clip's name of the pretraining, such as `openai`.
-
-    Raises:
-        BackboneError: The architecture or tag is unknown, or the weights are missing or do not
-            fit the network.
-    """
+    """The image tower of one of open_clip's models, such as `ViT-B-16` with the tag `openai`."""
     model, pretraining = find_configs(architecture, tag)
     repository, _, filename = pretraining["hf_hub"].rpartition("/")
     path = None
@@ -47,11 +38,7 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
 
 
 def find_configs(architecture: str, tag: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """open_clip's description of the network and of its pretraining.
-
-    Raises:
-        BackboneError: open_clip has no such architecture or tag.
-    """
+    """open_clip's description of the network and of its pretraining."""
     import open_clip
 
     model = open_clip.get_model_config(architecture)

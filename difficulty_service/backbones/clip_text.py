@@ -11,17 +11,9 @@ from torch import Tensor, nn
 
 from difficulty_service.backbones import Loader, find_loader, load_clip
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.backbones.clip import (
-    TOWER_PREFIX,
-    alternatives,
-    find_configs,
-)
+from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_configs
 from difficulty_service.backbones.plugged import find_plugin
-from difficulty_service.backbones.weights import (
-    file_sha256,
-    load_checked,
-    read_weights,
-)
+from difficulty_service.backbones.weights import file_sha256, load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError, Setting
 
@@ -38,7 +30,6 @@ class TextEncoder:
 
     Attributes:
         name: Name of the backbone whose images share its space.
-        weights_sha256: Hex SHA-256 of the weights file.
         tokenize: Turns phrases into tokens. Shape (phrases, context).
         full_mask: Causal mask of the tower for texts of any length; None where it has none.
     """
@@ -51,11 +42,7 @@ class TextEncoder:
     full_mask: Tensor | None
 
     def encode(self, phrases: Sequence[str]) -> Tensor:
-        """Features of phrases, scaled to unit length.
-
-        Returns:
-            On the CPU, float32. Shape (phrases, dim).
-        """
+        """Features of phrases, scaled to unit length. Shape (phrases, dim), float32, on the CPU."""
         tokens = self._shorten(self.tokenize(list(phrases))).to(self.options.device)
         with torch.inference_mode():
             features = torch.cat([self._project(batch) for batch in tokens.split(BATCH_SIZE)])
@@ -81,15 +68,7 @@ class TextEncoder:
 
 
 def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
-    """The text tower of a CLIP, with pretrained weights.
-
-    Args:
-        name: Name of a CLIP among the backbones, or `open_clip:ARCH/TAG`.
-
-    Raises:
-        BackboneError: The backbone is unknown or has no text encoder that can be used here, or the
-            weights are missing, lack the text tower or do not fit it.
-    """
+    """The pretrained text tower of a CLIP among the backbones, or of `open_clip:ARCH/TAG`."""
     loader = None if find_plugin(name) else find_loader(name)
     if loader is None or not _loads_clip(loader):
         raise BackboneError(
@@ -161,15 +140,7 @@ def build_text_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.M
 
 
 def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tensor]:
-    """Tensors of the text tower, from the weights of the whole model.
-
-    Args:
-        weights: Tensors by name. Some models keep the text tower under a prefix, others beside
-            the image tower without one.
-
-    Raises:
-        BackboneError: The file holds the image tower only.
-    """
+    """Tensors of the text tower of a whole model, under a prefix or beside the image tower's."""
     prefixed = {
         name.removeprefix(TEXT_PREFIX): tensor
         for name, tensor in weights.items()
@@ -191,11 +162,7 @@ def select_text_tower(weights: dict[str, Tensor], path: Path) -> dict[str, Tenso
 
 
 def load_tokenizer(architecture: str) -> Callable[[list[str]], Tensor]:
-    """The tokenizer of an architecture; that of OpenAI's CLIP is part of open_clip.
-
-    Raises:
-        BackboneError: It has to be downloaded and cannot be, or needs another package.
-    """
+    """The tokenizer of an architecture; that of OpenAI's CLIP is part of open_clip."""
     import open_clip
 
     try:

@@ -31,15 +31,9 @@ def pooled_features(output: Tensor | Sequence[Tensor]) -> Tensor:
 def fold_norms(network: nn.Module, size: int) -> nn.Module:
     """Folds the batch normalisations of a network into their convolutions, for inference.
 
-    A forward pass of one image shows which normalisation follows which convolution. If the
-    features change by more than rounding, the original network is returned.
-
-    Args:
-        network: Network in eval mode, on the CPU, in fp32.
-        size: Side of its input images, in pixels.
-
-    Returns:
-        A folded copy, or the network itself if there is nothing to fold.
+    The network is in eval mode, on the CPU, in fp32. A forward pass of one image shows which
+    normalisation follows which convolution. Returns a folded copy, or the network itself if there
+    is nothing to fold or the features would change by more than rounding.
     """
     if not any(isinstance(module, nn.BatchNorm2d) for module in network.modules()):
         return network
@@ -104,8 +98,6 @@ class FrozenNetwork:
     Attributes:
         weights_sha256: Hex SHA-256 of the weights file, or `random`.
         network: Module that maps images to features of shape (samples, feature_dim).
-        precision: dtype of the network's parameters.
-        flip: Whether features are the mean of those of the image and of its mirror image.
     """
 
     name: str
@@ -118,14 +110,7 @@ class FrozenNetwork:
     flip: bool = False
 
     def encode(self, images: Tensor) -> Tensor:
-        """Features of normalised images.
-
-        Args:
-            images: Normalised, on the backbone's device. Shape (samples, 3, size, size).
-
-        Returns:
-            Shape (samples, feature_dim), float32.
-        """
+        """Float32 features (samples, feature_dim) of normalised images (samples, 3, side, side)."""
         with torch.inference_mode():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
             features = self._forward(images)
@@ -147,12 +132,7 @@ def freeze(
 ) -> Backbone:
     """Moves a network to its device and precision, and measures its feature dimension.
 
-    Args:
-        network: Module that maps normalised images to features, on the CPU.
-        weights: Its weights file; None where they are random.
-
-    Raises:
-        BackboneError: The network does not return one vector per image.
+    It maps normalised images to features, on the CPU. Random weights have no file.
     """
     # A vision transformer has a single convolution, the patch embedding. Convolutional networks
     # run faster with the channels last.

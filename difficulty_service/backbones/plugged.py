@@ -57,10 +57,7 @@ def plugin_patterns() -> list[str]:
 
 
 def list_plugins() -> list[tuple[str, str]]:
-    """The pattern of the names and a description of what each plug-in offers.
-
-    They are the parameter of its function, in capitals, and the first line of its docstring.
-    """
+    """The pattern of the names of each plug-in, with the first line of its function's docstring."""
     listed = []
     for plugin in sorted(entry_points(group=PLUGIN_GROUP)):
         function = plugin.load()
@@ -71,12 +68,7 @@ def list_plugins() -> list[tuple[str, str]]:
 
 
 def load_plugged(name: str, plugin: EntryPoint, options: "BackboneOptions") -> "Backbone":
-    """A network of another package as a backbone.
-
-    Raises:
-        BackboneError: The plug-in has no such network, or the options name weights or projected
-            features.
-    """
+    """A network of another package as a backbone."""
     from difficulty_service.backbones.backbone import Preprocessing, no_projection
     from difficulty_service.backbones.frozen_network import freeze
 

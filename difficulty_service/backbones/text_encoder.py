@@ -6,11 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    BackboneOptions,
-    TextPreprocessing,
-    no_projection,
-)
+from difficulty_service.backbones.backbone import BackboneOptions, TextPreprocessing, no_projection
 from difficulty_service.base.errors import BackboneError, Setting
 
 
@@ -20,8 +16,7 @@ class TextEncoder:
 
     Attributes:
         weights_sha256: Hex SHA-256 of the weights, or of the settings of an encoder without any.
-        network: Function from prepared texts, shape (samples, length), to their features, shape
-            (samples, feature_dim).
+        network: From prepared texts (samples, length) to features (samples, feature_dim).
     """
 
     name: str
@@ -31,25 +26,13 @@ class TextEncoder:
     network: Callable[[Tensor], Tensor]
 
     def encode(self, texts: Tensor) -> Tensor:
-        """Features of prepared texts.
-
-        Args:
-            texts: What the preprocessing made of each, on the backbone's device. Shape
-                (samples, length).
-
-        Returns:
-            Shape (samples, feature_dim), float32.
-        """
+        """Features (samples, feature_dim), float32, of prepared texts (samples, length)."""
         with torch.inference_mode():
             return self.network(texts).to(torch.float32)
 
 
 def refuse_image_options(name: str, options: BackboneOptions) -> None:
-    """Refuses options that no encoder of texts has a use for.
-
-    Raises:
-        BackboneError: There is a weights file, a kind of features, or mirror images.
-    """
+    """Refuses a weights file, kinds of features and mirror images: no use to encoders of texts."""
     if options.weights is not None:
         raise BackboneError(
             f"{name} has no weights file to choose",

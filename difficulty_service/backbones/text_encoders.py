@@ -18,14 +18,7 @@ def modality_of(name: str) -> str:
 
 
 def require_modality(backbone: str, modality: str) -> None:
-    """Refuses a backbone for samples of another kind.
-
-    Args:
-        modality: `image` or `text`, what the samples are.
-
-    Raises:
-        BackboneError: The backbone takes samples of the other kind.
-    """
+    """Refuses a backbone for samples of another kind than its own, `image` or `text`."""
     if modality_of(backbone) == modality:
         return
     if modality == "text":

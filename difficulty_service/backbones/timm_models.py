@@ -24,15 +24,10 @@ RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}
 def load_timm(
     name: str, options: BackboneOptions, *, model: str, size: int | None = None
 ) -> Backbone:
-    """One of timm's pretrained networks, up to its pooled or class-token features.
+    """One of timm's networks, such as `resnet50.tv_in1k`, up to its pooled or class-token features.
 
-    Args:
-        model: timm's name of the model, with or without a tag, such as `resnet50.tv_in1k`.
-        size: Side of the input in pixels; None for that of the pretraining. Position embeddings
-            are resampled to another size.
-
-    Raises:
-        BackboneError: The model is unknown, or the weights are missing or do not fit.
+    A side of the input in pixels, unless None, replaces that of the pretraining; position
+    embeddings are then resampled.
     """
     if options.features != "penultimate":
         raise no_projection(name)
@@ -58,11 +53,7 @@ def load_timm(
 
 
 def find_config(model: str) -> dict[str, Any]:
-    """Timm's description of a pretrained network.
-
-    Raises:
-        BackboneError: timm has no such network or tag.
-    """
+    """Timm's description of a pretrained network."""
     import difflib
 
     import timm
@@ -95,12 +86,8 @@ def safe_alternatives(filename: str) -> tuple[str, ...]:
 def split_run(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors of the network, and the normalisation where a training run saved them together.
 
-    Args:
-        weights: Tensors by name. Those of a run of `difficulty train` are under `network.`, beside
-            mean and standard deviation of its training images in [0, 255].
-
-    Returns:
-        The tensors by their names in timm; and `mean` and `std` for values in [0, 1], of a run.
+    Those of a run of `difficulty train` are under `network.`, beside mean and standard deviation of
+    its training images in [0, 255], which become `mean` and `std` for values in [0, 1].
     """
     if not set(RUN_STATISTICS.values()) <= weights.keys():
         return weights, {}
@@ -119,11 +106,7 @@ def split_run(weights: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, 
 def build(
     model: str, config: dict[str, Any], weights: dict[str, Tensor], size: int | None, what: str
 ) -> nn.Module:
-    """The network without its classifier, with weights converted and resampled by timm.
-
-    Raises:
-        BackboneError: The weights do not fit the network.
-    """
+    """The network without its classifier, with weights converted and resampled by timm."""
     import timm
 
     num_classes, weights = match_classifier(config, weights)

@@ -9,11 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import (
-    Backbone,
-    BackboneOptions,
-    TextPreprocessing,
-)
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
 from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError, MissingPackage, Setting
@@ -26,15 +22,7 @@ CONFIG_FILE = "config.json"
 
 
 def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Backbone:
-    """An encoder by its name on the hub or its folder, with its tokenizer.
-
-    Args:
-        model: Name on the Hugging Face hub, or a folder that `save_pretrained` wrote.
-
-    Raises:
-        BackboneError: Files are missing and cannot be downloaded, or hold no encoder of texts.
-        MissingPackage: transformers is not installed.
-    """
+    """An encoder by its name on the hub, or by a folder that `save_pretrained` wrote."""
     refuse_image_options(name, options)
     folder = find_folder(name, model)
     tokenizer, network = _load(name, folder)
@@ -86,20 +74,13 @@ class Tokens:
 
 @dataclass(frozen=True)
 class MeanOfTokens:
-    """The mean over the tokens of the last hidden states."""
+    """The mean over the tokens of the last hidden states; tokens of padding do not count."""
 
     network: Any
     padding: int
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Means of the last hidden states over the tokens that are no padding.
-
-        Args:
-            ids: Ids of tokens, -1 after the end of each text. Shape (samples, length).
-
-        Returns:
-            Shape (samples, hidden size), float32.
-        """
+        """Means (samples, hidden size), float32, of ids (samples, length), -1 after each text."""
         is_token = ids >= 0
         longest = max(1, int(is_token.sum(1).max()))
         ids, is_token = ids[:, :longest], is_token[:, :longest]
@@ -111,12 +92,7 @@ class MeanOfTokens:
 
 
 def find_folder(name: str, model: str) -> Path:
-    """The folder with the weights, the configuration and the tokenizer of a model.
-
-    Raises:
-        BackboneError: A local folder lacks a file, or the hub's files are not cached and cannot
-            be downloaded.
-    """
+    """The folder with the weights, the configuration and the tokenizer of a model."""
     if Path(model).exists() or model.startswith(("/", "./", "../", "~")):
         folder = Path(model).expanduser()
     else:

@@ -20,15 +20,7 @@ SAFETENSORS_REMEDY = "convert it to safetensors with the code that made it"
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Tensors by name, on the CPU; code inside the file is never run.
-
-    Args:
-        path: A safetensors file or a PyTorch file of tensors; the content decides which.
-
-    Raises:
-        BackboneError: The file is damaged, holds no tensors, or can only be read by running code
-            from it.
-    """
+    """Tensors of a safetensors or PyTorch file, by name, on the CPU; its code is never run."""
     try:
         with path.open("rb") as file:
             head = file.read(SAFETENSORS_HEADER + 1)
@@ -49,12 +41,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def read_pytorch(path: Path) -> dict[str, Tensor]:
-    """Tensors of a PyTorch file, which may be nested in a training checkpoint.
-
-    Raises:
-        BackboneError: The file holds objects other than tensors and plain containers, or a
-            program.
-    """
+    """Tensors of a PyTorch file, which may be nested in a training checkpoint."""
     try:
         with path.open("rb") as file, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # Torch warns about its own older formats.
@@ -87,14 +74,7 @@ def read_pytorch(path: Path) -> dict[str, Tensor]:
 
 
 def load_checked(network: nn.Module, weights: Mapping[str, Tensor], what: str) -> None:
-    """Loads weights after checking that they fit by name and shape.
-
-    Args:
-        network: Network that receives the weights, in its own dtype.
-
-    Raises:
-        BackboneError: The weights do not fit; the message shows the difference.
-    """
+    """Loads weights after checking that they fit by name and shape; an error tells what differs."""
     difference = describe_difference(network.state_dict(), weights)
     if difference:
         raise BackboneError(f"{what}: the weights are of another network\n{difference}")

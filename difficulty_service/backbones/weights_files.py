@@ -16,14 +16,7 @@ def locate_weights(
 ) -> Path:
     """The weights file to read: a local one, or the hub's from its cache or a download.
 
-    Args:
-        weights: Path of a local file; None for the file on the hub.
-        repository: Repository on the Hugging Face hub, as `owner/name`.
-        filenames: Names that the file may have there, the preferred one first.
-
-    Raises:
-        BackboneError: The local file does not exist, or the file on the hub is not cached and
-            cannot be downloaded.
+    The repository is `owner/name`; of the names that the file may have, the preferred one is first.
     """
     if weights is None:
         return cached_weights(repository, filenames) or download(backbone, repository, filenames)
@@ -51,11 +44,7 @@ def cached_weights(repository: str, filenames: Sequence[str]) -> Path | None:
 
 
 def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
-    """Downloads the first of `filenames` that the repository holds.
-
-    Raises:
-        BackboneError: There is no network or no access, or the repository has none of the files.
-    """
+    """Downloads the first of `filenames` that the repository holds."""
     import httpx2
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError

@@ -28,10 +28,8 @@ ONE: dict[np.dtype[Any], Value] = {
 def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
     """Adds the upper triangle of rowsᵀ rows in place, for half the cost of the full product.
 
-    Args:
-        rows: float32 or float64, C-contiguous. Shape (samples, dim).
-        total: Sum in the dtype of the rows, C-contiguous; the part below the diagonal is not
-            changed. Shape (dim, dim).
+    Rows (samples, dim) and the total (dim, dim) are float32 or float64, both the same, and
+    C-contiguous. The total is not changed below the diagonal.
     """
     _require_square_beside(rows, total)
     count, dim = rows.shape
@@ -50,11 +48,7 @@ def add_upper_gram(rows: NDArray[Any], total: NDArray[Any]) -> None:
 def multiply_by_triangle(rows: NDArray[Any], triangle: NDArray[Any], *, upper: bool) -> None:
     """Multiplies rows by a triangular matrix from the right, in place, for half the cost.
 
-    Args:
-        rows: float32 or float64, C-contiguous; overwritten. Shape (samples, dim).
-        triangle: Matrix in the dtype of the rows, C-contiguous, of which only one triangle is
-            read. Shape (dim, dim).
-        upper: Whether the upper triangle is read, otherwise the lower.
+    As for `add_upper_gram`; of the matrix only the upper triangle is read, or else the lower.
     """
     _require_square_beside(rows, triangle)
     count, dim = rows.shape

@@ -7,12 +7,7 @@ from typing import Generic, Protocol, TypeVar
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.products import (
-    Workspace,
-    block_rows,
-    chunk_ranges,
-    summed_rows,
-)
+from difficulty_service.gaussians.products import Workspace, block_rows, chunk_ranges, summed_rows
 
 Chunk = TypeVar("Chunk")
 
@@ -24,15 +19,7 @@ class ChunkSource(Protocol[Chunk]):
         """Where each chunk is, in the order of the samples; called once for each pass."""
 
     def read(self, chunk: Chunk, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:
-        """Reads a chunk; called by the thread that processes it.
-
-        Args:
-            chunk: One of `chunks`.
-
-        Returns:
-            The labels of some thousand samples, shape (samples,), and their features block by
-            block, each of shape (rows, dim).
-        """
+        """Labels (samples,) of a chunk, some thousand, and its features by blocks (rows, dim)."""
 
 
 def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
@@ -44,15 +31,7 @@ def with_labels(labels: Tensor, blocks: Iterable[Tensor]) -> Iterator[tuple[Tens
 
 @dataclass(frozen=True)
 class TensorChunks:
-    """Features in memory as a source of chunks.
-
-    Attributes:
-        features: Shape (samples, dim).
-        labels: Class indices. Shape (samples,).
-
-    Raises:
-        StatisticsError: The numbers of features and labels differ.
-    """
+    """Features in memory, (samples, dim), with class indices, (samples,), as a source of chunks."""
 
     features: Tensor
     labels: Tensor

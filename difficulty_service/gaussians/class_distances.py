@@ -32,15 +32,7 @@ class LeftOut:
 
 
 def class_distances(points: Tensor, class_points: Tensor) -> Tensor:
-    """Squared distances of whitened samples to whitened class means.
-
-    Args:
-        points: Shape (samples, rank).
-        class_points: Shape (classes, rank).
-
-    Returns:
-        Unitless. Shape (samples, classes).
-    """
+    """Squared distances (samples, classes), unitless, of whitened rows to whitened class means."""
     lengths = points.square().sum(dim=1)[:, None] + class_points.square().sum(dim=1)
     return (lengths - 2 * points @ class_points.T).clamp(min=0)
 
@@ -51,8 +43,7 @@ class ClassGeometry:
 
     Attributes:
         norms: Squared lengths, float64. Shape (classes,).
-        between: Squared distances between them, in the dtype of the products to come.
-            Shape (classes, classes).
+        between: Squared distances (classes, classes), in the dtype of the products to come.
         counts: Rows that each mean was taken over. Shape (classes,).
     """
 
@@ -64,13 +55,7 @@ class ClassGeometry:
 def class_geometry(
     class_points: Tensor, counts: Tensor, dtype: torch.dtype = torch.float64
 ) -> ClassGeometry:
-    """The geometry of whitened class means.
-
-    Args:
-        class_points: Shape (classes, rank).
-        counts: Rows that each mean was taken over. Shape (classes,).
-        dtype: dtype of the inner products that distances are computed from.
-    """
+    """The geometry of whitened class means (classes, rank), for inner products of a dtype."""
     class_points = class_points.double()
     norms = class_points.square().sum(dim=1)
     between = matmul(class_points, class_points.T)
@@ -84,13 +69,9 @@ def distances_of_rows_left_out(
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
     Several times cheaper, because the rows themselves are not needed: the inner product of the
-    offsets from two means follows from the three distances, by the law of cosines.
-
-    Args:
-        lengths: Squared length of each whitened row. Shape (samples,).
-        products: Inner product of each row with each class mean; the distances overwrite them, in
-            the same dtype. Shape (samples, classes).
-        labels: Class of each sample, one that was fitted. Shape (samples,).
+    offsets from two means follows from the three distances, by the law of cosines. `lengths` are
+    squared lengths of the whitened rows, (samples,); the distances overwrite the `products` of each
+    row with each class mean, (samples, classes), in the same dtype.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]
@@ -122,11 +103,11 @@ def class_distances_left_out(
     A ridge on the covariance keeps its proportion to the rest.
 
     Args:
-        points: Whitened rows; the rows of a sample follow each other. Shape (samples * runs, rank).
+        points: Whitened rows; those of a sample are adjacent and removed together, one per
+            augmentation run. Shape (samples * runs, rank).
         labels: Class of each sample, one that was fitted. Shape (samples,).
         class_points: Whitened class means. Shape (classes, rank).
         counts: Rows, not samples, that each mean was taken over. Shape (classes,).
-        runs: Rows per sample, one per augmentation run, which are removed together.
     """
     num_rows = int(counts.sum())
     points, class_points = points.double(), class_points.double()

@@ -40,10 +40,8 @@ class Discriminant:
 def compute_discriminant(gaussians: Gaussians, whitened: Tensor, norms: Tensor) -> Discriminant:
     """The discriminant of Gaussians, in the cheaper of its two forms where that is accurate.
 
-    Args:
-        gaussians: Gaussians whose covariances are neither shrunk nor truncated.
-        whitened: Class means minus the mean, whitened; 0 for unused classes. Shape (classes, dim).
-        norms: Squared lengths of the whitened means. Shape (classes,).
+    Their covariances are neither shrunk nor truncated. `whitened` are the class means minus the
+    mean, 0 for unused classes, of shape (classes, dim), and `norms` their squared lengths.
     """
     classes, dim = whitened.shape
     if classes > dim and gaussians.matmul_dtype == torch.float32:
@@ -73,11 +71,7 @@ def _full_rank_discriminant(
 
 
 def _precision(whitening: Tensor) -> NDArray[np.float64]:
-    """Inverse of the covariance that a lower triangular map whitens.
-
-    Returns:
-        Shape (dim, dim); the values above the diagonal are undefined.
-    """
+    """Inverse of the covariance that a triangular map whitens, undefined above the diagonal."""
     precision, _ = scipy.linalg.lapack.dlauum(whitening.numpy(), lower=1)
     return precision
 

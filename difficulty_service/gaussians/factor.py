@@ -34,8 +34,7 @@ def shrink(covariance: Tensor, intensity: float) -> Tensor:
 def oas_intensity(covariance: Tensor, num_samples: int) -> float:
     """Oracle approximating shrinkage (Chen et al. 2010, equation 23), in [0, 1].
 
-    Args:
-        covariance: Maximum-likelihood covariance, divided by the number of samples.
+    The covariance is that of maximum likelihood, divided by the number of samples.
     """
     dim = len(covariance)
     mean_variance = covariance.trace() / dim
@@ -48,9 +47,7 @@ def oas_intensity(covariance: Tensor, num_samples: int) -> float:
 def ledoit_wolf_intensity(covariance: Tensor, num_samples: int, mean_fourth_power: float) -> float:
     """Optimal shrinkage under squared error (Ledoit and Wolf 2004, section 3.3), in [0, 1].
 
-    Args:
-        covariance: Maximum-likelihood covariance, divided by the number of samples.
-        mean_fourth_power: Mean fourth power of the lengths of the centred samples.
+    The fourth power is the mean of those of the lengths of the centred samples.
     """
     squared_norm = float(covariance.square().sum())
     distance = squared_norm - float(covariance.trace()) ** 2 / len(covariance)
@@ -107,15 +104,10 @@ class Factor:
 def factorise(
     covariance: Tensor, options: FitOptions, num_samples: int, mean_fourth_power: float
 ) -> Factor:
-    """The whitening map of one covariance, by the shrinkage rule of the options.
+    """The whitening map of one covariance, (dim, dim), by the shrinkage rule of the options.
 
-    Args:
-        covariance: Maximum-likelihood covariance. Shape (dim, dim).
-        options: Shrinkage rule and dtype of the matrix products, which sets the noise floor.
-        mean_fourth_power: See `ledoit_wolf_intensity`; NaN if not computed.
-
-    Raises:
-        StatisticsError: All features are the same.
+    Their dtype of the matrix products sets the noise floor. The fourth power, see
+    `ledoit_wolf_intensity`, is NaN if not computed.
     """
     scale_tril = _cholesky(covariance)
     condition = _condition(covariance, scale_tril)
@@ -130,15 +122,7 @@ def factorise(
 
 
 def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Factor:
-    """The whitening map of one covariance with a ridge on its diagonal.
-
-    Args:
-        covariance: Maximum-likelihood covariance. Shape (dim, dim).
-        ridge: Share of `variance` to add to every variance; above zero.
-
-    Raises:
-        StatisticsError: All features are the same.
-    """
+    """The whitening map of a covariance with `ridge`, above 0, of `variance` on its diagonal."""
     identity = torch.eye(len(covariance), dtype=covariance.dtype)
     scale_tril = _cholesky(covariance + ridge * variance * identity)
     if scale_tril is None:
@@ -147,10 +131,7 @@ def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> F
 
 
 def whiten_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Tensor:
-    """As the whitening map of `factorise_with_ridge`, in the memory of the covariance.
-
-    Args and errors as there. Shape (dim, dim).
-    """
+    """As the whitening map of `factorise_with_ridge`, in the memory of the covariance."""
     covariance.diagonal().add_(ridge * variance)
     # LAPACK reads the symmetric matrix transposed, which is the order that it need not copy.
     transposed = covariance.numpy().T

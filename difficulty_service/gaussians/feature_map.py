@@ -28,15 +28,9 @@ SMALLEST_SPREAD = 1e-6
 
 
 def scale_to_unit_length(features: Tensor, centre: Tensor) -> Tensor:
-    """Features minus a centre, divided by their distance from it.
+    """Features (samples, dim) minus a centre (dim,), divided by their distance from it.
 
-    Args:
-        features: Shape (samples, dim).
-        centre: Shape (dim,).
-
-    Returns:
-        Unit vectors in the wider dtype of both; zero where features differ from the centre by
-        rounding only. Shape (samples, dim).
+    In the wider dtype of both; zero where features differ from the centre by rounding only.
     """
     offsets = features - centre
     lengths = squared_lengths(offsets).sqrt_()[:, None]
@@ -81,14 +75,10 @@ class FeatureMap:
         return replace(self, scale=torch.ones_like(self.scale), landmarks=self.landmarks[:0])
 
     def __call__(self, features: Tensor, work: Workspace) -> Tensor:
-        """Maps features to memory that the next call of the same thread overwrites.
+        """Maps features as they are, (samples, dim), to scaled unit vectors, then similarities.
 
-        Args:
-            features: Features as they are. Shape (samples, dim).
-
-        Returns:
-            Scaled unit vectors, then similarities, in the dtype of the scale.
-            Shape (samples, dim + landmarks).
+        In the dtype of the scale, of shape (samples, dim + landmarks), in memory that the next call
+        of the same thread overwrites.
         """
         device, dtype = features.device, self.scale.dtype
         units = scale_to_unit_length(features, self.centre.to(device)).to(dtype)
@@ -107,15 +97,9 @@ class FeatureMap:
 def make_feature_map(
     rows: Tensor, num_landmarks: int, generator: torch.Generator, dtype: torch.dtype
 ) -> FeatureMap:
-    """A map whose centre, scale, landmarks and width are those of a sample of a dataset.
+    """A map whose centre, scale, landmarks and width are those of some features, (samples, dim).
 
-    Args:
-        rows: Features as they are, a sample of the dataset. Shape (samples, dim).
-        num_landmarks: Number of these rows to compare with; fewer where there are fewer.
-        dtype: dtype of the map.
-
-    Raises:
-        StatisticsError: All features are the same.
+    So many of their rows are landmarks, or all of them. StatisticsError where all are the same.
     """
     centre = rows.mean(dim=0, dtype=torch.float64)
     units = scale_to_unit_length(rows, centre)

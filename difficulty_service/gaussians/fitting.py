@@ -31,12 +31,7 @@ from difficulty_service.gaussians.moments import (
     pilot_of,
 )
 from difficulty_service.gaussians.products import Workspace, one_thread_per_product
-from difficulty_service.gaussians.ridge import (
-    MOST_SAMPLES,
-    LabelledRows,
-    choose_ridge,
-    needs_ridge,
-)
+from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, choose_ridge, needs_ridge
 
 PILOT_CONDITION = 1e5
 """Condition number of the pilot rows above which float64 products are used from the start."""
@@ -66,14 +61,7 @@ def fit(
 
 
 def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
-    """Evenly spaced rows, enough for the pilot and for an estimate of the condition number.
-
-    Args:
-        features: Shape (samples, dim).
-
-    Returns:
-        Shape (rows, dim).
-    """
+    """Evenly spaced rows, (rows, dim), enough as a pilot and to estimate the condition number."""
     num_rows = -(-max(PILOT_ROWS, ROWS_PER_DIMENSION * features.shape[1]) // share)
     return features[:: max(1, len(features) // num_rows)][:num_rows]
 
@@ -82,11 +70,7 @@ def pilot_rows(features: Tensor, share: int = 1) -> Tensor:
 def fit_chunks(
     source: ChunkSource[Chunk], first_rows: Tensor, num_classes: int, options: FitOptions
 ) -> Gaussians:
-    """Fits Gaussians to a dataset in chunks, which are summed in their order.
-
-    Args:
-        first_rows: Rows sampled from the whole dataset by `pilot_rows`. Shape (rows, dim).
-    """
+    """Fits Gaussians to chunks, summed in their order, some of whose rows `pilot_rows` gave."""
     pilot = pilot_of(first_rows)
 
     def fit_with(matmul_dtype: str) -> Gaussians:
@@ -122,11 +106,7 @@ def _choose_matmul_dtype(
 
 
 def _fit_with_ridge(source: ChunkSource[Chunk], moments: Moments, options: FitOptions) -> Gaussians:
-    """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels.
-
-    Args:
-        options: Options of the fit, with the dtype of the matrix products.
-    """
+    """Fits Gaussians to unit vectors around the mean, with the ridge of the likeliest labels."""
     centre = moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples
     unit_source = TransformedChunks(
         source, lambda block, _: scale_to_unit_length(block, centre.to(block.device))

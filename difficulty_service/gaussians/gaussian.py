@@ -138,13 +138,10 @@ def fit_gaussians(
 
     Args:
         options: Shrinkage, and the dtype that the moments were computed in; never `auto`.
-        fourth_powers: Fourth powers from a second pass over the features; only for `ledoit-wolf`.
-        ridge: Variance to add to every direction, as a share of the mean variance of all samples;
-            0 for none. Both covariances get the same, so that the total covariance stays the sum
-            of the covariances within and between classes.
-
-    Raises:
-        StatisticsError: There are no samples, or all features are the same.
+        fourth_powers: Only for `ledoit-wolf`; see `ledoit_wolf_intensity`.
+        ridge: Variance to add to every direction, as a share of the mean variance of all samples; 0
+            for none. Both covariances get the same, so that the total covariance stays the sum of
+            the covariances within and between classes.
     """
     if moments.num_samples == 0:
         raise StatisticsError("no samples to fit Gaussians to")

@@ -34,29 +34,22 @@ class LabelVerdict:
 
 
 def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
-    """Adds the probabilities of the classes of samples to sums by their given label.
+    """Adds the probabilities of the classes of samples to sums by their given label, (samples,).
 
-    Args:
-        log_joint: Log-density plus log-prior of each class; samples with NaN do not count.
-            Shape (samples, classes).
-        labels: Given labels. Shape (samples,).
-        total: Sums to add to, rows for given labels, columns for likely classes.
-            Shape (classes, classes).
+    `log_joint` is the log-density plus log-prior of each class, (samples, classes); samples with
+    NaN do not count. The total, (classes, classes), has rows for given labels and columns for
+    likely classes.
     """
     known = ~log_joint.gather(1, labels[:, None])[:, 0].isnan()
     total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
 def log_noise(sums: Tensor) -> Tensor:
-    """Logarithm of the probability of each given label where a class is right.
+    """Logarithm of the probability of each given label where a class is right. (classes, classes).
 
-    Args:
-        sums: Sums from `add_label_sums`, times the number of all samples for each that they are
-            over. Shape (classes, classes).
-
-    Returns:
-        Rows for given labels, columns for right classes; the exponentials of each column sum to 1,
-        and a sample of each pair is added to what was seen. Shape (classes, classes).
+    From sums of `add_label_sums`, times the number of all samples for each that they are over; a
+    sample of each pair is added to what was seen. Rows are for given labels, columns for right
+    classes, and the exponentials of each column sum to 1.
     """
     weights = 1 + sums
     return (weights / weights.sum(dim=0)).log()
@@ -65,14 +58,9 @@ def log_noise(sums: Tensor) -> Tensor:
 def gain_of_noise(log_joint: Tensor, labels: Tensor, sums: Tensor, counted: Tensor) -> Tensor:
     """Log-probability of labels with noise minus that without, each sample left out of the noise.
 
-    Args:
-        log_joint: Log-density plus log-prior of each class. Shape (samples, classes).
-        labels: Given labels. Shape (samples,).
-        sums: Sums from `add_label_sums`, times the scale of `log_noise`. Shape (classes, classes).
-        counted: That scale for samples that the sums are over, 0 for others. Shape (samples,).
-
-    Returns:
-        In nats; NaN for a sample that has no density. Shape (samples,), float64.
+    In nats, float64, shape (samples,); NaN for a sample that has no density. `log_joint` is as for
+    `add_label_sums`, the sums as for `log_noise`; `counted`, (samples,), is their scale for samples
+    that they are over, 0 for others.
     """
     logs = log_joint.double().log_softmax(dim=1)
     likely = logs.exp()
@@ -85,13 +73,10 @@ def gain_of_noise(log_joint: Tensor, labels: Tensor, sums: Tensor, counted: Tens
 def judge_labels(
     log_joint: Tensor, labels: Tensor, noise: Tensor | None, work: Workspace
 ) -> LabelVerdict:
-    """Log-odds of all other classes together against the label.
+    """Log-odds of all other classes together against the label; overwrites `log_joint`.
 
-    Args:
-        log_joint: Log-density plus log-prior of each class; overwritten. Shape (samples, classes).
-        labels: Given labels. Shape (samples,).
-        noise: From `log_noise`, in the same dtype; None for no difference between classes.
-            Shape (classes, classes).
+    That and the labels are as for `add_label_sums`. The noise is from `log_noise`, in the same
+    dtype; None for no difference between classes.
     """
     posterior = log_joint
     if noise is not None:
@@ -114,14 +99,8 @@ def log_class_prior(counts: Tensor) -> Tensor:
 
     Every label is predicted from the numbers of the other ones, n_k, as (n_k + c) / (n + K c); the
     number c at which the labels are most probable is taken. Where classes are about equally large
-    by chance, that is inf; where they differ for sure, it is too small to matter.
-
-    Args:
-        counts: Number of samples of each class. Shape (classes,).
-
-    Returns:
-        In nats, float64; minus infinity for a class without samples. The exponentials sum to 1.
-        Shape (classes,).
+    by chance, that is inf; where they differ for sure, it is too small to matter. In nats, float64,
+    shape (classes,); minus infinity for a class without samples. The exponentials sum to 1.
     """
     present = counts > 0
     prior = torch.full(counts.shape, -torch.inf, dtype=torch.float64)

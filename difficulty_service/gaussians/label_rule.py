@@ -84,15 +84,15 @@ class ClassDensities:
         """Minus half the squared distance to each class mean, without the sample in the fit.
 
         Args:
-            features: Mapped features of the fit, the rows of a sample adjacent.
-                Shape (samples * runs, dim).
+            features: Mapped features of the fit, the rows of a sample adjacent. Shape (samples *
+                runs, dim).
             labels: Index of the own class of each sample from `places`. Shape (samples,).
 
         Yields:
             As many samples as a core's cache holds the distances of, and their mean over the runs,
             up to a constant for all classes, in memory that is overwritten later. NaN for the own
-            class of a sample that is alone in it, and for all where the covariance becomes
-            singular. Shape (samples, fitted).
+            class of a sample alone in it, and for all where the covariance becomes singular. Shape
+            (samples, fitted).
         """
         points = work.matrix("whitened", len(features), self.whitening.rank, self.mean)
         # The whitening map is triangular, so that it can be applied in place.
@@ -123,16 +123,7 @@ class ClassDensities:
 def fit_densities(
     moments: Moments, ridge: float, runs: int, matmul_dtype: torch.dtype
 ) -> ClassDensities:
-    """Class densities with a ridge on the shared covariance.
-
-    Args:
-        ridge: Variance to add to every direction, as a share of the mean variance of all samples.
-        runs: Rows per sample.
-        matmul_dtype: dtype of the matrix products.
-
-    Raises:
-        StatisticsError: All features are the same.
-    """
+    """Class densities with a ridge on the covariance: a share of the mean variance of samples."""
     classes = (moments.counts > 0).nonzero().flatten()
     counts = moments.counts[classes]
     whitening = whiten_with_ridge(covariance_within(moments), ridge, mean_variance(moments))
@@ -216,12 +207,7 @@ def scaled_dimensions(moments: Moments, factors: Tensor) -> Moments:
 def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) -> Rule:
     """The densities with the ridge and scale under which the labels are likeliest.
 
-    Args:
-        sample: Samples from all over the dataset; only the dimensions of the moments are read.
-        matmul_dtype: dtype of the matrix products.
-
-    Raises:
-        StatisticsError: All features are the same.
+    Of the sample, from all over the dataset, only the dimensions of the moments are read.
     """
     known = LabelledRows(sample.features[:, : moments.dim], sample.labels, sample.runs)
     choice = likeliest_ridge(known, moments)
@@ -232,11 +218,7 @@ def fit_rule(sample: LabelledRows, moments: Moments, matmul_dtype: torch.dtype) 
 def sum_labels(
     source: ChunkSource[Chunk], counts: Sequence[int], seen: Tensor, rule: Rule, mapped: FeatureMap
 ) -> Tensor:
-    """Sums for the label noise over some samples, float64. Shape (classes, classes).
-
-    Args:
-        seen: Numbers of the samples, ascending.
-    """
+    """Sums for the label noise over the samples seen, ascending. Float64, (classes, classes)."""
     runs, work = rule.densities.runs, Workspace()
     classes = len(rule.densities.classes)
 
@@ -259,12 +241,7 @@ def sum_labels(
 
 
 def mean_gain_of_noise(sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule) -> float:
-    """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any.
-
-    Args:
-        counted: As for `gain_of_noise`.
-        sums: As for `gain_of_noise`.
-    """
+    """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any."""
     gains, runs = [], sample.runs
     for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
         points = sample.features[block.start * runs : block.stop * runs]

@@ -16,16 +16,11 @@ from difficulty_service.gaussians.gaussian import Gaussians
 def leave_one_row_out(
     squared_distance: Tensor, group_rows: Tensor, num_rows: int, intensity: float
 ) -> Tensor:
-    """Leave-one-out squared distances for samples of one row each.
+    """Leave-one-out squared distances for samples of one row each. Shape (samples,), float64.
 
-    Args:
-        squared_distance: Squared distance of each row to the mean of its group, which includes
-            the row. Shape (samples,).
-        group_rows: Number of rows in each row's group. Shape (samples,).
-
-    Returns:
-        Squared distance to Gaussians fitted without the row; NaN if the group has no other row
-        or the covariance becomes singular. Shape (samples,), float64.
+    From the squared distance of each row to the mean of its group, which includes the row, and the
+    number of rows in that group. NaN if the group has no other row or the covariance becomes
+    singular.
     """
     share = squared_distance.double() / num_rows
     growth = group_rows.double() / (group_rows - 1)
@@ -39,14 +34,9 @@ def leave_sample_rows_out(
 ) -> Tensor:
     """Leave-one-out squared distances for samples of several rows, which are removed together.
 
-    Args:
-        gram: Inner products, in the metric of the covariance, of a sample's rows minus the mean
-            of their group. Shape (samples, runs, runs).
-        group_rows: Number of rows (not samples) in each sample's group. Shape (samples,).
-
-    Returns:
-        Squared distance of each row to Gaussians fitted without its sample; NaN if the group has
-        no other sample or the covariance becomes singular. Shape (samples, runs), float64.
+    Shape (samples, runs), float64; NaN if the group has no other sample or the covariance becomes
+    singular. The group has so many rows, not samples; the Gram matrix (samples, runs, runs) is of a
+    sample's rows minus the mean of their group, in the metric of the covariance.
     """
     runs = gram.shape[1]
     inner = gram.double() / num_rows
@@ -69,12 +59,11 @@ def leave_one_out_rmd(
     Args:
         features: Feature rows; those of one sample are adjacent. Shape (samples * runs, dim).
         labels: Label of each row, or -1 for a class that was not fitted. Shape (samples * runs,).
-        md: Squared distance of each row to its class mean. Shape (samples * runs,).
-        md_agnostic: Squared distance of each row to the mean. Shape (samples * runs,).
+        md: Squared distance of each row to its class mean; `md_agnostic` to the mean of all.
 
     Returns:
-        Mean over the runs of each sample; NaN for the only sample of a class.
-        Shape (samples,), float64.
+        Mean over the runs of each sample, shape (samples,), float64; NaN for the only one of a
+        class.
     """
     runs, num_rows = gaussians.options.runs, gaussians.moments.num_samples
     factors = (gaussians.within, gaussians.agnostic)
@@ -103,19 +92,13 @@ def leave_one_out_rmd(
 def compare_left_out(
     gaussians: Gaussians, features: Tensor, labels: Tensor, md_agnostic: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Nearest label and label margin of samples of the fit, each left out of it.
+    """Nearest label and label margin of samples of the fit, each left out of it. Shapes (samples,).
 
-    Args:
-        gaussians: Gaussians fitted to these samples among others, with plain covariances.
-        features: Feature rows; those of one sample are adjacent. Shape (samples * runs, dim).
-        labels: Label of each row, one that was fitted. Shape (samples * runs,).
-        md_agnostic: Squared distance of each row to the mean. Shape (samples * runs,).
-
-    Returns:
-        The class with the smallest mean distance over the runs, and the mean margin: distance to
-        the own class minus the smallest one to another class; above zero, another class fits
-        better. A sample alone in its class has no distance to that; its margin is that of the
-        Gaussian of all samples. NaN where there is no other class. Both of shape (samples,).
+    Arguments as for `leave_one_out_rmd`; the covariances are plain, and the labels were all fitted.
+    Nearest is the class with the smallest mean distance over the runs. The mean margin is the
+    distance to the own class minus the smallest one to another class; above zero, another class
+    fits better. A sample alone in its class has no distance to that; its margin is that of the
+    Gaussian of all samples. NaN where there is no other class.
     """
     runs = gaussians.options.runs
     fitted = (gaussians.moments.counts > 0).nonzero().flatten()

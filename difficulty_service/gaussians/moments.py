@@ -91,11 +91,10 @@ def compute_moments(
     """Computes the moments of samples in memory, in one pass.
 
     Args:
-        features: Features in any floating dtype, on any device. Shape (samples, dim).
+        features: In any floating dtype, on any device. Shape (samples, dim).
         labels: Class indices below `num_classes`. Shape (samples,).
         pilot: Point to subtract; the same for all parts of a dataset. Shape (dim,).
-        matmul_dtype: dtype of the matrix products within a chunk of rows; sums over chunks are
-            float64.
+        matmul_dtype: dtype of products within a chunk of rows; sums over chunks are float64.
 
     Raises:
         StatisticsError: Shapes disagree, a label is out of range, or a feature is not finite.
@@ -111,17 +110,7 @@ def accumulate_moments(
     *,
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
-    """Computes the moments of a dataset in chunks, a few of which are in memory at a time.
-
-    Args:
-        source: Source of the chunks, which are read on a pool of one thread per core.
-        pilot: As for `compute_moments`.
-        num_classes: As for `compute_moments`.
-        matmul_dtype: As for `compute_moments`.
-
-    Raises:
-        StatisticsError: As for `compute_moments`.
-    """
+    """Computes the moments of chunks, of which a few are in memory; see `compute_moments`."""
     moments = empty_moments(pilot, num_classes)
     offset = pilot.to(matmul_dtype)
     work = Workspace()
@@ -161,15 +150,10 @@ def accumulate_moments(
 
 @dataclass(frozen=True)
 class _ChunkSums:
-    """The contribution of one chunk of rows to the moments.
+    """The contribution of one chunk of rows to the moments, by the classes present in it.
 
-    Attributes:
-        present: Labels of the classes that occur. Shape (present,).
-        counts: Number of rows of each class present. Shape (present,).
-        sums: Sum of features minus pilot for each class present. Shape (present, dim).
-        scatter: Sum of outer products of features minus pilot; only its upper triangle is valid.
-            Shape (dim, dim).
-        first_bad: First row that is not finite; PRODUCTS_OVERFLOW if only products are not.
+    Only the upper triangle of the scatter is valid. `first_bad` is the first row that is not
+    finite; PRODUCTS_OVERFLOW if only products are not.
     """
 
     present: Tensor
@@ -233,11 +217,7 @@ def _check_labels(labels: Tensor, num_classes: int) -> None:
 
 
 def require_finite(features: Tensor, row_numbers: Tensor) -> None:
-    """Raises StatisticsError where features, shape (samples, dim), hold NaN or infinity.
-
-    Args:
-        row_numbers: Number of each of them in the dataset, for the message. Shape (samples,).
-    """
+    """Raises StatisticsError where features, (samples, dim), of rows so numbered are not finite."""
     bad = (~torch.isfinite(features)).any(dim=1).nonzero().flatten()
     if len(bad):
         raise _not_finite(0, int(row_numbers[bad[0]]))

@@ -79,11 +79,7 @@ class Workspace(threading.local):
         self._matrices: dict[str, Tensor] = {}
 
     def matrix(self, name: str, rows: int, columns: int, like: Tensor) -> Tensor:
-        """An uninitialised matrix with the dtype and device of `like`.
-
-        Returns:
-            Shape (rows, columns).
-        """
+        """An uninitialised matrix, shape (rows, columns), with the dtype and device of `like`."""
         matrix = self._matrices.get(name)
         if matrix is None or len(matrix) < rows or matrix.shape[1] != columns:
             matrix = torch.empty(rows, columns, dtype=like.dtype, device=like.device)
@@ -95,14 +91,9 @@ class Workspace(threading.local):
         return self.matrix(name, len(matrix), matrix.shape[1], matrix)
 
     def centred(self, features: Tensor, point: Tensor) -> Tensor:
-        """Subtracts a point from features, in place if they are in this memory.
+        """Subtracts a point (dim,) from features (samples, dim), in place where they are in here.
 
-        Args:
-            features: Shape (samples, dim).
-            point: Point on the features' device. Shape (dim,).
-
-        Returns:
-            Centred features in the dtype of the point. Shape (samples, dim).
+        The result has the dtype of the point, which is on the features' device.
         """
         own = {matrix.data_ptr() for matrix in self._matrices.values()}
         if features.data_ptr() in own and features.dtype == point.dtype:
@@ -112,10 +103,7 @@ class Workspace(threading.local):
 
 
 def add_upper_gram(rows: Tensor, total: Tensor) -> None:
-    """Adds rowsᵀ rows, shape (samples, dim), to a matrix of shape (dim, dim), in place.
-
-    The values below the diagonal are undefined.
-    """
+    """Adds rowsᵀ rows, (samples, dim), to a square (dim, dim); undefined below its diagonal."""
     if rows.device.type == "cpu":
         blas.add_upper_gram(rows.numpy(), total.numpy())
     else:
@@ -219,15 +207,7 @@ def projection(matrix: Tensor, dtype: torch.dtype, device: torch.device) -> Proj
 
 
 def project(matrix: Tensor, rows: Tensor) -> Tensor:
-    """The product rows @ matrixᵀ, on the CPU for half the cost if the matrix is triangular.
-
-    Args:
-        matrix: Shape (rank, dim).
-        rows: In the dtype and on the device of the matrix. Shape (samples, dim).
-
-    Returns:
-        Shape (samples, rank).
-    """
+    """The product rows @ matrixᵀ, on the CPU for half the cost if the matrix is triangular."""
     linear = projection(matrix, rows.dtype, rows.device)
     return linear.apply(rows, rows.new_empty(len(rows), linear.rank))
 

@@ -93,7 +93,6 @@ class LabelledRows:
     Attributes:
         features: Rows of the same sample follow each other. Shape (samples * runs, dim).
         labels: Class of each sample. Shape (samples,).
-        runs: Rows per sample.
     """
 
     features: Tensor
@@ -109,14 +108,10 @@ def needs_ridge(moments: Moments, options: FitOptions) -> bool:
 
 @one_thread_per_product()
 def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
-    """The ridge with the largest leave-one-out likelihood of the labels.
+    """The one of RIDGES with the largest leave-one-out likelihood of the labels.
 
-    Args:
-        sample: Samples from all over the dataset; those alone in their class do not count.
-
-    Returns:
-        One of RIDGES. The largest of them where no sample has another one of its class, or there
-        is one class only.
+    Of the samples, from all over the dataset, those alone in their class do not count. The largest
+    of RIDGES where no sample has another one of its class, or there is one class only.
     """
     likelihood_of = _RidgeSearch(sample, moments)
     return _best(map(likelihood_of, RIDGES)).ridge
@@ -126,13 +121,7 @@ def choose_ridge(sample: LabelledRows, moments: Moments) -> float:
 def likeliest_ridge(sample: LabelledRows, moments: Moments) -> RidgeChoice:
     """Like `choose_ridge`, with the scale, and beyond the ends of RIDGES if the best one is there.
 
-    Args:
-        sample: As for `choose_ridge`.
-        moments: As for `choose_ridge`.
-
-    Returns:
-        A ridge within FARTHEST_RIDGES. The largest of RIDGES with the scale 1 where `choose_ridge`
-        has nothing to compare.
+    Within FARTHEST_RIDGES; the largest of RIDGES at scale 1 where there is nothing to compare.
     """
     likelihood_of = _RidgeSearch(sample, moments)
     best = _best(map(likelihood_of, RIDGES))
@@ -232,16 +221,9 @@ class _RidgeSearch:
 def label_likelihood(distances: Tensor, labels: Tensor, log_prior: Tensor) -> tuple[float, float]:
     """Mean log-probability of the labels, at the scale of the distances that makes it largest.
 
-    Only the order of ridges is at stake: a small ridge makes all distances large, which alone
-    would make every class but the nearest improbable.
-
-    Args:
-        distances: Squared distances to each class. Shape (rows, classes).
-        labels: Shape (rows,).
-        log_prior: Logarithm of the prior probability of each class. Shape (classes,).
-
-    Returns:
-        The scale, and the mean log-probability in nats; zero or less.
+    Only the order of ridges is at stake: a small ridge makes all distances large, which alone would
+    make every class but the nearest improbable. From squared distances (rows, classes), labels
+    (rows,) and log-priors (classes,); returns the scale, and the mean in nats, zero or less.
     """
     prior = log_prior.to(distances.dtype)
     own = distances.gather(1, labels[:, None]).mean(dtype=torch.float64)

@@ -32,16 +32,7 @@ def choose_samples(num_samples: int, most: int, seed: int) -> Tensor:
 def read_samples(
     source: ChunkSource[Chunk], counts: Sequence[int], chosen: Tensor, runs: int
 ) -> LabelledRows:
-    """Reads the rows of some samples.
-
-    Args:
-        counts: Number of rows of each chunk, from `count_rows`.
-        chosen: Numbers of the samples, ascending. Shape (samples,).
-        runs: Rows per sample.
-
-    Raises:
-        StatisticsError: A feature of these samples is not finite.
-    """
+    """Reads the rows of samples by their numbers, ascending; `count_rows` gave the counts."""
     parts, first_row = [], 0
     for chunk, count in zip(source.chunks(), counts, strict=True):
         part = read_chunk_samples(source, chunk, first_row, chosen, runs)
@@ -55,17 +46,7 @@ def read_samples(
 def read_chunk_samples(
     source: ChunkSource[Chunk], chunk: Chunk, first_row: int, chosen: Tensor, runs: int
 ) -> LabelledRows:
-    """Those of some samples that are in a chunk.
-
-    Args:
-        source: As for `read_samples`; a chunk has all rows of its samples.
-        first_row: Number of its first row in the dataset.
-        chosen: As for `read_samples`.
-        runs: As for `read_samples`.
-
-    Raises:
-        StatisticsError: As for `read_samples`.
-    """
+    """Those of some samples that are in a chunk, which has all their rows, from `first_row` on."""
     labels, blocks = source.read(chunk, Workspace())
     kept = rows_of(chosen, runs, first_row, len(labels))
     features, seen = [], 0
@@ -83,10 +64,7 @@ def read_chunk_samples(
 def rows_of(chosen: Tensor, runs: int, first_row: int, num_rows: int) -> Tensor:
     """Which of some consecutive rows are of the samples chosen, counted from the first of them.
 
-    Args:
-        chosen: Numbers of the samples, ascending. Shape (samples,).
-        runs: Rows per sample.
-        first_row: Number of the first row in the dataset; a sample may begin before it.
+    That one has the number `first_row` in the dataset; a sample may begin before it.
     """
     ends = torch.tensor([first_row // runs, -(-(first_row + num_rows) // runs)])
     first, last = torch.searchsorted(chosen, ends).tolist()

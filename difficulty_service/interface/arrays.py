@@ -31,21 +31,17 @@ Matrix = Any
 """An object that holds rows of numbers; `to_matrix` lists the kinds."""
 
 Column = Any
-"""An object that holds one value per row; `to_column` lists the kinds."""
+"""One value per row: a tensor, a NumPy array, a pandas Series, an Arrow column or a sequence."""
 
 MATRIX_DIMENSIONS = 2
 
 
 def to_matrix(features: Matrix) -> Tensor:
-    """Features as a tensor on the memory of the object where it allows that.
+    """Features as a tensor, (samples, dim), on the memory of the object where it allows that.
 
-    Args:
-        features: A tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
-            vectors, an Arrow table of numbers or column of vectors, any object with
-            `__arrow_c_stream__` or `__array__`, or nested sequences. Shape (samples, dim).
-
-    Raises:
-        DatasetError: The object holds no matrix of real numbers.
+    They are a tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
+    vectors, an Arrow table of numbers or column of vectors, any object with `__arrow_c_stream__` or
+    `__array__`, or nested sequences.
     """
     if isinstance(features, Tensor):
         matrix = features.detach()
@@ -89,15 +85,7 @@ def is_pandas(value: object, name: str) -> bool:
 
 
 def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
-    """Labels or ids as an Arrow column; a missing value, such as None or NaN, is null.
-
-    Args:
-        values: A tensor, a NumPy array, a pandas Series, an Arrow column or a sequence.
-        parameter: Name of the argument, for messages.
-
-    Raises:
-        DatasetError: The object holds no column of one type.
-    """
+    """Labels or ids as an Arrow column; a missing value, such as None or NaN, is null."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
     if isinstance(values, pa.Array | pa.ChunkedArray):
@@ -106,10 +94,7 @@ def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
         return column
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
-    return _of_values([_plain(value) for value in values], parameter)
-
-
-def _of_values(plain: list[object], parameter: str) -> pa.Array:
+    plain = [_plain(value) for value in values]
     try:
         texts = [value for value in plain if isinstance(value, str)]
         return strings_to_arrow(texts) if len(texts) == len(plain) else pa.array(plain)
@@ -169,10 +154,7 @@ def _unsuitable(found: str) -> DatasetError:
 
 
 def read_arrays(features: Matrix, labels: Column, ids: Column) -> ArrayFeatures:
-    """Features, labels and ids as a source of features.
-
-    Args, ids and errors are those of `difficulty_service.score`.
-    """
+    """Features, labels and ids as a source of features; see `difficulty_service.score`."""
     matrix = to_matrix(features)
     classes = index_classes(to_column(labels, "labels"))
     return array_features(matrix, classes, _ids(features, ids), "arrays in memory")

@@ -13,11 +13,7 @@ from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.interface.options import (
-    EncoderOptions,
-    extraction_options,
-    require_names,
-)
+from difficulty_service.interface.options import EncoderOptions, extraction_options, require_names
 from difficulty_service.pipeline import plan_extraction
 
 

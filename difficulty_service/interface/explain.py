@@ -32,12 +32,7 @@ from difficulty_service.interface.options import (
 )
 from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
-from difficulty_service.pipeline import (
-    Callbacks,
-    ExtractRequest,
-    extract_dataset,
-    plan_extraction,
-)
+from difficulty_service.pipeline import Callbacks, ExtractRequest, extract_dataset, plan_extraction
 from difficulty_service.review.stored_images import ImageSource, match_images
 from difficulty_service.review.stored_images import open_images as open_scored_images
 from difficulty_service.scores.file import ScoreFile
@@ -96,7 +91,10 @@ def explain(
         out = explanation_file(file)
     if out is not None:
         require_output_file(Path(out), (".json",), AuditError)
-    phrases = _phrases(attributes)
+    if attributes is None or isinstance(attributes, str | Path):
+        phrases = read_attributes(Path(attributes or SHIPPED_ATTRIBUTES))
+    else:
+        phrases = check_attributes(list(attributes), "the list")
     contents = _contents(scores)
     request = _plan(options, backbone or choose_clip(contents), images)
     encoder = load_text_encoder(str(request.backbone), request.network)
@@ -118,12 +116,6 @@ def explain(
     if out is not None:
         write_explanation(Path(out), explanation, contents, encoder)
     return explanation
-
-
-def _phrases(attributes: str | Path | Sequence[str] | None) -> Sequence[str]:
-    if attributes is None or isinstance(attributes, str | Path):
-        return read_attributes(Path(attributes or SHIPPED_ATTRIBUTES))
-    return check_attributes(list(attributes), "the list")
 
 
 def _contents(scores: Scores | str | Path) -> ScoreFile:

@@ -25,24 +25,15 @@ PAIR = 2
 
 
 def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:
-    """Opens labelled images, and says which of them cannot be used.
+    """Opens any LabelledImages, and says in sentences which of them cannot be used.
 
-    Args:
-        images: A path, URI or glob; a `datasets.Dataset` or `DatasetDict`; or any object with a
-            length whose elements are pairs of an image and a label.
-        options: Options for reading; the columns apply to tables, and the split to named splits.
-
-    Returns:
-        The dataset, and warnings, one sentence each.
-
-    Raises:
-        DatasetError: The object is of another kind, or has no labelled image.
+    The columns of the options apply to tables, and the split to named splits.
     """
     if isinstance(images, str | os.PathLike):
         return open_dataset(os.fspath(images), options), []
     package = sys.modules.get("datasets")
     if package is not None and isinstance(images, package.DatasetDict):
-        return _of_splits(images, options), []
+        images = images[choose_split(list(images), options.split, "the DatasetDict")]
     if package is not None and isinstance(images, package.Dataset):
         return open_rows(images, resolve("."), "a Hugging Face dataset in memory", options), []
     if options.text_column not in (None, "text"):
@@ -63,11 +54,6 @@ def is_pairs(images: LabelledImages) -> bool:
     package = sys.modules.get("datasets")
     kinds = (str, os.PathLike) if package is None else (str, os.PathLike, package.Dataset, dict)
     return not isinstance(images, kinds)
-
-
-def _of_splits(splits: Any, options: DatasetOptions) -> Dataset:  # noqa: ANN401 - an optional package
-    split = choose_split(list(splits), options.split, "the DatasetDict")
-    return open_rows(splits[split], resolve("."), "a Hugging Face dataset in memory", options)
 
 
 def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:  # noqa: ANN401

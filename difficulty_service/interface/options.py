@@ -112,11 +112,7 @@ def require_names(options: Mapping[str, Any], kind: type, function: str) -> None
 
 
 def read_options(model: type[Model], given: Mapping[str, Any]) -> Model:
-    """Those of some options that a model has, checked.
-
-    Raises:
-        ConfigError: A value is unknown or out of bounds.
-    """
+    """Those of some options that a model has, checked."""
     values = {name: _plain(given[name]) for name in model.model_fields if name in given}
     try:
         return model(**values)
@@ -133,11 +129,7 @@ def _plain(value: object) -> object:
 
 
 def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
-    """How features become scores; a single scorer may be given as it is.
-
-    Raises:
-        ConfigError: As for `read_options`.
-    """
+    """How features become scores; a single scorer may be given as it is."""
     names = given.get("scorers", ())
     if isinstance(names, str):
         given = {**given, "scorers": [names]}
@@ -145,12 +137,7 @@ def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
 
 
 def extraction_options(given: Mapping[str, Any]) -> ExtractionOptions:
-    """How a dataset becomes features.
-
-    Raises:
-        ConfigError: As for `read_options`.
-        DatasetError: An option does not apply to samples of this kind.
-    """
+    """How a dataset becomes features."""
     chosen = ExtractionOptions(
         read_options(ListingOptions, given),
         read_options(EncodingOptions, given),
@@ -172,12 +159,7 @@ def extraction_options(given: Mapping[str, Any]) -> ExtractionOptions:
 def progress_bar(
     unit: str = "image", *, shown: bool
 ) -> Iterator[Callable[[ExtractProgress], None]]:
-    """Gives a function that shows the progress of an extraction.
-
-    Args:
-        unit: What the samples are in a word.
-        shown: Whether there is a bar at all.
-    """
+    """Gives a function that shows the progress of an extraction, on a bar if there is to be one."""
     from tqdm.auto import tqdm
 
     with tqdm(unit=unit, disable=not shown) as bar:

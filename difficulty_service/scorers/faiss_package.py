@@ -9,11 +9,7 @@ from difficulty_service.base.errors import MissingPackage, Setting, StatisticsEr
 
 
 def load_faiss(parameter: str = "scorers") -> ModuleType:
-    """Imports faiss and limits it to the number of threads that torch uses.
-
-    Raises:
-        MissingPackage: Neither build of faiss is installed.
-    """
+    """Imports faiss and limits it to the number of threads that torch uses."""
     try:
         import faiss
     except ImportError as error:

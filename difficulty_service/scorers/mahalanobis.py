@@ -102,15 +102,9 @@ class RelativeMahalanobis:
         return self._in_chunks(lambda *block: (self.rmd_of_block(*block),), features, labels)[0]
 
     def rmd_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Tensor:
-        """RMD of a block of at most BLOCK_ROWS rows, which stays in the processor's cache.
+        """`rmd` of a block of at most BLOCK_ROWS rows, which stays in the processor's cache.
 
-        Args:
-            features: Overwritten if they are in the buffer of `work`. Shape (samples, dim).
-            labels: As for `rmd`, but not checked. Shape (samples,).
-            work: Memory that all blocks share.
-
-        Returns:
-            As for `rmd`.
+        Features in the buffer of `work` are overwritten, and labels are not checked.
         """
         if self.discriminant is None:
             return self.distances_of_block(features, labels, work).rmd
@@ -119,20 +113,14 @@ class RelativeMahalanobis:
         return self._mask_unfitted(squared + self.class_constants[labels.clamp(min=0)], labels)
 
     def distances(self, features: Tensor, labels: Tensor) -> Distances:
-        """Class distances, label-agnostic distances, RMD and nearest classes of samples.
-
-        Args, returns and errors as for `rmd`.
-        """
+        """Distances, RMD and nearest classes of samples; args, shapes and errors as for `rmd`."""
         columns = self._in_chunks(
             lambda *block: self.distances_of_block(*block).columns(), features, labels
         )
         return Distances(*columns)
 
     def distances_of_block(self, features: Tensor, labels: Tensor, work: Workspace) -> Distances:
-        """As `distances`, for a block of at most BLOCK_ROWS rows.
-
-        Args and returns as for `rmd_of_block`.
-        """
+        """As `distances`, for a block; see `rmd_of_block`."""
         centred = self._centred(features, work)
         whitened = self._project(self.whitening, "whitened", centred, work)
         points = whitened

@@ -73,17 +73,12 @@ class LabelPosteriors:
     work: Workspace = field(default_factory=Workspace)
 
     def columns(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        """The columns of some samples; the features are not changed.
+        """The columns of some samples of the fit; the features are not changed.
 
-        Args:
-            features: Features as they are, the rows of a sample adjacent.
-                Shape (samples * runs, dim).
-            labels: Label of each sample, one of the fit. Shape (samples,).
-
-        Returns:
-            Some of `agree`, `suspicion`, `label_probability` and `suspected_label`, of shape
-            (samples,). The numbers are NaN, and the label means nothing, for a sample that is
-            alone in its class or where there is no other class.
+        Features as they are have shape (samples * runs, dim), the rows of a sample adjacent, and
+        labels (samples,). Some of `agree`, `suspicion`, `label_probability` and `suspected_label`,
+        of shape (samples,): the numbers are NaN, and the label means nothing, for a sample that is
+        alone in its class or where there is no other class.
         """
         rules = [rule for rule in (self.agree, self.suspicion) if rule is not None]
         most = samples_at_once(rules[0])
@@ -123,12 +118,7 @@ class LabelPosteriors:
 
 @dataclass(frozen=True)
 class PosteriorOptions:
-    """Options of `fit_posteriors`.
-
-    Attributes:
-        runs: Rows per sample.
-        matmul_dtype: dtype of the matrix products.
-    """
+    """Options of `fit_posteriors`; there are `runs` rows per sample."""
 
     names: Collection[str]
     num_classes: int
@@ -139,11 +129,7 @@ class PosteriorOptions:
 
 @one_thread_per_product()
 def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> LabelPosteriors:
-    """Fits what scores the labels of a dataset, in two passes over it and parts of a third.
-
-    Raises:
-        StatisticsError: All features are the same, or a feature is not finite.
-    """
+    """Fits what scores the labels of a dataset, in two passes over it and parts of a third."""
     runs, seed = options.runs, options.seed
     counts = count_rows(source)
     num_samples = sum(counts) // runs

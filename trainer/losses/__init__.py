@@ -24,13 +24,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from trainer.losses.adafocal import AdaFocal
-from trainer.losses.brier import (
-    brier,
-    bsce,
-    bsce_flsd_53,
-    bsce_flsd_53_gra,
-    bsce_gra,
-)
+from trainer.losses.brier import brier, bsce, bsce_flsd_53, bsce_flsd_53_gra, bsce_gra
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.losses.cross_entropy import (
     cross_entropy,
@@ -66,17 +60,12 @@ def own_constants(name: str) -> Settings:
 
 
 def own_loss(name: str, **constants: object) -> Callable[[Tensor, Tensor], Tensor]:
-    """Makes a loss from outside the package.
+    """Makes a loss from outside the package; an object is copied, so that its memory is fresh.
 
-    Args:
-        name: Name in a recipe of a function `(logits, targets, **constants)`, of a class
-            `(**constants)` whose objects are called with `(logits, targets)` and may have the hooks
-            of a loss with memory, or of such an object.
-        **constants: Its constants.
-
-    Raises:
-        ConfigError: It cannot be found.
-        ValueError: It has parameters to be learned, which no optimiser would change.
+    The name is that of a function `(logits, targets, **constants)`, of a class `(**constants)`
+    whose objects are called with `(logits, targets)` and may have the hooks of a loss with memory,
+    or of such an object. ValueError where it has parameters to be learned, which no optimiser would
+    change.
     """
     own = find_own(name)
     if inspect.isroutine(own):

@@ -47,15 +47,10 @@ class ProbabilityBins:
     upper: Tensor
 
     def gammas_of(self, probabilities: Tensor) -> Tensor:
-        """The gamma of the bin of each sample; a bin includes its lower edge.
+        """The gamma of the bin of each target's probability, (samples,); without gradient.
 
-        A probability outside all bins belongs to the nearest one, and NaN to the last.
-
-        Args:
-            probabilities: Probability of the target. Shape (samples,).
-
-        Returns:
-            Shape (samples,), without gradient.
+        A bin includes its lower edge. A probability outside all bins belongs to the nearest one,
+        and NaN to the last.
         """
         edges = self.upper[:-1].to(probabilities)
         bins = torch.searchsorted(edges, probabilities.detach().contiguous(), right=True)
@@ -75,16 +70,9 @@ def update_bins(
     """Updates gammas and edges after one pass over the validation samples.
 
     Edges are interpolated between the sorted confidences at equal steps of rank, so the new bins
-    have equal mass. Bin b keeps its gamma's history although its edges move.
-
-    Args:
-        bins: Bins before the pass.
-        confidences: Largest probabilities of validation samples. Shape (samples,).
-        correct: Whether each prediction was correct. Shape (samples,).
-        rule: Update rule of the gammas.
-
-    Returns:
-        New bins, in float64 on the CPU.
+    have equal mass. Bin b keeps its gamma's history although its edges move. Confidences, the
+    largest probabilities, and correctness are of shape (samples,); the new bins are in float64 on
+    the CPU.
 
     Raises:
         ValueError: There are no samples, or confidences are not finite.
@@ -118,14 +106,8 @@ def describe_bins(
 ) -> list[dict[str, float | int | None]]:
     """The calibration of validation samples in the bins that `update_bins` made of them.
 
-    Args:
-        bins: Bins after the pass.
-        confidences: Largest probabilities of validation samples. Shape (samples,).
-        correct: Whether each prediction was correct. Shape (samples,).
-
-    Returns:
-        For each bin its number from zero, edges, number of samples, their mean confidence and
-        accuracy (None without samples), the gap between the two and the gamma of the next epoch.
+    For each bin its number from zero, edges, number of samples, their mean confidence and accuracy
+    (None without samples), the gap between the two and the gamma of the next epoch.
     """
     confidence = confidences.detach().to("cpu", torch.float64)
     right = correct.detach().to("cpu", torch.float64)
@@ -155,13 +137,7 @@ def describe_bins(
 def next_gammas(gammas: Tensor, gaps: Tensor, rule: GammaRule) -> Tensor:
     """One step of the update rule: grow or shrink, change sign near zero, clip to the limits.
 
-    Args:
-        gammas: Shape (bins,).
-        gaps: Mean confidence minus accuracy; zero for an empty bin. Shape (bins,).
-        rule: Update rule of the gammas.
-
-    Returns:
-        Shape (bins,).
+    Gaps are mean confidence minus accuracy, zero for an empty bin. All of shape (bins,).
     """
     positive = gammas > 0
     grown = gammas * torch.where(positive, rule.rate * gaps, -rule.rate * gaps).exp()

@@ -27,26 +27,12 @@ _SMALLEST_PROBABILITY = 1e-6
 
 
 def gamma_53(probabilities: Tensor) -> Tensor:
-    """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on.
-
-    Args:
-        probabilities: Probability of the target. Shape (samples,).
-
-    Returns:
-        One gamma per sample. Shape (samples,).
-    """
+    """Gamma of FLSD-53: 5 below a target probability of 0.2, 3 from there on. Shape as given."""
     return 3.0 + 2.0 * _is_below(probabilities, _HARD_BELOW).to(probabilities)
 
 
 def gamma_532(probabilities: Tensor) -> Tensor:
-    """Gamma of FLSD-532: 5 below a target probability of 0.2, 3 below 0.5, 2 from there on.
-
-    Args:
-        probabilities: Probability of the target. Shape (samples,).
-
-    Returns:
-        One gamma per sample. Shape (samples,).
-    """
+    """Gamma of FLSD-532: 5 below a target probability of 0.2, 3 below 0.5, 2 from there on."""
     return gamma_53(probabilities) - (~_is_below(probabilities, _EASY_FROM)).to(probabilities)
 
 

@@ -85,34 +85,14 @@ def mmce_weighted(
 
 
 def squared_mmce(logits: Tensor, targets: Tensor) -> Tensor:
-    """The square of the MMCE of a batch, see `mmce`.
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-
-    Returns:
-        A scalar, zero or more up to rounding.
-    """
+    """The square of the MMCE of a batch, see `mmce`: a scalar, zero or more up to rounding."""
     confidence, correct = _confidence(logits, targets)
     error = correct - confidence
     return error @ _kernel(confidence) @ error / len(error) ** 2
 
 
 def weighted_mmce(logits: Tensor, targets: Tensor, *, normalisation: Normalisation) -> Tensor:
-    """The weighted MMCE of a batch, see `mmce_weighted`.
-
-    Args:
-        logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
-        normalisation: "paper" divides once by the numbers of pairs, "reference" twice.
-
-    Returns:
-        A scalar; zero where all predictions are correct or all are wrong.
-
-    Raises:
-        ValueError: The normalisation has another name.
-    """
+    """The weighted MMCE of a batch, see `mmce_weighted`; 0 where all are correct or all wrong."""
     _check(normalisation)
     confidence, correct = _confidence(logits, targets)
     squared = _squared_weighted(confidence, correct, normalisation)

@@ -36,11 +36,6 @@ class Interval:
 
     The ECE is biased upwards in small samples, and more so in a resample, so its interval may lie
     above the value.
-
-    Attributes:
-        value: Metric of the samples.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
     """
 
     value: float
@@ -210,8 +205,7 @@ def mean_interval(values: Tensor, resampling: Resampling | None = None) -> Inter
     numbers = as_array(values).astype(np.float64)
     if numbers.ndim != 1 or not len(numbers) or not np.isfinite(numbers).all():
         raise MetricError(
-            f"values of shape {numbers.shape}",
-            "give one finite value per sample, and at least one",
+            f"values of shape {numbers.shape}", "give one finite value per sample, and at least one"
         )
 
     def statistic(counts: Counts) -> Values:

@@ -53,10 +53,6 @@ def confidence_and_correct(logits: Tensor, targets: Tensor) -> tuple[Tensor, Ten
     """The largest probability of every sample, float64, and whether its class is the target, bool.
 
     Among equal largest logits the first class is the prediction. Each of shape (samples,).
-
-    Raises:
-        MetricError: Shapes do not fit together, a row of logits is not finite, or a target is not
-            one of the classes.
     """
     check_predictions(logits, targets)
     predictions = torch.from_numpy(as_array(logits).argmax(axis=1))
@@ -72,9 +68,7 @@ def confidence(logits: Tensor) -> Tensor:
 def join_ties(values: Tensor) -> Tensor:
     """Makes values equal that differ by rounding error, so that every processor ranks them alike.
 
-    Returns:
-        Each value, or the smallest of those that lie no more than `ROUNDING` apart in a row with
-        it. Shape (samples,).
+    Each becomes the smallest of those that lie no more than `ROUNDING` apart in a row with it.
     """
     ascending, order = values.sort()
     is_first = torch.cat([order.new_ones(1), (ascending.diff() > ROUNDING).long()])

@@ -4,11 +4,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import MetricError
-from trainer.metrics.predictions import (
-    centred_blocks,
-    check_predictions,
-    confidence_and_correct,
-)
+from trainer.metrics.predictions import centred_blocks, check_predictions, confidence_and_correct
 
 
 def nll(logits: Tensor, targets: Tensor) -> float:

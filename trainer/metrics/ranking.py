@@ -83,11 +83,7 @@ class RankedGroups:
         )
 
     def fpr_at_95_tpr(self, convention: Convention = "first") -> float:
-        """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`.
-
-        Raises:
-            MetricError: There is no such convention.
-        """
+        """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`."""
         hits, misses = self.hits, self.misses
         true_positive_rates = hits.cumsum() / hits.sum()
         false_positive_rates = misses.cumsum() / misses.sum()

@@ -101,11 +101,7 @@ def detection_of_errors(
 
 
 def certainty_and_correct(logits: Tensor, targets: Tensor, by: str) -> tuple[Tensor, Tensor]:
-    """Certainty, float64, and correctness, bool, of every sample. Each of shape (samples,).
-
-    Raises:
-        MetricError: `by` is unknown, logits are invalid, or a target is not one of the classes.
-    """
+    """Certainty, float64, and correctness, bool, of every sample. Each of shape (samples,)."""
     if by not in CERTAINTIES:
         raise MetricError(
             f"certainty by {by!r} is unknown", f"give one of {', '.join(CERTAINTIES)}"

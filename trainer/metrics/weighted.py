@@ -17,11 +17,7 @@ from torch import Tensor
 from trainer.metrics.calibration import NUM_BINS, SURE, bin_of
 from trainer.metrics.ood import OodDetection, detection_of_groups, ood_score
 from trainer.metrics.predictions import as_array, centred_blocks, confidence_and_correct
-from trainer.metrics.proper_scores import (
-    brier_score_per_sample,
-    in_top_k,
-    nll_per_sample,
-)
+from trainer.metrics.proper_scores import brier_score_per_sample, in_top_k, nll_per_sample
 from trainer.metrics.ranking import RankedGroups
 from trainer.metrics.selective import (
     CERTAINTIES,
@@ -192,13 +188,7 @@ def ranking_names(by: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Ranking:
-    """Samples in descending order of a score.
-
-    Attributes:
-        order: Index of each sample. Shape (samples,).
-        positive: 1 for a positive, otherwise 0. Shape (samples,).
-        starts: First place of every group of equal scores. Shape (groups,).
-    """
+    """Samples in descending order of a score; `starts` are the first places of equal scores."""
 
     order: NDArray[np.intp]
     positive: NDArray[np.float64]
@@ -226,16 +216,7 @@ def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
 
 
 def weighted_ood(id_logits: Tensor, ood_logits: Tensor, by: str) -> Statistic:
-    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples.
-
-    Args:
-        id_logits: Shape (samples, classes).
-        ood_logits: Shape (other samples, classes).
-        by: A key of OOD_SCORES.
-
-    Raises:
-        MetricError: `by` is unknown, or logits are invalid.
-    """
+    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples."""
     scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
     ranking = _rank(scores, torch.arange(len(scores)) >= len(id_logits))
 

@@ -112,10 +112,7 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
 
 
 def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
-    """The predictions that the metrics of a stage were computed from, in the order of their ids.
-
-    Logits are divided by the temperature of the stage.
-    """
+    """Predictions at the temperature of a stage, as its metrics had them, in the order of ids."""
     saved = read_predictions(_evaluated_predictions(run, seed))
     order = sorted(range(len(saved.sample_ids)), key=lambda row: _truth(saved, row))
     logits = saved.logits[torch.tensor(order)].double()

@@ -8,7 +8,7 @@ import base64
 import itertools
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -138,11 +138,13 @@ def write_page(
     diagrams: Sequence[Diagram],
 ) -> None:
     """Writes a comparison as one page, which appears whole or not at all."""
-    names = [run.name for run in comparison.runs]
     tables = [
         stage_table(comparison, stage, MAIN_COLUMNS, intervals) for stage in comparison.stages
     ]
-    objectives = [_objective(run.objectives) for run in comparison.runs]
+    objectives = []
+    for run in comparison.runs:
+        cells = objective_cells(run.objectives[min(run.objectives)])
+        objectives.append((run.name, [cell.replace("`", "") for cell in cells]))
     values = {
         "runs": comparison.runs,
         "num_seeds": sum(len(run.records) for run in comparison.runs),
@@ -151,7 +153,7 @@ def write_page(
         "best": [] if intervals is None else best_metrics(comparison, intervals),
         "legend": legend(intervals),
         "objective_header": HEADER,
-        "objectives": list(zip(names, objectives, strict=True)),
+        "objectives": objectives,
         "tables": tables,
         "differences": []
         if intervals is None
@@ -179,11 +181,6 @@ def best_metrics(comparison: Comparison, intervals: ComparisonIntervals) -> Sequ
         )
         for number, _ in counts.most_common()
     ]
-
-
-def _objective(objectives: Mapping[int, Mapping[str, object]]) -> list[str]:
-    """What the first seed minimised, without the marks of Markdown."""
-    return [cell.replace("`", "") for cell in objective_cells(objectives[min(objectives)])]
 
 
 DRAWN_STAGES = ("raw", "temperature_nll")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from trainer.metrics.selective import CERTAINTIES
-from trainer.reports.comparison import Comparison, ComparisonIntervals, Summary, summarise
+from trainer.reports.comparison import Comparison, ComparisonIntervals, summarise
 from trainer.runs.outcome import shown
 
 PERCENT, PER_MILLE = 100, 1000
@@ -120,7 +120,6 @@ MAIN_COLUMNS = (
 
 
 HEADER = ("loss", "entropy term", "weights of the samples")
-NOTHING = "\N{EN DASH}"
 
 
 def objective_cells(objective: Mapping[str, Any]) -> list[str]:
@@ -135,7 +134,7 @@ def objective_cells(objective: Mapping[str, Any]) -> list[str]:
             else ", times the probability of the label"
         )
     if weights == "none":
-        return [name, "none", NOTHING]
+        return [name, "none", NO_VALUE]
     term = f"{objective['alpha']:g} x entropy"
     if weights == "constant":
         return [name, term, "all 1"]
@@ -285,28 +284,19 @@ def _cells(
     cells = []
     for number, run in enumerate(comparison.runs):
         summary = summarise(run, stage, column.metric)
-        interval = None
-        if summary is not None and intervals is not None:
-            interval = intervals.interval(number, stage, column.metric)
-        cells.append(_cell(summary, interval, column, is_best=number == best))
+        if summary is None:
+            cells.append(Cell(NO_VALUE, "", None, is_best=False))
+            continue
+        ends = intervals.interval(number, stage, column.metric) if intervals else None
+        cells.append(
+            Cell(
+                mean=column.shown(summary.mean),
+                std="" if summary.std is None else column.shown(summary.std),
+                interval=None if ends is None else (column.shown(ends[0]), column.shown(ends[1])),
+                is_best=number == best,
+            )
+        )
     return cells
-
-
-def _cell(
-    summary: Summary | None,
-    interval: tuple[float, float] | None,
-    column: Column,
-    *,
-    is_best: bool,
-) -> Cell:
-    return Cell(
-        mean=column.shown(None if summary is None else summary.mean),
-        std="" if summary is None or summary.std is None else column.shown(summary.std),
-        interval=None
-        if interval is None
-        else (column.shown(interval[0]), column.shown(interval[1])),
-        is_best=is_best,
-    )
 
 
 def _markdown(cell: Cell) -> str:

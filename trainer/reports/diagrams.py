@@ -30,12 +30,7 @@ from difficulty_service.base.errors import MetricError, ScoreFileError
 from difficulty_service.base.files import replacing
 from difficulty_service.scores.file import read_scores
 from trainer.evaluation.record import MISCLASSIFICATION, NamedCurve
-from trainer.metrics.calibration import (
-    NUM_BINS,
-    ReliabilityBins,
-    equal_mass_bins,
-    equal_width_bins,
-)
+from trainer.metrics.calibration import NUM_BINS, ReliabilityBins, equal_mass_bins, equal_width_bins
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.selective import accuracy_over_rejection, aurc
 
@@ -336,12 +331,7 @@ NAME_WIDTH = 70
 
 @dataclass(frozen=True)
 class WeightsOfRun:
-    """What a run's weights were made from.
-
-    Attributes:
-        distributions: Distribution of the weights of each seed, as in `weights.json`.
-        scores: Where the scores are from, as in `objective.json`.
-    """
+    """What a run's weights were made from, as in `weights.json` of seeds and `objective.json`."""
 
     distributions: Sequence[Mapping[str, Any]]
     scores: Mapping[str, Any]

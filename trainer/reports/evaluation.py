@@ -79,10 +79,7 @@ def write_prediction_scores(
     predictions: Mapping[Path, Predictions],
     choice: DatasetChoice | None = None,
 ) -> None:
-    """Writes the loss and the doubt of every sample as a score file.
-
-    Probabilities are those of the models as trained, without temperature scaling.
-    """
+    """Writes loss and doubt of every sample, without temperature scaling, as a score file."""
     first, *others = predictions.values()
     for other in others:
         if list(other.sample_ids) != list(first.sample_ids) or not torch.equal(

@@ -21,14 +21,7 @@ from trainer.runs.model_file import SavedModel, read_model, read_recipe
 
 @dataclass(frozen=True)
 class RunNetwork:
-    """The network of a run without its classifier, and the preprocessing of its images.
-
-    Attributes:
-        network: Module that maps normalised images to features, on the CPU.
-        size: Side of its square input, in pixels.
-        resize: Length of the shorter side before the centre crop, in pixels.
-        mean: Mean of each channel, for values in [0, 1].
-    """
+    """The network of a run without its classifier, with the fields of a `PluggedNetwork`."""
 
     reference: str
     network: nn.Module

@@ -18,12 +18,7 @@ from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
 from trainer.training.loop import Callbacks
-from trainer.training.state import (
-    Checkpoint,
-    load_checkpoint,
-    require_same_run,
-    save_checkpoint,
-)
+from trainer.training.state import Checkpoint, load_checkpoint, require_same_run, save_checkpoint
 from trainer.uncertainty.cached_features import open_source, read_cached_features
 from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
 from trainer.uncertainty.retrieval import CHEAP_SAMPLES, evaluate_retrieval
@@ -53,10 +48,7 @@ class HeadRun:
 def train_uncertainty(
     run: HeadRun, on_epoch: Callable[[dict[str, Any]], None], should_stop: Callable[[], bool]
 ) -> bool:
-    """Trains and evaluates the head of a run; a finished one stays unchanged.
-
-    Returns whether the head is finished; False when a callback stopped it.
-    """
+    """Trains and evaluates a run's head unless it has one; False when a callback stopped it."""
     folder, config = run.folder, run.recipe.uncertainty
     source = open_source(run.recipe.data.train)
     identity = {
@@ -84,7 +76,17 @@ def train_uncertainty(
     state = _resumed(folder / run_folder.HEAD_CHECKPOINT, identity, state)
 
     def save() -> None:
-        _save(folder, identity, state)
+        checkpoint = Checkpoint(
+            identity=identity,
+            progress=state.progress,
+            model=state.head.state_dict(),
+            optimiser=state.optimiser.state_dict(),
+            loss={},
+            average={},
+            scaler={},
+        )
+        save_checkpoint(folder / run_folder.HEAD_CHECKPOINT, checkpoint)
+        run_folder.write_history(folder / run_folder.HEAD_HISTORY, state.progress.history)
 
     callbacks = Callbacks(lambda _: None, on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
@@ -115,20 +117,6 @@ def _resumed(path: Path, identity: Mapping[str, Any], state: HeadState) -> HeadS
     state.head.load_state_dict(checkpoint.model)
     state.optimiser.load_state_dict(dict(checkpoint.optimiser))
     return replace(state, progress=checkpoint.progress)
-
-
-def _save(folder: Path, identity: Mapping[str, Any], state: HeadState) -> None:
-    checkpoint = Checkpoint(
-        identity=identity,
-        progress=state.progress,
-        model=state.head.state_dict(),
-        optimiser=state.optimiser.state_dict(),
-        loss={},
-        average={},
-        scaler={},
-    )
-    save_checkpoint(folder / run_folder.HEAD_CHECKPOINT, checkpoint)
-    run_folder.write_history(folder / run_folder.HEAD_HISTORY, state.progress.history)
 
 
 def _describe(

@@ -11,11 +11,7 @@ if TYPE_CHECKING:
 
 
 def load_run(folder: str) -> "RunNetwork":
-    """A network that `difficulty train` trained on images, at its own size.
-
-    Raises:
-        TrainingError: As for `read_network`.
-    """
+    """A network that `difficulty train` trained on images, at its own size."""
     from trainer.runs.backbone import read_network
 
     return read_network(Path(folder))

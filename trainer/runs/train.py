@@ -43,8 +43,7 @@ from trainer.weights.from_scores import LabelBeliefs, Supervision, label_beliefs
 def stop_on_signals() -> Iterator[Callable[[], int]]:
     """Records SIGTERM and the first Ctrl-C; a second signal ends the process at once.
 
-    Yields:
-        A function that returns the number of the received signal, 0 for none.
+    The function that it yields returns the number of the received signal, 0 for none.
     """
     received = 0
 
@@ -121,10 +120,7 @@ class RunRequest:
 
 
 def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
-    """Trains, predicts and evaluates; a finished run that is resumed stays unchanged.
-
-    Returns whether the run is finished; False when a callback stopped it.
-    """
+    """Trains, predicts and evaluates what is not finished; False when a callback stopped it."""
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
     accelerator = make_accelerator(request.device, recipe.training.precision)

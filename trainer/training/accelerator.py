@@ -40,8 +40,10 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
     else:
         os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
     on_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"}
-    mixed = MIXED.get(precision, "bf16" if _supports_bf16(on_cpu=on_cpu) else "no")
-    if mixed == "fp16" and (on_cpu or not torch.cuda.is_available()):
+    on_gpu = not on_cpu and torch.cuda.is_available()
+    has_bf16 = on_gpu and torch.cuda.get_device_capability() >= (8, 0)
+    mixed = MIXED.get(precision, "bf16" if has_bf16 else "no")
+    if mixed == "fp16" and not on_gpu:
         raise TrainingError(
             "training.precision = 'fp16' needs a CUDA device", "set it to 'bf16', 'fp32' or 'auto'"
         )
@@ -78,12 +80,6 @@ def _require_device(name: str) -> None:
         raise TrainingError(
             f"device {name!r} cannot be used here: {reason}", parameter="device"
         ) from None
-
-
-def _supports_bf16(*, on_cpu: bool) -> bool:
-    if on_cpu or not torch.cuda.is_available():
-        return False
-    return torch.cuda.get_device_capability() >= (8, 0)
 
 
 def share_of_process(positions: Tensor, accelerator: Accelerator) -> Tensor:

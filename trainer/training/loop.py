@@ -50,10 +50,7 @@ def train(
     accelerator: Accelerator,
     callbacks: Callbacks,
 ) -> bool:
-    """Trains until the last epoch, or until a callback stops it and a checkpoint is saved.
-
-    Returns whether training is finished.
-    """
+    """Trains until the last epoch, or until a callback stops it; returns whether it is finished."""
     progress, settings = state.progress, recipe.training
     while progress.epoch < settings.epochs:
         call_hook(state.objective.loss, "before_epoch", progress.epoch, settings.epochs)

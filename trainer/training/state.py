@@ -51,10 +51,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A run after one step; what the run does not have is empty.
-
-    Another run, by its identity, cannot resume here.
-    """
+    """A run after one step, known by its identity; what the run does not have is empty."""
 
     identity: Mapping[str, Any]
     progress: Progress
@@ -147,10 +144,7 @@ class TrainState:
     best: BestEpoch | None = None
 
     def final_model(self, accelerator: Accelerator) -> nn.Module:
-        """The model at this step: the moving average where there is one.
-
-        All processes must call this together.
-        """
+        """The model, or its moving average, at this step; all processes must call this together."""
         model = self.average.module if self.average else accelerator.unwrap_model(self.model)
         if accelerator.num_processes > 1:
             # Each process has batch statistics of its own share; those of the main one are kept.

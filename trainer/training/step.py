@@ -114,11 +114,10 @@ def weight_norm(layer: nn.Linear) -> float:
 
 
 def gradient_norm(layer: nn.Linear | None) -> Tensor:
-    """Norm of the gradient of a layer's weights at one step, and whether it counts.
+    """Euclidean norm of the gradient of a layer's weights at one step, and 1. Shape (2,), float32.
 
-    Returns:
-        The Euclidean norm and 1; or 0 and 0 where the layer has no gradient or one that is not
-        finite, as in a step that half precision skips. Shape (2,), float32, on the layer's device.
+    Both are 0 where the layer has no gradient or one that is not finite, as in a step that half
+    precision skips. On the layer's device.
     """
     if layer is None or layer.weight.grad is None:
         return torch.zeros(2, device=None if layer is None else layer.weight.device)
@@ -152,16 +151,11 @@ class GradientStep:
     last_layer: nn.Linear | None = None
 
     def take(self, batch: Tensor, share: Tensor, inputs: Tensor) -> Tensor:
-        """Trains on this process's share of a batch.
+        """Trains on this process's share of a batch; both are positions of samples.
 
-        Args:
-            batch: Positions of the samples of the whole batch. Shape (samples,).
-            share: Positions of the samples of this process. Shape (own samples,).
-
-        Returns:
-            Sum of the losses and number of correct predictions, over the share; and this process's
-            share of the norm of the last layer's gradient, before it is clipped, and of the number
-            of steps for which it is measured. Shape (4,).
+        Returns the sum of the losses and the number of correct predictions, over the share; and
+        this process's share of the norm of the last layer's gradient, before it is clipped, and of
+        the number of steps for which it is measured. Shape (4,).
         """
         state, settings = self.state, self.recipe.training
         samples, device = self.data.train, inputs.device

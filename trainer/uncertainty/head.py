@@ -55,10 +55,7 @@ class UncertaintyHead(nn.Module):
         self.layers = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Uncertainties above 0, shape (samples,), of features, shape (samples, dim).
-
-        No gradient flows to the features.
-        """
+        """Uncertainties above 0, (samples,), of features (samples, dim), which get no gradient."""
         standard = (features.detach().to(self.mean.dtype) - self.mean) / self.std
         return F.softplus(self.layers(standard)).squeeze(-1) + SMALLEST
 

@@ -32,11 +32,10 @@ class Retrieval:
 
 
 def evaluate_retrieval(uncertainties: Tensor, features: Tensor, labels: Tensor) -> Retrieval:
-    """Computes the R-AUROC of Kirchhof et al. (2023) and the recall at 1.
+    """Computes the R-AUROC of Kirchhof et al. (2023), to which only order matters, and recall at 1.
 
     It needs no classifier of the classes of the samples, so that it also measures uncertainties on
-    datasets other than the one the head was trained on. Only the order of the uncertainties
-    matters.
+    datasets other than the one the head was trained on.
     """
     if not len(uncertainties) == len(features) == len(labels):
         raise MetricError(

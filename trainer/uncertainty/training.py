@@ -109,10 +109,7 @@ def classify(classifier: nn.Module, features: Tensor, labels: Tensor) -> HeadSam
 
 @torch.no_grad()
 def predict_uncertainties(head: UncertaintyHead, features: Tensor) -> Tensor:
-    """The uncertainty of each sample, the mean over its augmentation runs. Shape (samples,).
-
-    Features are of shape (samples, runs, dim), on the device of the head.
-    """
+    """Uncertainties, (samples,), of features (samples, runs, dim): means over augmentation runs."""
     samples, runs, dim = features.shape
     blocks = features.reshape(-1, dim).split(ROWS)
     return torch.cat([head(block) for block in blocks]).view(samples, runs).mean(dim=1)
@@ -205,10 +202,7 @@ def _measure(head: UncertaintyHead, samples: HeadSamples, config: Head) -> dict[
 
 
 def auroc_correct(uncertainties: Tensor, correct: Tensor) -> float | None:
-    """Probability that a sample the classifier gets right is less uncertain than one it does not.
-
-    None where all are right or all are wrong. Arguments of shape (samples,).
-    """
+    """Probability that a right sample is less uncertain than a wrong one; None without either."""
     if bool(correct.all()) or not bool(correct.any()):
         return None
     return auroc(-uncertainties.cpu(), correct.cpu())

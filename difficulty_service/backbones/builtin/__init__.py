@@ -23,11 +23,7 @@ PREPROCESSING = Preprocessing(
 
 
 def load_builtin(name: str, options: BackboneOptions) -> Backbone:
-    """The encoder with the weights in the package, or with others from its training script.
-
-    Raises:
-        BackboneError: The features are to be projected, or the weights are missing or do not fit.
-    """
+    """The encoder with the weights in the package, or with others from its training script."""
     from difficulty_service.backbones.builtin.network import BuiltinEncoder
 
     if options.features != "penultimate":

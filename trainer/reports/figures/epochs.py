@@ -117,10 +117,7 @@ def _figure(sources: Sources, name: str) -> Drawn:
 
 
 NAME = "gammas-over-epochs"
-PANELS: Mapping[str, str] = {
-    "gamma": "gamma of the next epoch",
-    "gap": "confidence - accuracy",
-}
+PANELS: Mapping[str, str] = {"gamma": "gamma of the next epoch", "gap": "confidence - accuracy"}
 
 
 def gamma_figures(sources: Sources) -> Drawn:
