@@ -306,7 +306,7 @@ def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) ->
     before, _, after = options.read_text().partition(start)
     docstring, _, fields = after.partition("\n\n")
     options.write_text(f"{before}{start}{docstring}\n{NEW_OPTION}{fields}")
-    keywords = tmp_path / "difficulty_service" / "interface" / "image_options.py"
+    keywords = tmp_path / "difficulty_service" / "interface" / "options.py"
     keywords.write_text(
         keywords.read_text().replace("    seed: int\n", "    seed: int\n    sharpen: bool\n")
     )
