@@ -1,13 +1,19 @@
 """The compose files fit the image, the settings and the command line."""
 
+import os
 import re
+import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from api.jobs.queue import record_heartbeat
 from api.settings import Settings
+from api.storage.database import connect, migrate
 from tests.command_options import options_by_command
 
 DOCKER = Path(__file__).resolve().parents[2] / "docker"
@@ -58,6 +64,23 @@ def test_ours_wait_for_a_healthy_database(base: dict[str, Any]) -> None:
         assert waits_for["database"]["condition"] == "service_healthy"
     assert "healthcheck" in base["services"]["database"]
     assert "healthcheck" in base["services"]["worker"]
+
+
+def test_a_worker_is_healthy_once_the_database_has_heard_of_it(
+    base: dict[str, Any], tmp_path: Path
+) -> None:
+    settings = Settings(data_dir=tmp_path)
+    engine = connect(settings.resolved_database_url.get_secret_value())
+    migrate(engine)
+    _, _, *program = base["services"]["worker"]["healthcheck"]["test"]
+    command = [sys.executable, *program]
+    environment = {**os.environ, "DIFFICULTY_DATA_DIR": str(tmp_path)}
+
+    before = subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own program
+    record_heartbeat(engine, f"{socket.gethostname()[:60]}-7-ab", "cpu", job=None, images=0)
+    after = subprocess.run(command, env=environment, check=False)  # noqa: S603 - our own program
+
+    assert (before.returncode, after.returncode) == (1, 0)
 
 
 def test_no_secret_has_a_default(services: dict[str, dict[str, Any]]) -> None:
