@@ -71,7 +71,21 @@ class JobDataset(BaseModel):
         return {"root": self.root, "path": self.path}
 
 
-class JobCreate(DatasetScoring):
+class JobRequest(DatasetScoring):
+    """What a job does, as it is stored: a dataset to score, with options."""
+
+    dataset: JobDataset
+    backbone: str | None = None
+    gaussians: str | None = None
+    marks: str | None = None
+
+    @property
+    def modality(self) -> Literal["image", "text"]:
+        """What the samples are."""
+        return "image" if self.text_column is None else "text"
+
+
+class JobCreate(JobRequest):
     """A dataset to score, with options."""
 
     model_config = ConfigDict(
@@ -88,7 +102,6 @@ class JobCreate(DatasetScoring):
         },
     )
 
-    dataset: JobDataset
     backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
         default=None,
         description="Name from GET /v1/backbones; null is the default for images or for texts",
@@ -124,11 +137,6 @@ class JobCreate(DatasetScoring):
                 f"gaussians: they are fitted, so {' and '.join(useless)} would change nothing"
             )
         return self
-
-    @property
-    def modality(self) -> Literal["image", "text"]:
-        """What the samples are."""
-        return "image" if self.text_column is None else "text"
 
 
 class JobProgress(BaseModel):

@@ -1,11 +1,9 @@
 """The dataset of a job: its location below a configured root or in an upload, and its name."""
 
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any
 from urllib.parse import quote, unquote
 
 from sqlalchemy import Engine
@@ -104,28 +102,27 @@ class DatasetLocation:
 
 def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocation:
     """Location of the dataset of a job."""
-    dataset: Mapping[str, Any] = job.request["dataset"]
-    upload_id = dataset.get("upload")
-    if upload_id is None:
-        root, path = dataset["root"], dataset["path"]
-        uri = resolve_dataset(settings, root, path)
-        return DatasetLocation(uri, f"{root}/{path}", root_boundary(settings, root))
-    upload = get_upload(engine, job.owner, upload_id)
+    dataset = job.wanted.dataset
+    if not dataset.upload:
+        uri = resolve_dataset(settings, dataset.root, dataset.path)
+        boundary = root_boundary(settings, dataset.root)
+        return DatasetLocation(uri, f"{dataset.root}/{dataset.path}", boundary)
+    upload = get_upload(engine, job.owner, dataset.upload)
     if upload is None or upload.state != "complete":
         raise gone(
-            f"upload {upload_id!r} no longer exists, or is not complete",
+            f"upload {dataset.upload!r} no longer exists, or is not complete",
             "upload the dataset again and submit a new job",
             field="dataset.upload",
         )
-    touch(engine, upload_id)
-    path = upload_path(settings, upload_id, upload.format)
+    touch(engine, dataset.upload)
+    path = upload_path(settings, dataset.upload, upload.format)
     # An uploaded table may hold images, but not refer to files or addresses of this server.
-    return DatasetLocation(str(path), f"upload {upload_id}", Boundary(str(path.resolve())))
+    return DatasetLocation(str(path), f"upload {dataset.upload}", Boundary(str(path.resolve())))
 
 
 def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) -> Dataset:
     """The dataset of a job, under its name for clients and in shards that suit its size."""
-    reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
+    reading = job.wanted.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)

@@ -4,11 +4,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import sqlalchemy as sa
 
-from api.schemas import StoredResult
+from api.schemas import JobRequest, StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import (
     APPLIED_MARKS,
@@ -21,7 +22,6 @@ from api.storage.tables import (
     is_id,
     new_id,
 )
-from difficulty_service.options import DatasetScoring
 
 
 @dataclass(frozen=True)
@@ -50,23 +50,20 @@ class Job:
     error: Mapping[str, Any] | None  # `Failure.body` of the job or of its previous attempt
     result: StoredResult | None
 
-    @property
-    def options(self) -> DatasetScoring:
-        """The options of its request."""
-        known = DatasetScoring.model_fields
-        return DatasetScoring(
-            **{name: self.request[name] for name in known if name in self.request}
-        )
+    @cached_property
+    def wanted(self) -> JobRequest:
+        """What its request asks for."""
+        return JobRequest(**self.request)
 
     @property
     def is_text(self) -> bool:
         """Whether its samples are texts."""
-        return self.request.get("text_column") is not None
+        return self.kind == "text"
 
     @property
     def kind(self) -> str:
         """What its samples are, in a word."""
-        return "text" if self.is_text else "image"
+        return self.wanted.modality
 
 
 @dataclass(frozen=True)

@@ -110,13 +110,13 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
 def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
     if source is None:
         raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", "gaussians")
-    if source.state != "succeeded" or source.request.get("gaussians") is not None:
+    if source.state != "succeeded" or source.wanted.gaussians is not None:
         raise conflict(
             f"job {job_id} has no Gaussians: it is {source.state}, or used those of another job",
             "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )
-    fitted_on = source.request.get("backbone")
+    fitted_on = source.wanted.backbone
     if fitted_on != backbone:
         raise invalid(
             f"job {job_id} used the backbone {fitted_on!r}, this one would use {backbone!r}",

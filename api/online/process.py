@@ -120,6 +120,6 @@ class ScoringModels:
         if self._artifacts.size(key) is None:
             raise conflict(
                 f"job {job.id!r} used the Gaussians of another job",
-                f"use that job: {job.request.get('gaussians')!r}",
+                f"use that job: {job.wanted.gaussians!r}",
             )
         return JobGaussians(job, *self._process.describe(job))

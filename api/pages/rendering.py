@@ -70,11 +70,11 @@ def problem_page(problem: Problem, request: Request) -> Response:
 
 def job_name(job: Job) -> str:
     """The dataset of a job in a few words."""
-    dataset = job.request["dataset"]
-    name = "/".join(part for part in (dataset.get("root"), dataset.get("path")) if part)
-    if "upload" in dataset:
-        name = f"upload {dataset['upload'][-6:]}"
-    return f"{name} with marks" if job.request.get("marks") else name
+    dataset = job.wanted.dataset
+    name = "/".join(part for part in (dataset.root, dataset.path) if part)
+    if dataset.upload:
+        name = f"upload {dataset.upload[-6:]}"
+    return f"{name} with marks" if job.wanted.marks else name
 
 
 def compile_templates() -> None:

@@ -56,7 +56,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "summary": overview.summary,
         "num_classes": overview.num_classes,
         "measure": job.samples.measure,
-        "backbone": job.job.request.get("backbone"),
+        "backbone": job.job.wanted.backbone,
         "kinds": {
             name: job.cards(rows)
             for name, rows in zip(("doubtful", "unusual", "typical"), selection.kinds, strict=True)

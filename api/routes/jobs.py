@@ -231,7 +231,7 @@ def _links(job: Job) -> dict[str, str]:
     if job.state != "succeeded":
         return links
     links |= {name: f"{own}/{name}" for name in ("scores.parquet", "scores", "errors")}
-    has_gaussians = job.request.get("gaussians") is None
+    has_gaussians = job.wanted.gaussians is None
     return links | ({"score": f"/v1/gaussians/{job.id}/score"} if has_gaussians else {})
 
 

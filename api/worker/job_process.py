@@ -99,7 +99,7 @@ class JobProcess:
 
     def _follow(self, child: Child, running: RunningJob) -> Ending:
         """Waits for the ending of a job; kills one that exceeds a limit, not one that must stop."""
-        limits = time_limits(self._settings, running.job.options)
+        limits = time_limits(self._settings, running.job.wanted)
         beat, heard = Beat(), time.monotonic()
         while True:
             try:

@@ -118,7 +118,7 @@ def run_job(
         location = find_dataset(job, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
-        scoring = ScoreRequest(folder / SCORES_FILE, job.options, gaussians)
+        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians)
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
@@ -143,7 +143,7 @@ def run_job(
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job, location, settings)
             if marks := applied_marks(engine, job):
-                dataset = apply_marks(dataset, marks, job.request["marks"])
+                dataset = apply_marks(dataset, marks, str(job.wanted.marks))
             observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.enter(Stage.PUBLISHING)
@@ -173,7 +173,7 @@ def _fetch_gaussians(
     Raises:
         Problem: That job has no Gaussians.
     """
-    source_id = job.request["gaussians"]
+    source_id = job.wanted.gaussians
     if source_id is None:
         return None
     source = get_job(engine, job.owner, source_id)
@@ -194,11 +194,11 @@ def _fetch_gaussians(
 
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     """What the tenant chose, on the machine that the operator chose."""
-    reading = job.options.model_dump(include=set(ReadingOptions.model_fields))
+    reading = job.wanted.model_dump(include=set(ReadingOptions.model_fields))
     chosen = ExtractionOptions(
         ListingOptions(modality="text" if job.is_text else "image", **reading),
-        job.options,
-        NetworkOptions(backbone=job.request["backbone"]),
+        job.wanted,
+        NetworkOptions(backbone=job.wanted.backbone),
         settings.machine,
     )
     return plan_extraction(source.name, out, chosen)

@@ -49,9 +49,8 @@ def delete_expired_uploads(engine: Engine, settings: Settings) -> int:
     The upload of a queued or running job is in use.
     """
     for job in _unfinished(engine):
-        upload_id = job.request["dataset"].get("upload")
-        if upload_id is not None:
-            touch(engine, upload_id)
+        if job.wanted.dataset.upload:
+            touch(engine, job.wanted.dataset.upload)
     uploads = expired_uploads(engine, settings.keep_uploads)
     for upload in uploads:
         delete_upload_file(settings, upload.id, upload.format)
