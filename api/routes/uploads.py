@@ -19,6 +19,7 @@ from api.uploads import store
 from api.uploads.checking import UploadChecks
 from api.uploads.store import Upload
 from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
+from difficulty_service.base.files import file_sha256
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 
@@ -183,7 +184,7 @@ def _complete(
         if path.stat().st_size != upload.received:
             raise mismatch(upload, "more bytes have arrived in the meantime")
         checks.check(path, upload.format)
-        return store.complete(engine, upload.id, upload.received, store.sha256_of(path))
+        return store.complete(engine, upload.id, upload.received, file_sha256(path))
 
 
 def _find(request: Request, key: Principal, upload_id: str) -> Upload:

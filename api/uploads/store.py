@@ -4,7 +4,6 @@ Completes uploads whose last byte arrived just before their server ended.
 """
 
 import fcntl
-import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +18,7 @@ from api.settings import Settings
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import DELETING, FINAL_STATES, JOBS, UPLOADS, is_id, new_id
 from api.uploads.checking import UploadChecks
+from difficulty_service.base.files import file_sha256
 
 FORMATS = ("tar", "zip", "parquet")
 
@@ -185,12 +185,6 @@ def write_all(descriptor: int, data: bytes) -> None:
         view = view[os.write(descriptor, view) :]
 
 
-def sha256_of(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def delete_upload_file(settings: Settings, upload_id: str, format_name: str) -> None:
     """Deletes the file of an upload, if there is one."""
     upload_path(settings, upload_id, format_name).unlink(missing_ok=True)
@@ -217,7 +211,7 @@ def _complete(engine: Engine, upload: Upload, path: Path, checks: UploadChecks) 
             return False
         with locked(path):
             checks.check(path, upload.format)
-            complete(engine, upload.id, upload.received, sha256_of(path))
+            complete(engine, upload.id, upload.received, file_sha256(path))
     except BlockingIOError:
         return False
     except (OSError, Problem) as error:

@@ -3,7 +3,6 @@
 Files for the pages of a job, which can be made only as long as its features are there.
 """
 
-import hashlib
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -36,7 +35,7 @@ from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
-from difficulty_service.base.files import replacing
+from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.features.errors_file import write_errors
 from difficulty_service.features.store import FeatureStore
@@ -217,8 +216,6 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 def _result(
     job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
 ) -> StoredResult:
-    with scores.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     store = scored.extracted.store
     return StoredResult(
         prefix=attempt_prefix(job),
@@ -229,7 +226,7 @@ def _result(
         num_bad_images=len(scored.extracted.bad_images),
         num_skipped=len(scored.extracted.skipped),
         scores_bytes=scores.stat().st_size,
-        scores_sha256=digest,
+        scores_sha256=file_sha256(scores),
         warnings=tuple(hide_paths(warning, names) for warning in scored.scores.warnings),
         class_names=store.class_names,
     )

@@ -13,9 +13,10 @@ from difficulty_service.backbones import Loader, find_loader, load_clip
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_configs
 from difficulty_service.backbones.plugged import find_plugin
-from difficulty_service.backbones.weights import file_sha256, load_checked, read_weights
+from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.files import file_sha256
 
 TEXT_PREFIX = "text."
 NEITHER_TOWER = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")

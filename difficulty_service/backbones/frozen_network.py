@@ -16,8 +16,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.hooks import RemovableHandle
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
-from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.files import file_sha256
 
 TOLERANCE = 1e-3
 """Largest difference that counts as rounding, as a share of the largest feature."""

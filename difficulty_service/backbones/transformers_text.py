@@ -11,8 +11,8 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
-from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError, MissingPackage, Setting
+from difficulty_service.base.files import file_sha256
 
 MAX_TOKENS = 512
 """Largest number of tokens of a text, special ones included; what comes after is cut off."""

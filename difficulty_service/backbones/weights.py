@@ -1,6 +1,5 @@
 """Reads weights files without running code, and checks that they fit a network."""
 
-import hashlib
 import pickle
 import warnings
 from collections.abc import Mapping
@@ -109,9 +108,3 @@ def describe_difference(expected: Mapping[str, Tensor], weights: Mapping[str, Te
 def shape_of(tensor: Tensor) -> str:
     """The shape as `768x3x16x16`, or `scalar`."""
     return "x".join(map(str, tensor.shape)) or "scalar"
-
-
-def file_sha256(path: Path) -> str:
-    """Hex SHA-256 of the file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -119,3 +119,9 @@ def with_sample_id(digest: bytes, sample_id: str) -> bytes:
 def first_64_bits(digest: bytes) -> int:
     """The first 64 bits of a digest as a number."""
     return int.from_bytes(digest[:8], "little")
+
+
+def file_sha256(path: Path) -> str:
+    """Hex SHA-256 of the file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,7 @@ from difficulty_service.features.description import (
     FeatureDescription,
     PrecisionPilot,
     RecordedOptions,
+    numbers_of_runs,
 )
 from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.header import read_encoded
@@ -77,8 +78,8 @@ class ExtractOptions:
 
     @property
     def run_numbers(self) -> Sequence[int]:
-        """Number of each view of an image, from 1; 0 for the image itself."""
-        return range(1, self.augment_runs + 1) if self.augment_runs else (0,)
+        """Number of each view of an image."""
+        return numbers_of_runs(self.augment_runs)
 
     def plain(self) -> Self:
         """The same for the images themselves, of which bad ones are listed."""

@@ -200,6 +200,11 @@ class Extraction(FeatureKind):
         return "text" if is_text else self.modality
 
 
+def numbers_of_runs(augment_runs: int) -> Sequence[int]:
+    """Number of each view of an image: from 1 for random crops, 0 for the image itself."""
+    return range(1, augment_runs + 1) if augment_runs else (0,)
+
+
 UNKNOWN: dict[str, Any] = dict.fromkeys([*FeatureKind.marked(MUST_AGREE), "decoder", "max_pixels"])
 """What nobody knows of features in arrays, whose maker may be any program."""
 
@@ -241,8 +246,8 @@ class FeatureDescription(Extraction):
 
     @property
     def run_numbers(self) -> Sequence[int]:
-        """Number of each row of a sample: from 1 for random crops, otherwise 0."""
-        return range(1, self.augment_runs + 1) if self.augment_runs else (0,)
+        """Number of each row of a sample."""
+        return numbers_of_runs(self.augment_runs)
 
     @property
     def rows_per_sample(self) -> int:

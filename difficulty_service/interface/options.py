@@ -4,7 +4,6 @@ They stand here once more for type checkers, which cannot read models; the value
 models. The progress bar of an extraction, in a terminal or a notebook.
 """
 
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from difficulty_service.base.errors import ConfigError, DatasetError, Setting
-from difficulty_service.base.wording import explain_invalid
+from difficulty_service.base.wording import did_you_mean, explain_invalid
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.images.preparation import Mode
 from difficulty_service.options import (
@@ -106,9 +105,8 @@ def require_names(options: Mapping[str, Any], kind: type, function: str) -> None
     known = get_type_hints(kind)
     for name in options:
         if name not in known:
-            close = difflib.get_close_matches(name, known, n=1)
-            suggestion = f"; did you mean {close[0]!r}?" if close else ""
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}{suggestion}")
+            said = f"{function}() got an unexpected keyword argument {name!r}"
+            raise TypeError("; ".join(filter(None, [said, did_you_mean(name, known).strip()])))
 
 
 def read_options(model: type[Model], given: Mapping[str, Any]) -> Model:

@@ -11,7 +11,6 @@ Diagrams of ROC curves: a panel per detection, a colour per score, a line per se
 Histograms of the difficulty of the samples and of the weights that a run made from it.
 """
 
-import hashlib
 import math
 import statistics
 import textwrap
@@ -27,7 +26,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import MetricError, ScoreFileError
-from difficulty_service.base.files import replacing
+from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.scores.file import read_scores
 from trainer.evaluation.record import MISCLASSIFICATION, NamedCurve
 from trainer.metrics.calibration import NUM_BINS, ReliabilityBins, equal_mass_bins, equal_width_bins
@@ -375,9 +374,7 @@ def _recorded_scores(source: Mapping[str, Any]) -> NDArray[np.float64] | str:
     """The finite scores of a file, or why there are none."""
     path = Path(source["file"])
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        if digest != source["sha256"]:
+        if file_sha256(path) != source["sha256"]:
             return f"{path.name} has changed\nsince the run"
         table = read_scores(path, ["sample_id", source["column"]]).table
     except (OSError, ScoreFileError):

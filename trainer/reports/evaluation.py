@@ -5,7 +5,6 @@ confidence as difficulty are the scores that Cui et al. (2023) compare the relat
 distance with in table 10.
 """
 
-import hashlib
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +19,7 @@ from torch import Tensor
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
+from difficulty_service.base.files import file_sha256
 from difficulty_service.features.description import RecordedOptions
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from difficulty_service.scores.file import write_scores
@@ -107,7 +107,7 @@ def write_prediction_scores(
         predictions=EvaluatedRun(
             run=str(run),
             recipe=recipe.name,
-            seeds={each.name: _sha256(each / run_folder.MODEL) for each in predictions},
+            seeds={each.name: file_sha256(each / run_folder.MODEL) for each in predictions},
             columns=MEANINGS,
         ),
         warnings=(),
@@ -145,11 +145,6 @@ def prediction_scores(seeds: Sequence[Predictions], class_names: Sequence[str]) 
             "percentile": _percentiles(losses).numpy(),
         }
     )
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _mean(tensors: Sequence[Tensor]) -> Tensor:

@@ -5,7 +5,6 @@ probability that each label is right and the likeliest other class. Either can t
 labels not to believe.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from difficulty_service.base.errors import (
     TrainingError,
     UnmatchedScores,
 )
+from difficulty_service.base.files import file_sha256
 from difficulty_service.score_columns import require_columns, scorer_of
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
@@ -76,11 +76,9 @@ def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -
 def describe_scores(path: Path, column: str) -> dict[str, Any]:
     """The identity of the scores that weights are made from, as JSON values; None is not known."""
     provenance = read_scores(path, ["sample_id"]).provenance
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {
         "file": str(path),
-        "sha256": digest,
+        "sha256": file_sha256(path),
         "column": column,
         "scorer": scorer_of(column),
         "reliable": provenance.reliable,

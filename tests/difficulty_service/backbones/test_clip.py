@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.files import file_sha256
 
 IMAGES = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
 

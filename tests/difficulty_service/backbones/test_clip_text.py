@@ -11,8 +11,8 @@ from torch import nn
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
-from difficulty_service.backbones.weights import file_sha256
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.files import file_sha256
 
 PHRASES = ["a blurry photo", "a drawing of a cat that sleeps behind a tree in the rain", "text"]
 

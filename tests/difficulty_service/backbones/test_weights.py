@@ -12,12 +12,12 @@ from torch import nn
 
 from difficulty_service.backbones.weights import (
     describe_difference,
-    file_sha256,
     load_checked,
     read_weights,
 )
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.files import file_sha256
 
 TENSORS = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.bias": torch.ones(2)}
 
