@@ -149,13 +149,19 @@ class JobProgress(BaseModel):
     seconds_left: float | None = Field(description="Seconds until extraction ends, at this rate")
 
 
-class JobError(BaseModel):
+class JobError(Contract):
     """Why a job failed, or why its previous attempt did."""
 
-    type: str = Field(description="Stable name of the kind of failure")
-    detail: str = Field(description="What is wrong")
-    remedy: str | None = Field(default=None, description="What to do about it")
-    field: str | None = Field(default=None, description="Field of the request that is at fault")
+    model_config = ConfigDict(extra="forbid")
+
+    type: str
+    """Stable name of the kind of failure"""
+    detail: str
+    """What is wrong"""
+    remedy: str | None = None
+    """What to do about it"""
+    field: str | None = None
+    """Field of the request that is at fault"""
 
 
 class JobResult(Contract):

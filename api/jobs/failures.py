@@ -8,8 +8,9 @@ from typing import get_origin
 
 from api.http.problems import STORAGE_REASONS, Problem
 from api.http.public_text import hide_paths
-from api.schemas import JobCreate
+from api.schemas import JobCreate, JobError
 from api.settings import Settings
+from difficulty_service.base.contract import given
 from difficulty_service.base.errors import DifficultyError, FeatureStoreError, Setting
 
 PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
@@ -30,15 +31,12 @@ class Failure:
     remedy: str | None = None
     field: str | None = None  # of the job request that is at fault
 
-    def body(self) -> dict[str, str]:
+    @property
+    def error(self) -> JobError:
         """The failure as it is stored with the job."""
-        values = {
-            "type": self.type,
-            "detail": _shortened(self.detail),
-            "remedy": self.remedy and _shortened(self.remedy),
-            "field": self.field,
-        }
-        return {name: value for name, value in values.items() if value is not None}
+        remedy = self.remedy and _shortened(self.remedy)
+        known = given(remedy=remedy, field=self.field)
+        return JobError(type=self.type, detail=_shortened(self.detail), **known)
 
 
 def _shortened(text: str) -> str:

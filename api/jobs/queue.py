@@ -4,7 +4,6 @@ A worker changes a job only under the attempt with which it claimed the job. Eac
 the attempt, which fences off a worker that was presumed dead.
 """
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -14,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from api.jobs.store import Job, add_event, encode, finish, job_of
-from api.schemas import StoredResult
+from api.schemas import JobError, StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS, WORKERS
 
@@ -65,7 +64,7 @@ def heartbeat(
 @retry
 def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
-    values = {"state": "succeeded", "result": result.to_json(), "error": None}
+    values = {"state": "succeeded", "result": result, "error": None}
     with write_transaction(engine) as connection:
         # The progress since the last heartbeat needs no parameter: all samples are done.
         counted = _fenced(job, {"done": sa.func.coalesce(JOBS.c.total, JOBS.c.done)})
@@ -76,7 +75,7 @@ def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
 
 
 @retry
-def fail(engine: sa.Engine, job: Job, error: Mapping[str, Any], *, retry_in: float | None) -> bool:
+def fail(engine: sa.Engine, job: Job, error: JobError, *, retry_in: float | None) -> bool:
     """Ends an attempt, and the job with it if it cannot be retried.
 
     False, and without effect, if the worker has lost the job. `retry_in` are the seconds until the
@@ -86,13 +85,13 @@ def fail(engine: sa.Engine, job: Job, error: Mapping[str, Any], *, retry_in: flo
         row = connection.execute(_locked(job)).one_or_none()
         if row is None:
             states = ["failed", "cancelled", "queued"]
-            return _was_committed(connection, job, states, error=encode(error))
+            return _was_committed(connection, job, states, error=encode(error.to_json()))
         if row.cancel_requested:
             finish(connection, job.id, {"state": "cancelled", "error": error})
         elif retry_in is None or row.attempt >= row.max_attempts:
             finish(connection, job.id, {"state": "failed", "error": error})
         else:
-            _requeue(connection, job, {"error": encode(error)}, retry_in)
+            _requeue(connection, job, {"error": encode(error.to_json())}, retry_in)
         return True
 
 
@@ -149,9 +148,9 @@ def _end_abandoned(connection: sa.Connection, row: sa.Row[Any]) -> bool:
     if row.attempt < row.max_attempts:
         return False
     detail = f"the worker of attempt {row.attempt} of {row.max_attempts} stopped responding"
-    if row.error is not None:
-        detail += f"; the attempt before failed: {json.loads(row.error)['detail']}"
-    error = {"type": "attempts-exhausted", "detail": detail}
+    if (before := job_of(row).error) is not None:
+        detail += f"; the attempt before failed: {before.detail}"
+    error = JobError(type="attempts-exhausted", detail=detail)
     finish(connection, row.id, {"state": "failed", "error": error})
     return True
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from api.schemas import JobRequest, StoredResult
+from api.schemas import JobError, JobRequest, StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import (
     APPLIED_MARKS,
@@ -22,6 +22,7 @@ from api.storage.tables import (
     is_id,
     new_id,
 )
+from difficulty_service.base.contract import Contract
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Job:
     total: int | None  # None until known
     bad: int  # unreadable images
     rate: float | None  # samples per second
-    error: Mapping[str, Any] | None  # `Failure.body` of the job or of its previous attempt
+    error: JobError | None  # of the job, or of its previous attempt
     result: StoredResult | None
 
     @cached_property
@@ -81,6 +82,8 @@ def job_of(row: sa.Row[Any]) -> Job:
     values = row._asdict()
     for name in ("request", "error", "result"):
         values[name] = None if values[name] is None else json.loads(values[name])
+    if values["error"] is not None:
+        values["error"] = JobError.of(values["error"])
     if values["result"] is not None:
         values["result"] = StoredResult.of(values["result"])
     return Job(**values | {"cancel_requested": bool(values["cancel_requested"])})
@@ -97,12 +100,13 @@ def add_event(connection: sa.Connection, job_id: str, kind: str, data: Mapping[s
 
 
 def finish(connection: sa.Connection, job_id: str, values: Mapping[str, Any]) -> sa.Row[Any]:
-    """Records the end of a job and its event; error and result in `values` are JSON values."""
-    columns = {k: encode(v) if k in ("error", "result") else v for k, v in values.items()}
+    """Records the end of a job and its event."""
+    columns = {k: encode(v.to_json()) if isinstance(v, Contract) else v for k, v in values.items()}
     columns |= {"finished_at": now(connection), "lease_until": None}
     changed = sa.update(JOBS).where(JOBS.c.id == job_id).values(columns).returning(*JOBS.c)
     row = connection.execute(changed).one()
-    data = {name: values[name] for name in ("state", "error") if values.get(name) is not None}
+    error: JobError | None = values.get("error")
+    data = {"state": values["state"]} | ({} if error is None else {"error": error.to_json()})
     add_event(connection, job_id, "state", data)
     return row
 

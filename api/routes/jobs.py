@@ -18,7 +18,7 @@ from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import Job
 from api.jobs.submission import validate_submission
-from api.schemas import JobCreate, JobError, JobPage, JobProgress, JobPublic
+from api.schemas import JobCreate, JobPage, JobProgress, JobPublic
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES, is_id
 
@@ -205,7 +205,7 @@ def public(job: Job) -> JobPublic:
         started_at=None if job.started_at is None else _moment(job.started_at),
         finished_at=None if job.finished_at is None else _moment(job.finished_at),
         request=dict(job.request),
-        error=None if job.error is None else JobError(**job.error),
+        error=job.error,
         result=job.result,
         links=_links(job),
     )

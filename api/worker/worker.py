@@ -188,7 +188,7 @@ def _write_failure(worker: Worker, running: RunningJob, failure: Failure) -> End
     job = running.job
     retry = failure.retry and job.attempt < job.max_attempts
     delay = worker.settings.retry_delay * 2 ** (job.attempt - 1) if retry else None
-    written = _record_end(lambda: fail(worker.engine, job, failure.body(), retry_in=delay), running)
+    written = _record_end(lambda: fail(worker.engine, job, failure.error, retry_in=delay), running)
     if not written:
         return "lost"
     return "to-be-retried" if retry else "failed"

@@ -15,6 +15,7 @@ from api.jobs.store import (
     events_after,
     request_cancel,
 )
+from api.schemas import JobError
 from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 LEASE = 3600.0
 RESULT = stored_result("jobs/x/a1")
-ERROR = {"type": "disk-full", "detail": "no space is left"}
+ERROR = JobError(type="disk-full", detail="no space is left")
 
 Ending = Callable[[Engine, Job], bool]
 ENDINGS: dict[str, Ending] = {
@@ -97,7 +98,10 @@ def test_a_failure_that_would_happen_again_ends_the_job_at_once(
 
     ended = queue.stored(job)
     assert (ended.state, ended.error, ended.result) == ("failed", ERROR, None)
-    assert events_after(engine, job.id, 0, 100)[-1].data == {"state": "failed", "error": ERROR}
+    assert events_after(engine, job.id, 0, 100)[-1].data == {
+        "state": "failed",
+        "error": ERROR.to_json(),
+    }
 
 
 def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Queue") -> None:
@@ -121,10 +125,11 @@ def test_failures_end_the_job_after_as_many_attempts_as_allowed(
     for number in range(1, 4):
         attempt = queue.claim()
         assert attempt.attempt == number
-        fail(engine, attempt, {**ERROR, "attempt": number}, retry_in=0.0)
+        error = JobError(type="disk-full", detail=f"attempt {number} found no space")
+        fail(engine, attempt, error, retry_in=0.0)
 
     ended = queue.stored(job)
-    assert (ended.state, ended.error) == ("failed", {**ERROR, "attempt": 3})
+    assert (ended.state, ended.error) == ("failed", error)
     assert claim(engine, "worker", "cpu", LEASE) is None
 
 
@@ -138,8 +143,8 @@ def test_a_job_that_kills_its_workers_fails_with_the_reason(engine: Engine, queu
     ended = queue.stored(job)
     assert (ended.state, ended.attempt) == ("failed", 2)
     assert ended.error is not None
-    assert ended.error["type"] == "attempts-exhausted"
-    assert "attempt 2 of 2" in ended.error["detail"]
+    assert ended.error.type == "attempts-exhausted"
+    assert "attempt 2 of 2" in ended.error.detail
     assert queue.states(job) == ["queued", "running", "running", "failed"]
 
 
@@ -152,7 +157,7 @@ def test_the_reason_names_the_failure_before(engine: Engine, queue: "Queue") -> 
 
     ended = queue.stored(job)
     assert ended.error is not None
-    assert ERROR["detail"] in ended.error["detail"]
+    assert ERROR.detail in ended.error.detail
 
 
 def test_abandoned_jobs_do_not_block_queued_ones(engine: Engine, queue: "Queue") -> None:

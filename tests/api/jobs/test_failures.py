@@ -72,7 +72,7 @@ def test_a_dataset_that_cannot_be_read_is_tried_again_where_only_the_way_to_it_f
 def test_a_full_disk_is_named() -> None:
     failure = describe_failure(OSError(errno.ENOSPC, "No space", "/srv/work/x"), NAMES)
 
-    assert failure.body() == {
+    assert failure.error.to_json() == {
         "type": "storage",
         "detail": "the service has no space left to work in",
     }
@@ -93,7 +93,7 @@ def test_a_remedy_names_fields_of_the_job_request() -> None:
         parameter="shrinkage",
     )
 
-    assert describe_failure(error, NAMES).body() == {
+    assert describe_failure(error, NAMES).error.to_json() == {
         "type": "statistics-error",
         "detail": "40 samples",
         "remedy": 'add samples, or use "shrinkage": "ledoit-wolf"',
@@ -119,7 +119,7 @@ def test_a_remedy_of_the_operator_names_the_variable() -> None:
 def test_a_remedy_that_neither_client_nor_operator_can_follow_is_left_out() -> None:
     error = BackboneError("out of memory", "use ", Setting("batch_size", 1), parameter="batch_size")
 
-    assert describe_failure(error, NAMES).body() == {
+    assert describe_failure(error, NAMES).error.to_json() == {
         "type": "backbone-error",
         "detail": "out of memory",
     }
@@ -134,7 +134,7 @@ def test_a_remedy_hides_paths_too() -> None:
 def test_a_problem_keeps_its_remedy_and_field() -> None:
     problem = Problem(410, "gone", "the upload expired", "send it again", field="dataset.upload")
 
-    assert describe_failure(problem, NAMES).body() == {
+    assert describe_failure(problem, NAMES).error.to_json() == {
         "type": "gone",
         "detail": "the upload expired",
         "remedy": "send it again",
@@ -164,13 +164,13 @@ def test_what_a_job_says_has_a_bounded_length_and_can_be_stored() -> None:
     failure = describe_failure(DatasetError(f"class {long}", f"rename {long}"), NAMES)
     odd = describe_failure(DatasetError("class \ud800\0"), NAMES)
 
-    body = failure.body()
+    body = failure.error.to_json()
 
     assert [len(body["detail"]), len(body["remedy"])] == [MAX_LENGTH, MAX_LENGTH]
     assert body["detail"].startswith("class xxx")
-    assert odd.body()["detail"] == r"class \ud800\0"
+    assert odd.error.detail == r"class \ud800\0"
 
 
 @pytest.mark.parametrize("text", ["x" * 10_000, "/" * 100_000, "/a" * 50_000, " /" * 50_000])
 def test_hiding_the_paths_of_a_long_message_takes_no_time(text: str) -> None:
-    assert len(describe_failure(DatasetError(text), NAMES).body()["detail"]) <= MAX_LENGTH
+    assert len(describe_failure(DatasetError(text), NAMES).error.detail) <= MAX_LENGTH

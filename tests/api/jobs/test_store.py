@@ -19,6 +19,7 @@ from api.jobs.store import (
     oldest_queued_age,
     request_cancel,
 )
+from api.schemas import JobError
 from api.storage.tables import EVENTS
 from tests.api.stored_results import stored_result
 
@@ -280,6 +281,6 @@ def test_there_is_no_oldest_age_where_nothing_may_be_claimed(
     assert oldest_queued_age(engine) is None
 
     queue.submit()
-    fail(engine, queue.claim(), {"type": "disk-full", "detail": "full"}, retry_in=3600)
+    fail(engine, queue.claim(), JobError(type="disk-full", detail="full"), retry_in=3600)
 
     assert oldest_queued_age(engine) is None

@@ -8,6 +8,7 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, fail, heartbeat
+from api.schemas import JobError
 from api.storage.artifacts import Artifacts
 
 Body = dict[str, object]
@@ -179,7 +180,7 @@ def test_a_failed_job_has_a_reason_and_where_known_a_remedy(
     job = claim(engine, "worker", "cpu", 60.0)
     assert job is not None
     error = {"type": "backbone-error", "detail": "it is broken", **advice}
-    assert fail(engine, job, error, retry_in=None)
+    assert fail(engine, job, JobError.of(error), retry_in=None)
 
     shown = client.get(address).json()["error"]
 

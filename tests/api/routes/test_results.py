@@ -13,6 +13,7 @@ from PIL import Image
 from api.app import create_app
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
+from api.schemas import JobError
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 
@@ -237,7 +238,7 @@ def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
     waiting = client.get(f"{address}/scores")
     job = claim(engine, "worker", "cpu", 60.0)
     assert job is not None
-    fail(engine, job, {"type": "x", "detail": "y"}, retry_in=None)
+    fail(engine, job, JobError(type="x", detail="y"), retry_in=None)
     failed = client.get(f"{address}/scores.parquet")
 
     assert (waiting.status_code, failed.status_code) == (409, 409)

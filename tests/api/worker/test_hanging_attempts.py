@@ -12,6 +12,7 @@ from typing import Any
 
 from api.jobs.queue import live_workers
 from api.jobs.store import Job
+from api.schemas import JobError
 
 LONG = {"augment_runs": 30}
 """Fields of a job whose images take long enough to interrupt it."""
@@ -32,8 +33,8 @@ def test_an_attempt_whose_process_dies_is_repeated_by_the_same_worker(
 
     assert (requeued.state, requeued.attempt) == ("queued", 1)
     assert requeued.error is not None
-    assert requeued.error["type"] == "process-ended"
-    assert "by signal 9 (perhaps for lack of memory)" in requeued.error["detail"]
+    assert requeued.error.type == "process-ended"
+    assert "by signal 9 (perhaps for lack of memory)" in requeued.error.detail
 
 
 def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
@@ -49,7 +50,7 @@ def test_a_job_whose_process_dies_each_time_fails_with_the_reason(
     failed = attempt.stored()
     assert failed.state == "failed"
     assert failed.error is not None
-    assert "by signal 6 while starting the job" in failed.error["detail"]
+    assert "by signal 6 while starting the job" in failed.error.detail
 
 
 def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
@@ -60,11 +61,11 @@ def test_a_process_that_does_not_answer_is_killed_once_the_stage_took_too_long(
     with attempting(frozen=True, stage_seconds=0.2) as attempt:
         process = attempt.process.pid
 
-    assert attempt.stored().error == {
-        "type": "time-limit",
-        "detail": "starting the job made no progress for 0.2 s",
-        "remedy": "raise DIFFICULTY_STAGE_SECONDS (a setting of the operator)",
-    }
+    assert attempt.stored().error == JobError(
+        type="time-limit",
+        detail="starting the job made no progress for 0.2 s",
+        remedy="raise DIFFICULTY_STAGE_SECONDS (a setting of the operator)",
+    )
     assert not is_running(process)
 
 
@@ -82,8 +83,8 @@ def test_listing_that_takes_too_long_fails_the_job_at_once(
     assert failed.state == "failed"
     assert failed.attempt == 1
     assert failed.error is not None
-    assert failed.error["detail"] == "listing the dataset took longer than 0.01 s"
-    assert "DIFFICULTY_LISTING_SECONDS" in failed.error["remedy"]
+    assert failed.error.detail == "listing the dataset took longer than 0.01 s"
+    assert "DIFFICULTY_LISTING_SECONDS" in failed.error.remedy
 
 
 def test_an_image_that_takes_too_long_is_named(
@@ -99,8 +100,8 @@ def test_an_image_that_takes_too_long_is_named(
     requeued = attempt.stored()
     assert requeued.state == "queued"
     assert requeued.error is not None
-    assert requeued.error["detail"] == "an image took longer than 2 s to read: cat/slow.ppm"
-    assert requeued.error["field"] == "dataset"
+    assert requeued.error.detail == "an image took longer than 2 s to read: cat/slow.ppm"
+    assert requeued.error.field == "dataset"
 
 
 def test_a_worker_whose_process_does_not_answer_counts_as_dead(

@@ -1,7 +1,6 @@
 """Datasets that no honest owner sends: small files that are huge, values that nobody expects."""
 
 import io
-import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure
 from api.jobs.store import Job
+from api.schemas import JobError
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker import job_observer
@@ -22,7 +22,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import DifficultyError
 
-Fail = Callable[..., dict[str, str]]
+Fail = Callable[..., JobError]
 
 
 def png(shade: int) -> bytes:
@@ -37,14 +37,14 @@ def fail(
 ) -> Fail:
     """Runs a job on a file in the root; returns the failure that its owner is told."""
 
-    def run(name: str, **changes: int) -> dict[str, str]:
+    def run(name: str, **changes: int) -> JobError:
         changed = settings.model_copy(update=changes)
         job = claimed(dataset={"root": "pictures", "path": name})
         with pytest.raises(DifficultyError) as caught:
             run_job(job, changed, sqlite_engine, artifacts, Observer())
         failure = describe_failure(caught.value, {})
         assert not failure.retry
-        return failure.body()
+        return failure.error
 
     return run
 
@@ -69,11 +69,11 @@ def test_the_limits_of_the_operator_are_named(write: Callable[..., str], fail: F
     texts = fail(name, max_text_bytes=10)
     classes = fail(name, max_classes=100)
 
-    assert "12 rows, the maximum is 11" in rows["detail"]
-    assert rows["remedy"].endswith("raise DIFFICULTY_MAX_ROWS (a setting of the operator)")
-    assert "DIFFICULTY_MAX_TEXT_BYTES" in texts["remedy"]
-    assert "101 classes, the maximum is 100" in classes["detail"]
-    assert "DIFFICULTY_MAX_CLASSES" in classes["remedy"]
+    assert "12 rows, the maximum is 11" in rows.detail
+    assert rows.remedy.endswith("raise DIFFICULTY_MAX_ROWS (a setting of the operator)")
+    assert "DIFFICULTY_MAX_TEXT_BYTES" in texts.remedy
+    assert "101 classes, the maximum is 100" in classes.detail
+    assert "DIFFICULTY_MAX_CLASSES" in classes.remedy
 
 
 def test_class_names_fit_a_row_of_the_database(
@@ -83,7 +83,7 @@ def test_class_names_fit_a_row_of_the_database(
 
     failure = fail(write(["a" * 1000, "b" * 1000]))
 
-    assert "2,000 characters together" in failure["detail"]
+    assert "2,000 characters together" in failure.detail
 
 
 def test_a_job_without_readable_images_ends_early(
@@ -94,9 +94,9 @@ def test_a_job_without_readable_images_ends_early(
 
     failure = fail(write([0, 1] * 2500, images))
 
-    assert failure["type"] == "image-error"
-    assert "images cannot be read" in failure["detail"]
-    assert int(failure["detail"].split(" of ")[0].replace(",", "")) < 4998
+    assert failure.type == "image-error"
+    assert "images cannot be read" in failure.detail
+    assert int(failure.detail.split(" of ")[0].replace(",", "")) < 4998
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_labels_that_cannot_be_used_are_named(
 ) -> None:
     failure = fail(write(labels))
 
-    assert failure["type"] == "dataset-error"
-    assert len(json.dumps(failure)) < 3000
+    assert failure.type == "dataset-error"
+    assert len(failure.model_dump_json()) < 3000
 
 
 @pytest.mark.parametrize(
@@ -139,5 +139,5 @@ def test_json_that_nobody_writes_is_named(
 
     failure = fail("shard.tar")
 
-    assert failure["type"] == "dataset-error"
-    assert message in failure["detail"]
+    assert failure.type == "dataset-error"
+    assert message in failure.detail

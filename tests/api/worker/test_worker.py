@@ -74,9 +74,9 @@ def test_a_job_that_can_never_succeed_fails_once_with_the_reason(
 
     assert failed.attempt == 1
     assert failed.error is not None
-    assert failed.error["type"] == "dataset-error"
-    assert "pictures/none" in failed.error["detail"]
-    assert str(tmp_path) not in json.dumps(failed.error)
+    assert failed.error.type == "dataset-error"
+    assert "pictures/none" in failed.error.detail
+    assert str(tmp_path) not in repr(failed.error)
     assert files_below(settings.work_dir) == []
 
 
@@ -112,7 +112,7 @@ def test_storage_that_fails_for_good_ends_the_job_after_all_attempts(
 
     assert failed.attempt == failed.max_attempts == 3
     assert failed.error is not None
-    assert failed.error["type"] == "storage"
+    assert failed.error.type == "storage"
 
 
 def test_an_idle_worker_stops_when_told_to(settings: Settings, working: Working) -> None:
@@ -184,7 +184,7 @@ def test_a_pattern_that_no_file_matches_fails_and_the_next_job_runs(
         wait_for(job, "succeeded")
 
     assert failed.error is not None
-    assert "100 times `**`" in failed.error["detail"]
+    assert "100 times `**`" in failed.error.detail
 
 
 @pytest.mark.slow
