@@ -122,7 +122,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.scoring_queue = FairQueue(
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
         )
-        state.upload_checks = UploadChecks()
+        state.upload_checks = UploadChecks(settings.upload_check_seconds)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
             with housekeeping(state.engine, settings, state.artifacts, state.upload_checks):

@@ -80,6 +80,7 @@ class Settings(BaseSettings):
         retry_delay: Seconds before a failed attempt is retried, doubled each time.
         grace: Seconds that a worker has to finish its job once it is told to stop.
         listing_seconds: Seconds that listing the dataset of a job may take.
+        upload_check_seconds: Seconds that the check of a complete upload may take.
         image_seconds: Seconds that reading and decoding one image may take.
         stage_seconds: Seconds that a job may go on without any progress in all other stages.
         keep_jobs: Seconds until finished jobs and their files are deleted.
@@ -134,6 +135,7 @@ class Settings(BaseSettings):
     retry_delay: Annotated[float, Field(ge=0)] = 5.0
     grace: Seconds = 30.0
     listing_seconds: Seconds = 600.0
+    upload_check_seconds: Seconds = 300.0
     image_seconds: Seconds = 30.0
     stage_seconds: Seconds = 3600.0
     keep_jobs: Seconds = 30 * 86400.0

@@ -1,7 +1,8 @@
-"""Checks uploads; Parquet files in processes of their own.
+"""Checks uploads in processes of their own, each within some seconds.
 
 A damaged Parquet file can end the process that reads its footer: the reader of Arrow aborts where
-some fields of the footer contradict each other. That must not be the process of the web server.
+some fields of the footer contradict each other. That must not be the process of the web server. Of
+a tar or zip with millions of members, the headers may take minutes to read.
 """
 
 import struct
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import structlog
 
 from api.http.problems import unreadable
-from difficulty_service.base.apart import Apart, ProcessEnded
+from difficulty_service.base.apart import Apart, ProcessEnded, TookTooLong
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import read_archive
 from difficulty_service.datasets.storage import StoredFile, resolve
@@ -119,19 +120,27 @@ ENDED = "reading it ends the process that does"
 
 
 class UploadChecks:
-    """Checks uploads, some of them in processes that start when they are first needed."""
+    """Checks uploads, each within some seconds, in processes that start when they are needed."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
         self._apart = Apart(_checker, processes=NUMBER)
 
     def check(self, path: Path, format_name: str) -> None:
         """Checks that an upload has the declared format and is safe to read, by its index alone."""
+        log = structlog.get_logger().bind(upload=path.stem)
         try:
-            find = self._apart.call if format_name == "parquet" else find_fault
-            fault = find(path, format_name)
+            fault = self._apart.call_within(self._seconds, path, format_name)
+        except TookTooLong:
+            log.warning("upload-check-ended", reason=f"it took longer than {self._seconds:g} s")
+            raise unreadable(
+                f"checking this {format_name} file took longer than {self._seconds:g} s",
+                "send it as several smaller uploads, or have the operator raise "
+                "DIFFICULTY_UPLOAD_CHECK_SECONDS, then PUT no bytes at its end",
+            ) from None
         except ProcessEnded:
             # No traceback: it would show where this process waited, not what ended the other.
-            structlog.get_logger().warning("upload-check-ended", upload=path.stem, reason=ENDED)
+            log.warning("upload-check-ended", reason=ENDED)
             fault = ENDED
         if fault is not None:
             raise unreadable(

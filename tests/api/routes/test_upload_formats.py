@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
+from api.app import create_app
 from api.settings import Settings
 
 
@@ -94,3 +95,19 @@ def test_good_files_of_every_format_are_accepted(
     address = announce(form, len(data))
 
     assert client.put(address, content=data).json()["state"] == "complete"
+
+
+def test_an_upload_whose_check_takes_too_long_is_refused_and_stays_open(
+    settings: Settings, assert_problem: Callable[..., None]
+) -> None:
+    content = tar(20_000)
+    hurried = settings.model_copy(update={"upload_check_seconds": 0.01})
+    with TestClient(create_app(hurried), base_url="http://localhost") as client:
+        announced = client.post("/v1/uploads", json={"format": "tar", "size": len(content)})
+        address = announced.headers["Location"]
+
+        refused = client.put(address, content=content)
+
+        assert_problem(refused, 422, "unreadable")
+        assert "took longer than 0.01 s" in refused.json()["detail"]
+        assert client.get(address).json()["state"] == "open"

@@ -46,7 +46,7 @@ def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app.include_router(uploads.router)
     app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
-    with closing(UploadChecks()) as app.state.upload_checks:
+    with closing(UploadChecks(settings.upload_check_seconds)) as app.state.upload_checks:
         yield TestClient(app, base_url="http://localhost")
 
 

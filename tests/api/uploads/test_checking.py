@@ -1,5 +1,6 @@
 """Uploads are checked where a damaged one cannot end the web server."""
 
+import tarfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,12 +14,13 @@ from api.http.problems import Problem
 from api.uploads import checking as readers
 from api.uploads.checking import ENDED, NUMBER, UploadChecks
 
+LIMIT = 600.0  # seconds, which no check here takes
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 
 
 @pytest.fixture(scope="module")
 def checks() -> Iterator[UploadChecks]:
-    with closing(UploadChecks()) as checks:
+    with closing(UploadChecks(LIMIT)) as checks:
         yield checks
 
 
@@ -37,6 +39,34 @@ def test_a_file_that_ends_its_reader_is_refused_and_the_next_is_read(
             checks.check(ABORTING, "parquet")
         assert caught.value.status == 422
 
+    checks.check(whole, "parquet")
+
+
+@pytest.fixture
+def long_index(tmp_path: Path) -> Path:
+    """A tar with so many members that reading their headers takes a while."""
+    path = tmp_path / "long.tar"
+    with path.open("wb") as file:
+        for number in range(30_000):
+            file.write(tarfile.TarInfo(f"cat/{number}.png").tobuf())
+        file.write(bytes(1024))
+    return path
+
+
+def test_a_check_that_takes_longer_than_its_limit_is_ended_and_the_next_goes_on(
+    checks: UploadChecks, long_index: Path, whole: Path
+) -> None:
+    with (
+        closing(UploadChecks(0.01)) as hurried,
+        capture_logs() as events,
+        pytest.raises(Problem, match=r"took longer than 0\.01 s") as caught,
+    ):
+        hurried.check(long_index, "tar")
+
+    assert caught.value.status == 422
+    assert "DIFFICULTY_UPLOAD_CHECK_SECONDS" in caught.value.remedy
+    assert [event["reason"] for event in events] == ["it took longer than 0.01 s"]
+    checks.check(long_index, "tar")  # with nothing wrong but the time
     checks.check(whole, "parquet")
 
 

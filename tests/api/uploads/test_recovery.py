@@ -23,6 +23,7 @@ from api.uploads.store import (
     upload_path,
 )
 
+LIMIT = 600.0  # seconds of a check
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 
 
@@ -78,7 +79,7 @@ def test_one_whose_bytes_are_not_all_there_stays_open(
 ) -> None:
     upload = received(sqlite_engine, settings, archive, len(archive) + 1)
 
-    assert complete_received(sqlite_engine, settings, UploadChecks()) == 0
+    assert complete_received(sqlite_engine, settings, UploadChecks(LIMIT)) == 0
     assert state_of(sqlite_engine, upload) == "open"
 
 
@@ -90,7 +91,7 @@ def test_one_that_cannot_be_read_stays_open_and_holds_up_no_other(
     upload_path(settings, lost.id, "zip").unlink()
     whole = received(sqlite_engine, settings, archive, len(archive))
 
-    assert complete_received(sqlite_engine, settings, UploadChecks()) == 1
+    assert complete_received(sqlite_engine, settings, UploadChecks(LIMIT)) == 1
 
     assert [state_of(sqlite_engine, each) for each in (damaged, lost, whole)] == [
         "open",
@@ -108,7 +109,7 @@ def test_one_that_ends_the_process_that_reads_it_ends_no_server(
     hostile = received(sqlite_engine, settings, content, len(content), "parquet")
     whole = received(sqlite_engine, settings, archive, len(archive))
 
-    with closing(UploadChecks()) as checks:
+    with closing(UploadChecks(LIMIT)) as checks:
         assert complete_received(sqlite_engine, settings, checks) == 1
 
     assert [state_of(sqlite_engine, each) for each in (hostile, whole)] == ["open", "complete"]
@@ -120,6 +121,6 @@ def test_one_that_is_being_checked_elsewhere_is_left_alone(
     upload = received(sqlite_engine, settings, archive, len(archive))
 
     with locked(upload_path(settings, upload.id, "zip")):
-        assert complete_received(sqlite_engine, settings, UploadChecks()) == 0
+        assert complete_received(sqlite_engine, settings, UploadChecks(LIMIT)) == 0
 
     assert state_of(sqlite_engine, upload) == "open"
