@@ -22,6 +22,7 @@ from api.http.fair_queue import FairQueue
 from api.http.limits import BodyLimits, limits_of, rate_limiter
 from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
+from api.jobs.estimate import count_samples
 from api.jobs.files import delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
 from api.online.process import ScoringModels, ScoringProcess
@@ -37,7 +38,7 @@ from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import connect, is_damaged, migrate
 from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
-from difficulty_service.base.apart import call_apart
+from difficulty_service.base.apart import Apart, Limits, call_apart
 from difficulty_service.base.threads import num_workers
 
 ROUTERS = (
@@ -50,6 +51,8 @@ ROUTERS = (
     gaussians.router,
 )
 
+KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
+MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
 MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
 EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
@@ -123,6 +126,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
         )
         state.upload_checks = UploadChecks(settings.upload_check_seconds)
+        state.sample_counts = Apart(count_samples, limits=Limits(kept_memory=KEPT_BYTES))
+        state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
             with housekeeping(state.engine, settings, state.artifacts, state.upload_checks):
@@ -131,6 +136,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
             await run_in_threadpool(state.upload_checks.close)
+            await run_in_threadpool(state.sample_counts.close)
     finally:
         state.engine.dispose()
 

@@ -154,14 +154,10 @@ class JobError(Contract):
 
     model_config = ConfigDict(extra="forbid")
 
-    type: str
-    """Stable name of the kind of failure"""
-    detail: str
-    """What is wrong"""
-    remedy: str | None = None
-    """What to do about it"""
-    field: str | None = None
-    """Field of the request that is at fault"""
+    type: str = Field(description="Stable name of the kind of failure")
+    detail: str = Field(description="What is wrong")
+    remedy: str | None = Field(default=None, description="What to do about it")
+    field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
 class JobResult(Contract):
@@ -182,6 +178,8 @@ class JobResult(Contract):
     num_skipped: int
     """Entries of the dataset that are no samples, such as rows without a label and empty class
     folders; listed beside the unreadable images"""
+    num_reused: int = 0
+    """Samples whose features an earlier job had extracted"""
     scores_bytes: int
     """Size of the score file"""
     scores_sha256: str

@@ -177,6 +177,11 @@ class EncodingOptions(Options):
         """Number of times that each image is encoded."""
         return max(1, self.augment_runs)
 
+    @property
+    def num_passes(self) -> int:
+        """Number of times that the network sees each image."""
+        return self.num_views * (1 + self.flip)
+
 
 class ScorerOptions(Options):
     """What is computed of the features."""

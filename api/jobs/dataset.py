@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 
 from api.http.problems import gone, invalid
 from api.jobs.remote_images import fetch_image, fetch_limits
-from api.jobs.store import Job
+from api.schemas import JobDataset, JobRequest
 from api.settings import Settings
 from api.uploads.store import get_upload, touch, upload_path
 from difficulty_service.base.errors import DatasetError, Setting
@@ -100,14 +100,15 @@ class DatasetLocation:
     boundary: Boundary  # that reading it must not leave
 
 
-def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocation:
+def find_dataset(
+    dataset: JobDataset, owner: str, settings: Settings, engine: Engine
+) -> DatasetLocation:
     """Location of the dataset of a job."""
-    dataset = job.wanted.dataset
     if not dataset.upload:
         uri = resolve_dataset(settings, dataset.root, dataset.path)
         boundary = root_boundary(settings, dataset.root)
         return DatasetLocation(uri, f"{dataset.root}/{dataset.path}", boundary)
-    upload = get_upload(engine, job.owner, dataset.upload)
+    upload = get_upload(engine, owner, dataset.upload)
     if upload is None or upload.state != "complete":
         raise gone(
             f"upload {dataset.upload!r} no longer exists, or is not complete",
@@ -120,9 +121,9 @@ def find_dataset(job: Job, settings: Settings, engine: Engine) -> DatasetLocatio
     return DatasetLocation(str(path), f"upload {dataset.upload}", Boundary(str(path.resolve())))
 
 
-def open_job_dataset(job: Job, location: DatasetLocation, settings: Settings) -> Dataset:
+def open_job_dataset(wanted: JobRequest, location: DatasetLocation, settings: Settings) -> Dataset:
     """The dataset of a job, under its name for clients and in shards that suit its size."""
-    reading = job.wanted.model_dump(include=set(ReadingOptions.model_fields))
+    reading = wanted.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
     dataset = open_dataset(location.uri, options)

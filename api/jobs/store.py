@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -235,6 +235,20 @@ def list_jobs(
         last = (before.created_at, before.id if is_id(before.id) else "")
         query = query.where(sa.tuple_(JOBS.c.created_at, JOBS.c.id) < last)
     return _jobs(engine, query)
+
+
+def succeeded_at_once(
+    engine: sa.Engine, backbone: str | None, devices: Collection[str], limit: int
+) -> list[Job]:
+    """The latest jobs, of any owner, that succeeded at their first attempt on such a device."""
+    named = [encode({"device": device})[1:-1] for device in devices]
+    claims = sa.or_(*(EVENTS.c.data.contains(each, autoescape=True) for each in named))
+    query = sa.select(JOBS).where(
+        (JOBS.c.state == "succeeded") & (JOBS.c.attempt == 1),
+        JOBS.c.request.contains(encode({"backbone": backbone})[1:-1], autoescape=True),
+        sa.exists().where(EVENTS.c.job == JOBS.c.id, EVENTS.c.kind == "state", claims),
+    )
+    return _jobs(engine, query.order_by(JOBS.c.finished_at.desc()).limit(limit))
 
 
 @retry

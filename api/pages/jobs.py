@@ -13,12 +13,13 @@ from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, reason_of
+from api.jobs.folders import FolderPage
 from api.jobs.queue import live_workers
 from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
-from api.routes.system import get_backbones
+from api.routes.system import get_backbones, get_folders
 from api.schemas import JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
@@ -205,6 +206,25 @@ def create(
         values = _list(request, key, None) | _form(request, key, form, _explained(error))
         return render(request, "jobs", values, 422)
     return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/estimate")
+async def show_estimate(
+    request: Request, key: WriteKey, form: Annotated[NewJob, Depends(entered_job)]
+) -> Response:
+    """How long the job of the form would take, or what is wrong with the form."""
+    values: dict[str, Any] = {"form": form}
+    try:
+        values["estimate"] = await rest.estimate(JobCreate(**form.as_body()), request, key)
+    except (Problem, ValueError) as error:
+        values["problem"] = _explained(error)
+    return render(request, "estimate", values)
+
+
+@router.get("/folders")
+def show_folders(request: Request, folder: Annotated[FolderPage, Depends(get_folders)]) -> Response:
+    """One folder of a root, for the form's dialog."""
+    return render(request, "folders", {"folder": folder})
 
 
 @router.post("/jobs/{job_id}/score-again")

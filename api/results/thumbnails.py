@@ -127,7 +127,8 @@ class Thumbnails:
         job, settings = wanted.job, self._settings
 
         def opened() -> Dataset:
-            return open_job_dataset(job, find_dataset(job, settings, self._engine), settings)
+            location = find_dataset(job.wanted.dataset, job.owner, settings, self._engine)
+            return open_job_dataset(job.wanted, location, settings)
 
         dataset = self._datasets.get(job.id, opened)
         position = _position(dataset.sample_ids, wanted.sample_id, wanted.row)

@@ -1,15 +1,16 @@
 """The service itself: health, readiness, metrics and the backbones it offers."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from pyarrow.fs import FileType
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.jobs.folders import MOST_ENTRIES, FolderPage, look_into
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.schemas import BackbonePublic, Backbones, Health, Part, Readiness
@@ -78,6 +79,18 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     return Backbones(
         backbones=[BackbonePublic(**vars(each), default=each.name in defaults) for each in listed]
     )
+
+
+@router.get("/v1/folders", summary="Look for datasets in a root")
+def get_folders(
+    request: Request,
+    _key: WriteKey,
+    root: Annotated[str, Query(max_length=100)],
+    path: Annotated[str, Query(max_length=2000)] = "",
+    start: Annotated[int, Query(ge=0, le=MOST_ENTRIES)] = 0,
+) -> FolderPage:
+    """The sub-folders, tables and archives of one folder, with what each folder holds."""
+    return look_into(request.app.state.settings, root, path, start)
 
 
 def _of_library(name: str) -> BackboneListing:

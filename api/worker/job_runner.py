@@ -114,7 +114,7 @@ def run_job(
         OSError: Storage fails.
     """
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
-        location = find_dataset(job, settings, engine)
+        location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
         scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians)
@@ -140,7 +140,7 @@ def run_job(
         callbacks = Callbacks(reporter.update, extracted=keep_features, fitted=save_gaussians)
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
-            dataset = open_job_dataset(job, location, settings)
+            dataset = open_job_dataset(job.wanted, location, settings)
             if marks := applied_marks(engine, job):
                 dataset = apply_marks(dataset, marks, str(job.wanted.marks))
             observer.enter(Stage.EXTRACTING)
@@ -216,7 +216,7 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 def _result(
     job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
 ) -> StoredResult:
-    store = scored.extracted.store
+    store, reuse = scored.extracted.store, scored.extracted.reuse
     return StoredResult(
         prefix=attempt_prefix(job),
         num_samples=store.description.num_samples,
@@ -225,6 +225,7 @@ def _result(
         num_duplicates=scored.scores.num_duplicates,
         num_bad_images=len(scored.extracted.bad_images),
         num_skipped=len(scored.extracted.skipped),
+        num_reused=0 if reuse is None else scored.scores.num_scored - reuse.num_new,
         scores_bytes=scores.stat().st_size,
         scores_sha256=file_sha256(scores),
         warnings=tuple(hide_paths(warning, names) for warning in scored.scores.warnings),

@@ -116,7 +116,7 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     with reading(repr(location)):
         files = _find(place, location)
         if boundary is not None:
-            files = [f for f in files if _is_inside(f.place.parent) or _is_inside(f.place)]
+            files = [f for f in files if f.place.parent.is_inside or f.place.is_inside]
             for file in files:
                 file.place.require_inside()
     if files:
@@ -145,14 +145,6 @@ def find_files_ending(
             parameter="location",
         )
     return files
-
-
-def _is_inside(place: StoredPath) -> bool:
-    try:
-        place.require_inside()
-    except PermissionError:
-        return False
-    return True
 
 
 def _find(place: StoredPath, location: str) -> list[StoredFile]:

@@ -23,6 +23,7 @@ import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote
@@ -154,6 +155,15 @@ class StoredPath:
         if self.boundary is not None:
             self.boundary.require(self.path, is_local=self.is_local)
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether the path is inside its boundary."""
+        try:
+            self.require_inside()
+        except PermissionError:
+            return False
+        return True
+
 
 @dataclass(frozen=True)
 class StoredFile:
@@ -234,20 +244,28 @@ def is_folder(place: StoredPath, location: str) -> bool | None:
     return None if kind == FileType.NotFound else kind == FileType.Directory
 
 
-def list_folder(place: StoredPath) -> list[Entry]:
+def list_folder(place: StoredPath, most: int | None = None) -> list[Entry]:
     """The entries directly in a folder, in no particular order; follows symbolic links.
+
+    Or at most some of them, without links that lead out, and without sizes where it is local.
 
     Raises:
         OSError: The folder does not exist, is not readable, or is outside the boundary.
     """
     if not place.is_local:
         place.require_inside()
-        infos = place.filesystem.get_file_info(FileSelector(place.path))
+        infos = place.filesystem.get_file_info(FileSelector(place.path))[:most]
         return [(posixpath.basename(info.path), *_kind_and_size(info)) for info in infos]
     folder = place.path if place.boundary is None else place.boundary.open_folder(place.path)
     try:
         with os.scandir(folder) as entries:
-            return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
+            if most is None:
+                return [(entry.name, *_local_kind_and_size(entry)) for entry in entries]
+            return [
+                (each.name, *(_local_kind_and_size(each) if link else (each.is_dir(), 0)))
+                for each in islice(entries, most)
+                if not (link := each.is_symlink()) or place.join(each.name).is_inside
+            ]
     finally:
         if isinstance(folder, int):
             os.close(folder)

@@ -1,5 +1,6 @@
 // What the pages do beyond links and forms: each part works on the pages that have its elements.
 
+import { startFolders } from "./folders.js";
 import { startReview } from "./review.js";
 import { startUpload } from "./upload.js";
 
@@ -19,3 +20,4 @@ document.addEventListener("htmx:config:request", (event) => {
 
 startReview();
 startUpload();
+startFolders();

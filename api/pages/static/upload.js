@@ -93,6 +93,7 @@ export function startUpload() {
       show(upload.received);
       id.value = (await send(file, upload, show, wait)).id;
       text.textContent = `${file.name} has arrived.`;
+      id.dispatchEvent(new Event("change", { bubbles: true })); // for the estimate
     } catch (error) {
       text.textContent = error.message;
     } finally {

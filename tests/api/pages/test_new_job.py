@@ -9,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.jobs import estimate
 from api.settings import Settings
 
 
@@ -101,3 +102,34 @@ def test_an_entry_that_is_wrong_is_explained_and_marked(
     assert answer.status_code == 422
     assert said in html.unescape(answer.text)
     assert re.search(f'name="{name}"[^>]* aria-invalid="true"', answer.text)
+
+
+def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(estimate, "LONGEST_COUNT", 300.0)
+    for number in range(3):
+        (tmp_path / "photos" / "cat" / f"{number}.png").touch()
+
+    def estimated(**entries: str) -> str:
+        answer = client.post("/estimate", data={"source": "root", "root": "photos"} | entries)
+        assert answer.status_code == 200
+        return html.unescape(re.sub("<[^>]+>", "", answer.text)).strip()
+
+    unknown = "How long it takes is not known: no job with this network has finished here yet."
+    assert estimated() == f"3 samples. {unknown}"
+    assert estimated(flip="1", limit="2") == f"2 samples, 2 passes over each. {unknown}"
+    assert estimated(limit="x") == "limit: 'x' is no number."
+    assert estimated(path="no/where") == "there is no 'no/where' in the root 'photos'."
+    assert estimated(source="upload") == "Choose a file to see how long it may take."
+
+
+def test_without_roots_there_is_nothing_to_browse(client: TestClient, tmp_path: Path) -> None:
+    with TestClient(
+        create_app(Settings(data_dir=tmp_path / "other", device="cpu")), base_url="http://localhost"
+    ) as rootless:
+        bare = rootless.get("/").text
+
+    assert 'id="browse"' in client.get("/").text
+    assert 'id="browse"' not in bare
+    assert "<dialog" not in bare

@@ -57,6 +57,7 @@ def result() -> dict[str, object]:
         "num_duplicates": 0,
         "num_bad_images": 0,
         "num_skipped": 0,
+        "num_reused": 0,
         "scores_bytes": 3,
         "scores_sha256": "0" * 64,
         "warnings": [],

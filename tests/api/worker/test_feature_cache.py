@@ -47,7 +47,8 @@ def encoded(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts) -> 
             return counting
 
         changed = settings.model_copy(update=changes)
-        run_job(job, changed, sqlite_engine, artifacts, Observer(), load)
+        result = run_job(job, changed, sqlite_engine, artifacts, Observer(), load)
+        assert result.num_reused == result.num_scored - count // job.wanted.num_views
         shutil.rmtree(changed.work_dir)
         return count
 

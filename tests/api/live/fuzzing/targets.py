@@ -101,6 +101,7 @@ def _reads(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/marks.csv", {}
     yield f"{job}/marks.parquet", {}
     yield "/v1/backbones", {}
+    yield "/v1/folders", {"root": "photos", "path": "train", "start": "0"}
     yield "/static/explorer.css", {}
     yield "/sign-in", {"next": "/jobs"}
 
@@ -114,6 +115,7 @@ def _pages(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     }
     # fmt: on
     yield "/", {"before": "QdnZ"}
+    yield "/folders", {"root": "photos", "path": "train", "start": "0"}
     yield job, {}
     yield f"{job}/images", conditions
     yield f"{job}/images", {name: conditions[name] for name in ("label", "sort", "mark")}
@@ -137,6 +139,7 @@ def _changes(scored: Scored) -> Iterator[Target]:
     }
     # fmt: on
     yield Target(Request("POST", "/v1/jobs", headers=JSON), new_job, weight=6)
+    yield Target(Request("POST", "/v1/jobs/estimate", headers=JSON), new_job)
     relabel = {"mark": "relabel", "label": scored.classes[1]}
     changes = [
         {"sample_id": scored.sample_id, "decision": relabel, "seen": None},
@@ -150,6 +153,7 @@ def _changes(scored: Scored) -> Iterator[Target]:
     yield Target(put, b"0123456789")
     form = {"source": "root", "root": "photos", "path": "nowhere", "limit": "3", "token": "t"}
     yield Target(Request("POST", "/", headers=FORM | PAGE), form, weight=3)
+    yield Target(Request("POST", "/estimate", headers=FORM | PAGE), form)
     yield Target(Request("POST", "/sign-in", headers=FORM | PAGE), {"key": "x", "next": "/"})
     for address in (f"{job}/images/1", f"{job}/images/mark-matching"):
         marked = Request("POST", address, {"label": "cat", "q": "1"}, FORM | PAGE)

@@ -1,0 +1,64 @@
+"""How long a job would take, by how long finished jobs took."""
+
+from collections.abc import Callable
+from statistics import median
+
+from pydantic import BaseModel, Field
+from sqlalchemy import Engine
+
+from api.http.problems import unreadable
+from api.http.public_text import public_names
+from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
+from api.jobs.failures import describe_failure
+from api.jobs.queue import live_workers
+from api.jobs.store import succeeded_at_once
+from api.jobs.submission import validate_submission
+from api.schemas import JobCreate, JobRequest
+from api.settings import Settings
+from difficulty_service.base.apart import Apart, ProcessEnded
+from difficulty_service.base.errors import DifficultyError
+
+LONGEST_COUNT = 10.0  # seconds, after which the number of samples counts as unknown
+RECENT = 20  # jobs that are looked at
+SampleCounts = Apart[[JobRequest, DatasetLocation, Settings], int]
+"""Counts the samples of a dataset in a process of its own, by listing them."""
+
+
+class JobEstimate(BaseModel):
+    """How long a job would take once it runs; null is what nobody knows yet."""
+
+    samples: int | None = Field(description="Null where listing the dataset takes too long")
+    passes: int = Field(description="Number of times that the network sees each sample")
+    jobs: int = Field(description="Number of recent jobs with this backbone on such a device")
+    rate: float | None = Field(description="Median of their passes a second, each job as a whole")
+    seconds: float | None
+
+
+def count_samples() -> Callable[[JobRequest, DatasetLocation, Settings], int]:
+    """The function of `SampleCounts`."""
+    return lambda *dataset: len(open_job_dataset(*dataset).labels)
+
+
+def estimate_job(
+    body: JobCreate, owner: str, settings: Settings, engine: Engine, counts: SampleCounts
+) -> JobEstimate:
+    """Estimates a job; raises a `Problem` where it cannot be submitted or its dataset be listed."""
+    wanted = JobRequest(**validate_submission(body, settings, engine, owner))
+    location = find_dataset(wanted.dataset, owner, settings, engine)
+    samples, passes = wanted.limit, wanted.num_passes
+    try:
+        samples = counts.call_within(LONGEST_COUNT, wanted, location, settings)
+    except ProcessEnded:
+        pass
+    except (DifficultyError, OSError) as error:
+        failure = describe_failure(error, public_names(settings))
+        raise unreadable(failure.detail, failure.remedy or "name another", "dataset") from error
+    devices = {worker.device for worker in live_workers(engine, settings.lease)}
+    rates = [
+        job.result.num_samples * job.wanted.num_passes / max(job.finished_at - job.started_at, 1e-3)
+        for job in succeeded_at_once(engine, wanted.backbone, devices or {settings.device}, RECENT)
+        if job.result and job.finished_at and job.started_at and not job.result.num_reused
+    ]
+    rate = median(rates) if rates else None
+    seconds = samples * passes / rate if samples is not None and rate else None
+    return JobEstimate(samples=samples, passes=passes, jobs=len(rates), rate=rate, seconds=seconds)

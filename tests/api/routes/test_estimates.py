@@ -1,0 +1,180 @@
+"""How long a job would take is told by how long finished ones took, or it is said to be unknown."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+from sqlalchemy import Engine
+
+from api.jobs import estimate
+from api.jobs.queue import claim, record_heartbeat, succeed
+from api.settings import Settings
+from api.storage.database import write_transaction
+from api.storage.keys import create_key
+from api.storage.tables import JOBS
+from tests.api.stored_results import stored_result
+
+Body = dict[str, Any]
+Finish = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A slow machine takes long to start the process that counts."""
+    monkeypatch.setattr(estimate, "LONGEST_COUNT", 300.0)
+
+
+@pytest.fixture
+def root(settings: Settings) -> Path:
+    """The root, whose folder `train` has 6 images of 2 classes."""
+    root = Path(settings.roots["photos"])
+    for name in ("cat", "dog"):
+        (root / "train" / name).mkdir()
+        for number in range(3):
+            Image.new("RGB", (8, 8)).save(root / "train" / name / f"{number}.png")
+    return root
+
+
+@pytest.fixture
+def finish(client: TestClient, engine: Engine, root: Path) -> Finish:  # noqa: ARG001 - to be submitted
+    """Submits a job, and acts as the worker that takes some seconds for it."""
+
+    def run(seconds: float, device: str = "cpu", **options: Any) -> None:  # noqa: ANN401
+        changes = {"num_samples": 100, "num_reused": 0}
+        changes |= {name: options.pop(name) for name in changes if name in options}
+        body = {"dataset": {"root": "photos", "path": "train"}} | options
+        assert client.post("/v1/jobs", json=body).status_code == 202
+        job = claim(engine, "worker", device, 60.0)
+        assert job is not None
+        assert succeed(engine, job, stored_result(f"jobs/{job.id}", **changes))
+        with write_transaction(engine) as connection:
+            times = {"started_at": 1000.0, "finished_at": 1000.0 + seconds}
+            connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(times))
+
+    return run
+
+
+def ask(client: TestClient, **options: Any) -> Body:  # noqa: ANN401
+    body = {"dataset": {"root": "photos", "path": "train"}} | options
+    answer = client.post("/v1/jobs/estimate", json=body)
+    assert answer.status_code == 200, answer.text
+    found: Body = answer.json()
+    return found
+
+
+@pytest.mark.usefixtures("root")
+def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_counted(
+    client: TestClient,
+) -> None:
+    expected = {"samples": 6, "passes": 1, "jobs": 0, "rate": None, "seconds": None}
+
+    assert ask(client) == expected
+    assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_the_time_is_the_passes_over_all_samples_by_the_median_rate(
+    client: TestClient, finish: Finish
+) -> None:
+    finish(10.0)  # 10 a second
+    finish(50.0, augment_runs=3, flip=True)  # 12 a second, as each sample is seen 6 times
+    finish(1.0)  # 100 a second
+
+    once, often = ask(client), ask(client, augment_runs=2, flip=True, limit=4)
+
+    assert once == {"samples": 6, "passes": 1, "jobs": 3, "rate": 12.0, "seconds": 0.5}
+    assert often == {"samples": 4, "passes": 4, "jobs": 3, "rate": 12.0, "seconds": 4 * 4 / 12}
+
+
+def test_other_backbones_other_devices_and_features_of_earlier_jobs_do_not_count(
+    client: TestClient, finish: Finish, root: Path
+) -> None:
+    texts = pa.table({"text": ["a b c", "c d e"] * 3, "label": [0, 1] * 3})
+    pq.write_table(texts, root / "texts.parquet")
+    dataset = {"root": "photos", "path": "texts.parquet"}
+    finish(1.0, device="cuda:0")
+    finish(1.0, num_reused=90)
+    finish(1.0, dataset=dataset, text_column="text")  # with another backbone
+
+    assert ask(client)["jobs"] == 0
+    assert ask(client, dataset=dataset, text_column="text")["rate"] == 100.0
+
+
+def test_jobs_count_that_ran_on_a_device_of_the_workers_there_are(
+    client: TestClient, engine: Engine, finish: Finish
+) -> None:
+    finish(1.0, device="cuda:0")
+    finish(50.0, device="cpu")
+    record_heartbeat(engine, "ant", "cuda:0", None, 0)
+
+    assert (ask(client)["jobs"], ask(client)["rate"]) == (1, 100.0)
+
+
+def test_a_job_that_was_tried_again_tells_nothing_of_the_rate(
+    client: TestClient, engine: Engine, finish: Finish
+) -> None:
+    finish(1.0)
+    with write_transaction(engine) as connection:
+        connection.execute(JOBS.update().values({"attempt": 2}))
+
+    assert ask(client)["jobs"] == 0
+
+
+def test_a_dataset_that_takes_too_long_to_list_has_as_many_samples_as_its_limit(
+    client: TestClient, finish: Finish, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish(10.0)
+    monkeypatch.setattr(estimate, "LONGEST_COUNT", 1e-4)
+
+    unknown, limited = ask(client), ask(client, limit=50)
+
+    assert (unknown["samples"], unknown["rate"], unknown["seconds"]) == (None, 10.0, None)
+    assert (limited["samples"], limited["seconds"]) == (50, 5.0)
+
+
+def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
+    client: TestClient, root: Path, assert_problem: Callable[..., None]
+) -> None:
+    (root / "empty").mkdir()
+    (root / "none.parquet").write_bytes(b"PAR1 no table PAR1")
+
+    for path in ("empty", "none.parquet"):
+        body = {"dataset": {"root": "photos", "path": path}}
+        answer = client.post("/v1/jobs/estimate", json=body)
+        assert_problem(answer, 422, "unreadable", "dataset")
+        assert str(root) not in answer.text
+        assert path in answer.json()["detail"]
+
+
+def test_what_cannot_be_submitted_cannot_be_estimated(
+    client: TestClient, assert_problem: Callable[..., None]
+) -> None:
+    wrong = {"dataset": {"root": "photos", "path": "../etc"}}
+    missing = {"dataset": {"upload": "0" * 26}}
+
+    refused = client.post("/v1/jobs/estimate", json=wrong)
+
+    assert_problem(refused, 422, "invalid-request", "dataset.path")
+    assert_problem(client.post("/v1/jobs/estimate", json=missing), 422, "invalid-request")
+
+
+def test_an_estimate_needs_the_scope_that_a_job_needs_and_the_upload_of_its_key(
+    client: TestClient, engine: Engine, assert_problem: Callable[..., None]
+) -> None:
+    keys = {name: create_key(engine, name, [name])[1] for name in ("read-all", "write")}
+    _, other = create_key(engine, "other", ["write"])
+    headers = {"X-API-Key": keys["write"]}
+    content = b"PK\x05\x06" + bytes(18)
+    announced = client.post("/v1/uploads", json={"format": "zip"}, headers=headers)
+    client.put(f"{announced.headers['Location']}?complete=true", content=content, headers=headers)
+    body = {"dataset": {"upload": announced.json()["id"]}}
+
+    def post(key: str) -> Any:  # noqa: ANN401
+        return client.post("/v1/jobs/estimate", json=body, headers={"X-API-Key": key})
+
+    assert_problem(post(keys["read-all"]), 403, "forbidden")
+    assert_problem(post(other), 422, "invalid-request", "dataset.upload")

@@ -1,0 +1,131 @@
+"""The form for a new job lets a person look for a dataset, and says how long it may take."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+
+PATH = "Folder or file below it"
+HOSTILE = "<img src=x onerror=alert(1)>"
+
+
+@pytest.fixture
+def form(page: "Page") -> "Page":
+    page.goto("/")
+    page.locator("html.scripts-run").wait_for()
+    return page
+
+
+def test_a_folder_is_found_and_chosen_by_the_keyboard_alone(form: "Page") -> None:
+    form.get_by_label(PATH).focus()
+    form.keyboard.press("Tab")
+    assert form.evaluate("document.activeElement.id") == "browse"
+    form.keyboard.press("Enter")
+    dialog = form.get_by_role("dialog", name="Look for a dataset")
+    dialog.get_by_text("This folder:").wait_for()
+    form.wait_for_function("document.activeElement.dataset.open === ''")  # the root
+
+    form.keyboard.press("Tab")
+    form.wait_for_function("'open' in document.activeElement.dataset")
+    while form.evaluate("document.activeElement.dataset.open") != "train":
+        form.keyboard.press("Tab")
+    form.keyboard.press("Enter")
+    dialog.get_by_role("button", name="Choose train").wait_for()
+    form.wait_for_function("document.activeElement.dataset.open === 'train'")  # its crumb
+    assert dialog.get_by_role("list", name="In this folder").get_by_role("listitem").count() == 3
+    while form.evaluate("document.activeElement.dataset.choose") != "train":
+        form.keyboard.press("Tab")
+    form.keyboard.press("Enter")
+
+    assert not dialog.is_visible()
+    assert form.get_by_label(PATH).input_value() == "train"
+    assert form.evaluate("document.activeElement.id") == "browse"
+
+
+def test_escape_closes_the_dialog_and_changes_nothing(form: "Page") -> None:
+    form.get_by_label(PATH).fill("train")
+    form.get_by_role("button", name="Browse…").click()
+    form.get_by_role("button", name="Choose train").wait_for()  # where the entry says
+
+    form.keyboard.press("Escape")
+
+    assert not form.get_by_role("dialog").is_visible()
+    assert form.get_by_label(PATH).input_value() == "train"
+
+
+def test_crumbs_lead_back_and_hostile_names_are_text(form: "Page", explorer: Explorer) -> None:
+    (explorer.folder / "odd" / HOSTILE.replace("/", "")).mkdir(parents=True, exist_ok=True)
+    form.get_by_role("button", name="Browse…").click()
+    dialog = form.get_by_role("dialog")
+
+    dialog.get_by_role("button", name="odd/").click()
+    dialog.get_by_role("button", name=f"{HOSTILE}/").click()
+    dialog.get_by_text("This folder: empty").wait_for()
+    dialog.get_by_role("navigation").get_by_role("button", name="photos").click()
+    dialog.get_by_role("button", name="Choose the whole root").click()
+
+    assert form.get_by_label(PATH).input_value() == ""
+
+
+def test_more_entries_than_a_page_has_are_counted_and_a_button_away(
+    form: "Page", explorer: Explorer
+) -> None:
+    for number in range(130):
+        (explorer.folder / "wide" / f"{number:03}").mkdir(parents=True, exist_ok=True)
+    form.get_by_role("button", name="Browse…").click()
+    dialog = form.get_by_role("dialog")
+    dialog.get_by_role("button", name="wide/").click()
+
+    dialog.get_by_role("button", name="30 more").click()
+
+    dialog.get_by_role("button", name="129/").wait_for()
+    assert dialog.get_by_role("button", name="000/").count() == 0
+
+
+def test_an_entry_that_leads_nowhere_opens_the_root(form: "Page", problems: list[str]) -> None:
+    form.get_by_label(PATH).fill("nowhere/at all")
+
+    form.get_by_role("button", name="Browse…").click()
+
+    form.get_by_role("button", name="Choose the whole root").wait_for()
+    assert [problem for problem in problems if "422" not in problem] == []
+    problems.clear()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_the_dialog(
+    form: "Page", axe_findings: Callable[["Page"], list[tuple[str, str]]], scheme: str
+) -> None:
+    form.emulate_media(color_scheme=scheme)
+    form.get_by_role("button", name="Browse…").click()
+    form.get_by_role("dialog").get_by_role("button", name="train/").click()
+    form.get_by_role("button", name="Choose train").wait_for()
+
+    assert axe_findings(form) == []
+
+
+def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") -> None:
+    estimate = form.locator("#estimate")
+    assert estimate.inner_text() == "Choose a dataset to see how long it may take."
+
+    form.get_by_label(PATH).fill("train")
+    form.get_by_label(PATH).press("Tab")
+    estimate.get_by_text("About").wait_for()
+    assert "for 121 samples (" in estimate.inner_text()
+    assert "with this network ran at" in estimate.inner_text()
+
+    form.get_by_text("More options").click()
+    form.locator('[name="flip"]').check()
+    estimate.get_by_text("2 passes over each").wait_for()
+
+    form.get_by_label(PATH).fill("none")
+    form.get_by_label(PATH).press("Tab")
+    estimate.get_by_text("there is no 'none' in the root").wait_for()
+
+    form.get_by_label("In a file of mine").check()
+    estimate.get_by_text("Choose a file to see").wait_for()
