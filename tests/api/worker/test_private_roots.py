@@ -16,6 +16,8 @@ from sqlalchemy import Engine, text
 from starlette.testclient import TestClient
 
 from api.app import create_app
+from api.http.problems import Problem
+from api.jobs.folders import look_into
 from api.jobs.store import Job
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
@@ -110,3 +112,18 @@ def test_no_result_event_answer_or_log_names_its_address(
     logged = log.getvalue() + str(printable_settings(settings))
     assert BUCKET in logged
     assert not [word for word in CREDENTIALS if word in logged]
+
+
+def test_a_folder_in_a_storage_is_listed_without_its_address(settings: Settings) -> None:
+    top, photos = (look_into(settings, "pictures", path, 0) for path in ("", "photos"))
+
+    assert [(each.path, each.kind) for each in top.entries] == [
+        ("photos", "folder"),
+        ("table.parquet", "table"),
+    ]
+    assert photos.hint.endswith("folders")
+    assert {each.path for each in photos.entries} == {f"photos/{e.name}" for e in photos.entries}
+    assert not any(secret in top.model_dump_json() for secret in (*CREDENTIALS, BUCKET))
+    with pytest.raises(Problem, match="no folder 'nowhere'") as caught:
+        look_into(settings, "pictures", "nowhere", 0)
+    assert BUCKET not in caught.value.detail
