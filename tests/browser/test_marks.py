@@ -44,7 +44,8 @@ def test_a_review_by_keyboard_alone(
     page.keyboard.press("d")
     place = dialog.locator("#dialog-place").inner_text()
     page.keyboard.press("Escape")
-    focused = page.evaluate("document.activeElement.closest('.card').dataset.index")
+    cards = "[...document.querySelectorAll('.card')]"
+    focused = page.evaluate(f"{cards}.indexOf(document.activeElement.closest('.card'))")
 
     stamps = [text for text in page.locator(".stamp").all_inner_texts() if text]
     assert sorted(stamps) == sorted([rows[0]["nearest_label_name"], "drop", "keep", "drop"])

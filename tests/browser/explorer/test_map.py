@@ -164,10 +164,10 @@ def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
 def test_parts_that_fail_are_counted_with_the_reason(
     map_page: "Page", explorer: Explorer, points: Points, problems: list[str]
 ) -> None:
-    script = (files("api.pages") / "static" / "bulk_marks.js").read_text()
+    script = (files("api.pages") / "static" / "rest_marks.js").read_text()
     small = script.replace("AT_ONCE = 1000", "AT_ONCE = 50")
     map_page.route(
-        "**/bulk_marks.js", lambda route: route.fulfill(body=small, content_type="text/javascript")
+        "**/rest_marks.js", lambda route: route.fulfill(body=small, content_type="text/javascript")
     )
     open_map(map_page, explorer)
     draw_around(map_page, points, list(range(len(explorer.scores))))
