@@ -151,6 +151,23 @@ def test_a_key_straight_after_the_dialog_was_closed_marks_the_image_that_it_show
     assert marks[:3] == ["relabel", "drop", "keep"]
 
 
+def test_undo_in_the_dialog_goes_back_to_the_image_that_was_marked(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+    page.locator(".look").first.click()
+    title = page.locator("#dialog-text").inner_text()
+    page.keyboard.press("d")
+    following = page.locator("#dialog-text").inner_text()
+
+    page.keyboard.press("u")
+
+    assert following != title
+    assert page.locator("#dialog-text").inner_text() == title
+    assert page.locator("#dialog [aria-pressed=true]").count() == 0
+    assert page.locator(".card[data-mark]").count() == 0
+
+
 def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
     open_page: OpenPage,
     hostile: Path,

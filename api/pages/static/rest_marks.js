@@ -3,13 +3,6 @@
 const AT_ONCE = 1000;
 const CONFLICT = 409;
 
-// A part of a page; null where there is none.
-async function fragment(address) {
-  const headers = { "HX-Request": "true", Accept: "text/html" };
-  const answer = await fetch(address, { headers }).catch(() => null);
-  return answer?.ok ? answer.text() : null;
-}
-
 class Refusal extends Error {
   constructor(status, reason) {
     super(reason);
@@ -60,34 +53,44 @@ export class RestMarks {
   // Sends changes in parts, some of which may fail. What was marked elsewhere meanwhile is neither
   // done nor failed: that mark is shown and stays.
   async send(changes, onProgress) {
-    const done = [], failed = [];
+    const done = [], failed = [], parts = [];
+    for (let start = 0; start < changes.length; start += AT_ONCE) parts.push(changes.slice(start, start + AT_ONCE));
     let reason = "";
-    for (let start = 0; start < changes.length; start += AT_ONCE) {
-      const part = changes.slice(start, start + AT_ONCE);
-      const marks = part.map(({ id, before, after }) => ({ row: id, decision: after, seen: before }));
+    while (parts.length) {
+      const part = parts.shift();
       try {
-        await this.ask(this.address, {
-          method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ marks }),
-        });
+        await this.post(part);
         done.push(...part);
       } catch (error) {
         reason = error.message;
-        if (error.status === CONFLICT) {
-          await Promise.all(part.map(({ id }) => this.reload(id)));
-          this.say("This image was marked elsewhere meanwhile. Its card shows that mark now.");
-        } else {
+        const rows = part.map(({ id }) => id);
+        const stored = error.status === CONFLICT
+          ? await this.known(Math.min(...rows), Math.max(...rows)).catch(() => null) : null;
+        const isFree = ({ id, before }) => !stored || isSame(before, stored.get(id) ?? null);
+        const free = part.filter(isFree);
+        if (free.length === part.length) {
           failed.push(...part);
           for (const { id, before } of part) this.show(id, before);
           this.say(`${reason[0].toUpperCase()}${reason.slice(1)}. The mark is not stored.`);
+        } else {
+          for (const each of part) if (!isFree(each)) this.show(each.id, stored.get(each.id) ?? null);
+          if (free.length) parts.unshift(free);
+          this.say("This image was marked elsewhere meanwhile. Its card shows that mark now.");
         }
       }
-      onProgress(Math.min(1, (start + AT_ONCE) / changes.length));
+      onProgress(1 - parts.flat().length / changes.length);
     }
     if (done.length) {
       this.channel.postMessage({ job: this.job, changes: done.map(({ id, after }) => ({ row: id, mark: after })) });
       this.refreshTray();
     }
     return { done, failed, reason };
+  }
+
+  post(changes) {
+    const marks = changes.map(({ id, before, after }) => ({ row: id, decision: after, seen: before }));
+    const headers = { "Content-Type": "application/json" };
+    return this.ask(this.address, { method: "POST", headers, body: JSON.stringify({ marks }) });
   }
 
   async ask(address, options) {
@@ -104,20 +107,14 @@ export class RestMarks {
     return body;
   }
 
-  // Shows the mark that the service has.
-  async reload(row) {
-    const html = await fragment(`/jobs/${this.job}/images/${row}`);
-    if (html === null) return;
-    this.show(row, markOf(new DOMParser().parseFromString(html, "text/html").querySelector(".card")));
-  }
-
   // Shows the number of marks below the page anew, once for several changes in a row.
   refreshTray() {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
-      const html = await fragment(`/jobs/${this.job}/tray`);
-      if (html === null) return;
-      byId("tray-box").innerHTML = html;
+      const headers = { "HX-Request": "true", Accept: "text/html" };
+      const answer = await fetch(`/jobs/${this.job}/tray`, { headers }).catch(() => null);
+      if (!answer?.ok) return;
+      byId("tray-box").innerHTML = await answer.text();
       byId("announcer").textContent = byId("tray-text")?.textContent ?? "";
     }, 120);
   }
