@@ -207,11 +207,13 @@ def settle_precision(
         return _follow(given, read_description(folder), f"the features in {folder} are")
     if fitted_on is not None:
         return _follow(given, fitted_on, "the features of the Gaussians are")
-    if not alone or task.network.device.type != "cpu" or not computes_in_bfloat16():
-        return given
-    if len(task.dataset.labels) < LEAST_IMAGES or task.dataset.modality == "text":
+    images = 0 if task.dataset.modality == "text" else len(task.dataset.labels)
+    has_choice = task.network.device.type == "cpu" and computes_in_bfloat16()
+    if not (alone and has_choice and images >= LEAST_IMAGES):
         return given
     pilot = compare_precisions(task, load, compared)
+    if not pilot.num_images:
+        return replace(given, reason="float32, as no image that was compared could be read")
     return SettledPrecision(
         replace(task.network, precision=best_precision(pilot)),
         replace(task.options, precision_pilot=pilot),

@@ -126,7 +126,10 @@ def _to_shown(backbone: str, explanation: Explanation) -> ShownExplanation:
 
 
 STYLES = ("base.css", "report.css", "review.css")
-SCRIPTS = ("theme.js", "marks.js", "review.js", "dialog.js", "map.js")
+SCRIPTS = (
+    *("theme.js", "keys.js", "marks.js", "review.js"),  # which the service has, too
+    *("stored_marks.js", "dialog.js", "report.js", "map.js"),
+)
 
 
 MEGABYTE = 1_000_000

@@ -44,7 +44,8 @@ def test_a_review_by_keyboard_alone(
     page.keyboard.press("d")
     place = dialog.locator("#dialog-place").inner_text()
     page.keyboard.press("Escape")
-    focused = page.evaluate("document.activeElement.closest('.card').dataset.index")
+    cards = "[...document.querySelectorAll('.card')]"
+    focused = page.evaluate(f"{cards}.indexOf(document.activeElement.closest('.card'))")
 
     stamps = [text for text in page.locator(".stamp").all_inner_texts() if text]
     assert sorted(stamps) == sorted([rows[0]["nearest_label_name"], "drop", "keep", "drop"])
@@ -148,6 +149,23 @@ def test_a_key_straight_after_the_dialog_was_closed_marks_the_image_that_it_show
 
     marks = page.eval_on_selector_all(".card", "all => all.map(card => card.dataset.mark)")
     assert marks[:3] == ["relabel", "drop", "keep"]
+
+
+def test_undo_in_the_dialog_goes_back_to_the_image_that_was_marked(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+    page.locator(".look").first.click()
+    title = page.locator("#dialog-text").inner_text()
+    page.keyboard.press("d")
+    following = page.locator("#dialog-text").inner_text()
+
+    page.keyboard.press("u")
+
+    assert following != title
+    assert page.locator("#dialog-text").inner_text() == title
+    assert page.locator("#dialog [aria-pressed=true]").count() == 0
+    assert page.locator(".card[data-mark]").count() == 0
 
 
 def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(

@@ -1,7 +1,7 @@
 // What the pages do beyond links and forms: each part works on the pages that have its elements.
 
 import { startFolders } from "./folders.js";
-import { startReview } from "./review.js";
+import { startReview } from "./review_page.js";
 import { startUpload } from "./upload.js";
 
 // On a phone the filters are closed until they are wanted. The style hides them until this runs, so

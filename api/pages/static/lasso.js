@@ -1,6 +1,6 @@
 // A line drawn around points of the map selects them.
 
-const GRID = 65535, OUTSIDE = 9999, MOST_CORNERS = 64;
+const OUTSIDE = 9999, MOST_CORNERS = 64;
 const SHORTEST = 6, STEP = 3;
 
 // Which points lie inside a polygon; the service decides by the same whole numbers.
@@ -66,7 +66,7 @@ export class Lasso {
     if (!this.isDrag && distance < SHORTEST) return;
     this.isDrag = true;
     event.stopImmediatePropagation();
-    document.getElementById("map-tip").hidden = true;
+    byId("map-tip").hidden = true;
     if (distance < STEP) return;
     this.path.push([event.offsetX, event.offsetY]);
     this.draw();

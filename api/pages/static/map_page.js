@@ -1,7 +1,7 @@
 // The page of the map: fetches the points, draws them, and marks those in the lasso.
 
-import { BulkMarks } from "./bulk_marks.js";
 import { Lasso } from "./lasso.js";
+import { RestMarks } from "./rest_marks.js";
 
 const count = (number) => number.toLocaleString("en");
 const DONE = { keep: "marked keep", relabel: "relabelled", drop: "marked drop", none: "without a mark now" };
@@ -19,14 +19,14 @@ async function start(box) {
 }
 
 function startSelection(box, map) {
-  const bulk = new BulkMarks(box.dataset.job);
+  const store = new RestMarks(box.dataset.job), marks = new Marks(store);
   const [panel, text, show, progress, undo] = ["lasso", "lasso-text", "lasso-show", "lasso-progress", "lasso-undo"].map(byId);
   const say = (sentence) => {
     text.textContent = sentence;
     byId("announcer").textContent = sentence;
   };
   const lasso = new Lasso(map, byId("lasso-canvas"), byId("lasso-touch"), (corners, selected) => {
-    panel.hidden = corners.length === 0 && bulk.past.length === 0;
+    panel.hidden = corners.length === 0 && marks.past.length === 0;
     panel.classList.toggle("none", selected.length === 0);
     say(selected.length ? `${count(selected.length)} in the lasso` : "No image is in the lasso.");
     show.href = `${map.data.address}?area=${corners.flat().join("_")}`;
@@ -37,16 +37,26 @@ function startSelection(box, map) {
     for (const button of buttons) button.disabled = true;
     progress.value = 0;
     progress.hidden = false;
-    const { done, failed, reason } = await work((share) => { progress.value = share; });
+    const { done, reason, same = 0 } = await work((share) => { progress.value = share; })
+      .catch((error) => ({ done: [], reason: error.message }));
     progress.hidden = true;
     for (const button of buttons) button.disabled = false;
-    if (undo) undo.hidden = bulk.past.length === 0;
-    const same = number - done.length - failed;
+    if (undo) undo.hidden = marks.past.length === 0;
+    const failed = number - done.length - same;
     say([
       done.length ? `${count(done.length)} ${told}.` : "",
       same ? `${count(same)} ${same === 1 ? "was" : "were"} so already.` : "",
       failed ? `${count(failed)} could not be changed: ${reason}. Try again.` : "",
     ].join(" ").trim());
+  };
+
+  // Gives each row its mark, or null for none; those that have it already are left alone.
+  const give = async (wanted, onProgress) => {
+    const rows = [...wanted.keys()], known = await store.known(Math.min(...rows), Math.max(...rows));
+    const changes = rows
+      .map((row) => ({ id: row, before: known.get(row) ?? null, after: wanted.get(row) }))
+      .filter(({ before, after }) => !isSame(before, after));
+    return { ...await marks.make(changes, onProgress), same: rows.length - changes.length };
   };
 
   // The mark of each point, or undefined for a point that it does not apply to.
@@ -67,19 +77,17 @@ function startSelection(box, map) {
     const { kind } = event.target.closest("[data-kind]")?.dataset ?? {};
     if (!kind) return;
     const decide = decisions(kind);
-    const marks = new Map(lasso.selected.map((index) => [map.data.rows[index], decide(index)]).filter(([, mark]) => mark !== undefined));
-    if (!marks.size) {
+    const wanted = new Map(lasso.selected.map((index) => [map.data.rows[index], decide(index)]).filter(([, mark]) => mark !== undefined));
+    if (!wanted.size) {
       if (kind === "relabel-as") byId("lasso-class").focus();
       say(kind === "relabel" ? "No other class fits any of these images better." : "Choose a class first.");
       return;
     }
-    run(marks.size, (onProgress) => bulk.mark([...marks.keys()], (row) => marks.get(row), onProgress), DONE[kind.split("-")[0]]);
+    run(wanted.size, (onProgress) => give(wanted, onProgress), DONE[kind.split("-")[0]]);
   });
-  undo?.addEventListener("click", () => run(bulk.past.at(-1).length, (onProgress) => bulk.undo(onProgress), "as before"));
+  undo?.addEventListener("click", () => run(marks.past.at(-1).changes.length, (onProgress) => marks.undo(onProgress).result, "as before"));
   byId("lasso-clear").addEventListener("click", () => lasso.select([]));
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !document.querySelector("dialog[open]")) lasso.select([]);
-  });
+  listenForKeys(document, { close: () => lasso.select([]) });
 }
 
 start(byId("map-box"));

@@ -65,10 +65,10 @@ async function send(file, upload, onProgress, onTrouble) {
 }
 
 export function startUpload() {
-  const form = document.getElementById("new-job");
+  const form = byId("new-job");
   if (!form) return;
   const [drop, input, progress, text, id, submit] = ["drop", "file", "upload-progress", "upload-text", "upload", "submit-job"]
-    .map((name) => document.getElementById(name));
+    .map(byId);
 
   const take = async (file) => {
     const format = FORMATS.find((each) => file.name.toLowerCase().endsWith(`.${each}`));

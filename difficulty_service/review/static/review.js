@@ -1,154 +1,135 @@
-// The grid of doubtful labels: filters, keys, stamps and the tray.
-
-const REVIEW_KEYS = { k: "keep", r: "relabel", d: "drop" };
+// Samples on cards that people look at and mark, many in a grid or one closely.
 
 class Review {
-  constructor(data) {
-    this.data = data;
-    this.marks = new Marks(data.key);
-    this.cards = [...byId("grid").children];
-    this.current = 0;
-    this.marks.listeners.push(() => this.paint());
-    this.cards.forEach((card, index) => {
-      this.button(card).disabled = false;
-      this.button(card).tabIndex = index ? -1 : 0;
-    });
-    byId("controls").hidden = false;
-    if (window.matchMedia("(max-width: 560px)").matches) byId("controls").open = false;
-    this.listen();
-    this.filter();
-    this.paint();
+  // `idOf` and `cardOf` lead from a card to the id of its mark and back; `classes` are those of the
+  // digits; `refusal` says why nothing may be marked here, and `say` tells it.
+  constructor(store, idOf, cardOf, { classes = [], refusal = "", say = () => {} } = {}) {
+    Object.assign(this, { marks: new Marks(store), idOf, cardOf, classes, refusal, say });
   }
 
-  button(card) { return card.querySelector(".look"); }
-  visible() { return this.cards.filter((card) => !card.hidden); }
-  sample(index) { return this.data.cards[index]; }
+  // The mark that a decision gives to a card; null where no class fits better.
+  markFor(card, decision) {
+    if (decision === "keep" || decision === "drop") return { mark: decision, label: null };
+    const label = decision === "relabel" ? card.dataset.nearest : this.classes[decision - 1];
+    return label ? { mark: "relabel", label } : null;
+  }
 
-  listen() {
-    const grid = byId("grid");
-    grid.addEventListener("click", (event) => {
-      const card = event.target.closest(".look")?.parentElement;
-      if (card) { this.focus(this.cards.indexOf(card)); openDialog(this); }
-    });
-    // Assistive technology focuses cards without a click or an arrow key.
-    grid.addEventListener("focusin", (event) => {
-      const card = event.target.closest(".card");
-      if (card) this.focus(this.cards.indexOf(card), { move: false });
-    });
-    grid.addEventListener("keydown", (event) => this.press(event));
-    for (const id of ["cut", "filter-label", "filter-nearest"]) {
-      byId(id).addEventListener("input", () => this.filter());
+  // Marks cards, or takes the marks away that they have; false where none of them can be marked.
+  decide(cards, decision) {
+    if (/\d/.test(decision) && !this.classes[decision - 1]) return false;
+    const marks = cards.map((card) => ({ id: this.idOf(card), mark: this.markFor(card, decision) }))
+      .filter(({ mark }) => mark);
+    if (this.refusal || !marks.length) {
+      this.say(this.refusal
+        || "No other class fits better: choose one with 1 to 9, or on the page of the image.");
+      return false;
     }
-    byId("reset").addEventListener("click", () => this.setFilter("", ""));
-    byId("show-keys").addEventListener("click", () => byId("keys").showModal());
-    byId("undo").addEventListener("click", () => this.undo());
-    byId("clear").addEventListener("click", () => {
-      if (window.confirm(`Delete ${plural(this.marks.byId.size, "mark")}?`)) this.marks.clear();
-    });
-    byId("download").addEventListener("click", () => download("marks.csv", this.marks.toCsv()));
-    for (const link of document.querySelectorAll(".matrix a")) {
-      link.addEventListener("click", () => this.setFilter(link.dataset.label, link.dataset.nearest));
-    }
+    this.marks.toggle(marks);
+    return true;
   }
 
-  press(event) {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const list = this.visible(), place = list.indexOf(this.cards[this.current]);
-    const target = this.target(event.key, list, place);
-    if (target !== undefined) {
-      event.preventDefault();
-      this.focus(this.cards.indexOf(list[Math.min(list.length - 1, Math.max(0, target))]));
-      return;
-    }
-    const mark = REVIEW_KEYS[event.key.toLowerCase()];
-    if (mark) {
-      this.mark(this.current, mark);
-      this.focus(this.cards.indexOf(list[Math.min(list.length - 1, place + 1)]));
-    } else if (event.key.toLowerCase() === "u") this.undo();
-    else if (event.key === "?") byId("keys").showModal();
-  }
-
-  // Place in the list to which a key moves; undefined for other keys.
-  target(key, list, place) {
-    const below = list.findIndex((card) => card.offsetTop > list[0].offsetTop);
-    const across = below < 1 ? list.length : below;
-    return {
-      ArrowRight: place + 1, ArrowLeft: place - 1,
-      ArrowDown: place + across, ArrowUp: place - across,
-      Home: 0, End: list.length - 1,
-    }[key];
-  }
-
-  focus(index, { move = true } = {}) {
-    if (index < 0) return;
-    this.button(this.cards[this.current]).tabIndex = -1;
-    this.current = index;
-    const button = this.button(this.cards[index]);
-    button.tabIndex = 0;
-    if (move) button.focus();
-  }
-
-  mark(index, mark) {
-    const sample = this.sample(index), names = this.data.names;
-    this.marks.toggle(sample.id, {
-      mark,
-      label: mark === "relabel" ? names[sample.nearest] : "",
-      given: names[sample.label],
-      margin: sample.margin,
-    });
-  }
-
+  // Takes the last mark back; gives its card, if there is one.
   undo() {
-    const id = this.marks.undo();
-    const index = this.data.cards.findIndex((sample) => sample.id === id);
-    if (index >= 0 && !this.cards[index].hidden && !byId("dialog").open) this.focus(index);
+    const undone = this.marks.undo();
+    return undone && this.cardOf(undone.id);
   }
 
-  paint() {
-    this.cards.forEach((card, index) => {
-      const mark = this.marks.get(this.sample(index).id);
-      const text = mark ? (mark.mark === "relabel" ? mark.label : mark.mark) : "";
-      card.dataset.mark = mark ? mark.mark : "";
-      card.querySelector(".stamp").textContent = text;
-    });
-    byId("tray").hidden = !this.marks.byId.size;
-    byId("tray-text").textContent = describeMarks(this.marks);
-    byId("undo").disabled = !this.marks.past.length;
-  }
-
-  setFilter(label, nearest) {
-    byId("cut").value = 0;
-    for (const [id, value] of [["filter-label", label], ["filter-nearest", nearest]]) {
-      byId(id).value = value;
-      // A class without a card on this page is no option.
-      if (byId(id).value !== value) byId(id).value = "";
+  // Presses the button of a bar of decisions that is the mark of a card.
+  showDecision(bar, card) {
+    const mark = this.marks.store.get(this.idOf(card));
+    for (const button of bar.querySelectorAll("[aria-pressed]")) {
+      const isOn = mark !== null && isSame(mark, this.markFor(card, button.value));
+      button.setAttribute("aria-pressed", String(isOn));
     }
-    this.filter();
-  }
-
-  filter() {
-    const step = Number(byId("cut").value), cut = this.data.cuts[step];
-    const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
-    let shown = 0;
-    this.cards.forEach((card, index) => {
-      const sample = this.sample(index);
-      // The steps are rounded to four decimals, as the doubts are.
-      card.hidden = sample.doubt < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
-        || (nearest !== "" && sample.nearest !== Number(nearest));
-      shown += !card.hidden;
-    });
-    for (const bar of byId("cut-bars").children) {
-      bar.classList.toggle("off", Number(bar.dataset.low) < cut - 1e-3);
-    }
-    const count = this.data.counts[step];
-    byId("cut-value").textContent = cut.toFixed(1);
-    byId("cut-count").textContent =
-      `${plural(count, "image")}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
-    byId("cut").setAttribute("aria-valuetext", `${cut.toFixed(1)}: ${plural(count, "image")}`);
-    byId("filtered").textContent = shown < this.cards.length ? `(${shown} shown)` : "";
-    byId("no-match").hidden = shown > 0;
-    const first = this.cards.findIndex((card) => !card.hidden);
-    if (this.cards[this.current].hidden) this.focus(first, { move: false });
   }
 }
 
+const look = (card) => card.querySelector(".look");
+
+// A grid of cards, of which Tab reaches one and the arrow keys the others.
+class Grid {
+  constructor(place, review) {
+    Object.assign(this, { place, review, current: null, anchor: null, awaited: 0 });
+    listenForKeys(place, {
+      move: (move, event) => this.move(move, event),
+      mark: (decision, event) => this.mark(decision, event),
+      undo: () => this.focus(review.undo()),
+      close: () => this.unselect(),
+    });
+    // Assistive technology focuses cards without a click or an arrow key.
+    place.addEventListener("focusin", (event) => {
+      const card = event.target.closest(".card");
+      if (card) this.enter(card);
+    });
+    new MutationObserver(() => this.renew()).observe(
+      place, { childList: true, subtree: true, attributeFilter: ["hidden"] },
+    );
+    this.renew();
+  }
+
+  get cards() { return [...this.place.querySelectorAll(".card:not([hidden])")]; }
+  get selected() { return this.cards.filter((card) => card.classList.contains("selected")); }
+
+  focus(card) { if (card && !card.hidden) look(card).focus(); }
+
+  enter(card) {
+    if (this.current) look(this.current).tabIndex = -1;
+    this.current = card;
+    if (card) look(card).tabIndex = 0;
+  }
+
+  // Looks at the cards again, as some were added, removed or hidden.
+  renew() {
+    const { cards } = this;
+    for (const card of cards) look(card).tabIndex = -1;
+    this.enter(cards.includes(this.current) ? this.current : cards[0] ?? null);
+    if (!this.awaited || this.awaited === cards.length) return;
+    this.focus(cards[this.awaited]);
+    this.awaited = 0;
+  }
+
+  // Asks for more cards, if there are any, and goes on to the first of them.
+  more() {
+    const link = this.place.querySelector(".more a");
+    if (!link) return;
+    this.awaited = this.cards.length;
+    link.click();
+  }
+
+  move(move, event) {
+    const { cards } = this, place = cards.indexOf(event.target.closest(".card"));
+    if (place < 0) return false;
+    const beyond = placeAfter(move, place, cards);
+    const target = Math.min(cards.length - 1, Math.max(0, beyond));
+    if (beyond >= cards.length) this.more();
+    if (event.shiftKey) this.select(place, target);
+    else this.unselect();
+    this.focus(cards[target]);
+    return true;
+  }
+
+  select(from, to) {
+    this.anchor ??= from;
+    const [low, high] = [Math.min(this.anchor, to), Math.max(this.anchor, to)];
+    this.cards.forEach((card, place) => {
+      card.classList.toggle("selected", low <= place && place <= high);
+    });
+    byId("announcer").textContent = `${high - low + 1} selected`;
+  }
+
+  unselect() {
+    for (const card of this.selected) card.classList.remove("selected");
+    this.anchor = null;
+  }
+
+  mark(decision, event) {
+    const { cards, selected } = this, place = cards.indexOf(event.target.closest(".card"));
+    if (place < 0) return false;
+    const several = selected.length > 1;
+    if (!this.review.decide(several ? selected : [cards[place]], decision)) return false;
+    if (several) this.unselect();
+    else if (place + 1 < cards.length) this.focus(cards[place + 1]);
+    else this.more();
+    return true;
+  }
+}

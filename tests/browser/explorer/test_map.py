@@ -134,6 +134,25 @@ def test_marks_of_a_lasso_are_stored_and_undone(
     map_page.wait_for_selector("#tray-text:has-text('1 checked')")
 
 
+def test_of_many_marks_only_those_that_were_made_elsewhere_meanwhile_are_left_out(
+    map_page: "Page", explorer: Explorer, points: Points, problems: list[str]
+) -> None:
+    inside = draw_around(map_page, points, of_class(points, "bird", 5))
+    map_page.get_by_role("button", name="Drop them").click()
+    told(map_page, f"{len(inside)} marked drop.")
+    elsewhere = {"row": inside[1], "decision": {"mark": "keep"}}
+    with explorer.client() as client:
+        client.post(f"/v1/jobs/{explorer.job}/marks", json={"marks": [elsewhere]})
+
+    map_page.get_by_role("button", name="Undo").click()
+    told(map_page, f"{len(inside) - 1} as before. 1 could not be changed:")
+
+    assert stored(explorer) == {inside[1]: ("keep", None)}
+    assert not map_page.get_by_role("button", name="Undo").is_visible()
+    assert [problem for problem in problems if "409" not in problem] == []
+    problems.clear()
+
+
 def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
     map_page: "Page", explorer: Explorer, points: Points
 ) -> None:
@@ -164,10 +183,10 @@ def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
 def test_parts_that_fail_are_counted_with_the_reason(
     map_page: "Page", explorer: Explorer, points: Points, problems: list[str]
 ) -> None:
-    script = (files("api.pages") / "static" / "bulk_marks.js").read_text()
+    script = (files("api.pages") / "static" / "rest_marks.js").read_text()
     small = script.replace("AT_ONCE = 1000", "AT_ONCE = 50")
     map_page.route(
-        "**/bulk_marks.js", lambda route: route.fulfill(body=small, content_type="text/javascript")
+        "**/rest_marks.js", lambda route: route.fulfill(body=small, content_type="text/javascript")
     )
     open_map(map_page, explorer)
     draw_around(map_page, points, list(range(len(explorer.scores))))

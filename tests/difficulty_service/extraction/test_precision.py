@@ -1,5 +1,6 @@
 """The precision that nobody asked for: measured once, followed ever after."""
 
+import io
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -231,3 +232,19 @@ def test_features_for_given_gaussians_take_their_precision(
     assert settled.options.precision_pilot == FASTER
     assert settled.reason == "bfloat16, as the features of the Gaussians are"
     assert calls == []
+
+
+def test_images_that_cannot_be_read_leave_nothing_to_compare(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: True)
+    broken = replace(
+        dataset_of(4096),
+        open_images=lambda rows: iter([lambda: io.BytesIO(b"no image")] * len(rows)),
+    )
+
+    settled = settle_precision(ExtractionTask(broken, "builtin", options=OPEN), None)
+
+    assert settled.reason == "float32, as no image that was compared could be read"
+    assert settled.network.precision == torch.float32
+    assert settled.options.precision_pilot is None

@@ -1,0 +1,37 @@
+// The keys of a review, in reports and on the pages of the service.
+
+// What each key does and to what. Places that know no such action leave the key to the browser.
+const KEYS = {
+  k: ["mark", "keep"], r: ["mark", "relabel"], d: ["mark", "drop"], u: ["undo"],
+  arrowright: ["move", "right"], arrowleft: ["move", "left"],
+  arrowdown: ["move", "down"], arrowup: ["move", "up"],
+  home: ["move", "first"], end: ["move", "last"],
+  "/": ["search"], "?": ["help"], escape: ["close"],
+  ...Object.fromEntries(Array.from("123456789", (digit) => [digit, ["mark", digit]])),
+};
+const TYPED = "input, select, textarea, [contenteditable]";
+
+// Calls the function of `actions` for a key, which gives false where the key is not for it. Keys
+// with a modifier, typed text and keys for an open dialog other than this one are left alone.
+function listenForKeys(target, actions, dialog = null) {
+  target.addEventListener("keydown", (event) => {
+    const [action, what] = KEYS[event.key.toLowerCase()] ?? [];
+    if (event.ctrlKey || event.metaKey || event.altKey || !(action in actions)) return;
+    if (event.target.closest(TYPED) || document.querySelector("dialog[open]") !== dialog) return;
+    if (actions[action](what, event) !== false) event.preventDefault();
+  });
+}
+
+const showKeys = () => byId("keys").showModal();
+
+// Place in a list of cards to which a move leads from another one; may be beyond its ends.
+function placeAfter(move, place, cards) {
+  const below = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
+  const columns = below < 1 ? cards.length : below;
+  return {
+    right: place + 1, left: place - 1, down: place + columns, up: place - columns,
+    first: 0, last: cards.length - 1,
+  }[move];
+}
+
+if (byId("keys")) listenForKeys(document, { help: showKeys });

@@ -1,0 +1,94 @@
+// The labels to check of a report: filters, cards and the tray.
+
+class Report {
+  constructor(data) {
+    this.data = data;
+    this.cards = [...byId("grid").children];
+    this.places = new Map(data.cards.map(({ id }, place) => [id, place]));
+    const detailsOf = (id) => {
+      const sample = data.cards[this.places.get(id)];
+      return sample && { given: data.names[sample.label], margin: sample.margin };
+    };
+    this.stored = new StoredMarks(data.key, detailsOf, () => this.paint());
+    this.review = new Review(
+      this.stored, (card) => this.sampleOf(card).id, (id) => this.cards[this.places.get(id)],
+    );
+    this.cards.forEach((card, place) => {
+      look(card).disabled = false;
+      card.dataset.nearest = data.names[data.cards[place].nearest];  // attributes lose CR
+    });
+    this.grid = new Grid(byId("grid"), this.review);
+    this.closer = new Closer(this);
+    byId("controls").hidden = false;
+    if (window.matchMedia("(max-width: 560px)").matches) byId("controls").open = false;
+    this.listen();
+    this.filter();
+    this.paint();
+  }
+
+  sampleOf(card) { return this.data.cards[this.cards.indexOf(card)]; }
+
+  listen() {
+    byId("grid").addEventListener("click", (event) => {
+      const card = event.target.closest(".look")?.parentElement;
+      if (!card) return;
+      this.grid.unselect();
+      this.closer.open(card);
+    });
+    for (const id of ["cut", "filter-label", "filter-nearest"]) {
+      byId(id).addEventListener("input", () => this.filter());
+    }
+    byId("reset").addEventListener("click", () => this.setFilter("", ""));
+    byId("show-keys").addEventListener("click", showKeys);
+    byId("undo").addEventListener("click", () => this.grid.focus(this.review.undo()));
+    byId("clear").addEventListener("click", () => {
+      if (!window.confirm(`Delete ${plural(this.stored.byId.size, "mark")}?`)) return;
+      this.review.marks.past = [];
+      this.stored.clear();
+    });
+    byId("download").addEventListener("click", () => download("marks.csv", this.stored.toCsv()));
+    for (const link of document.querySelectorAll(".matrix a")) {
+      link.addEventListener("click", () => this.setFilter(link.dataset.label, link.dataset.nearest));
+    }
+  }
+
+  paint() {
+    this.cards.forEach((card, place) => showMark(card, this.stored.get(this.data.cards[place].id)));
+    byId("tray").hidden = !this.stored.byId.size;
+    byId("tray-text").textContent = this.stored.describe();
+    byId("undo").disabled = !this.review.marks.past.length;
+  }
+
+  setFilter(label, nearest) {
+    byId("cut").value = 0;
+    for (const [id, value] of [["filter-label", label], ["filter-nearest", nearest]]) {
+      byId(id).value = value;
+      // A class without a card on this page is no option.
+      if (byId(id).value !== value) byId(id).value = "";
+    }
+    this.filter();
+  }
+
+  filter() {
+    const step = Number(byId("cut").value), cut = this.data.cuts[step];
+    const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
+    this.cards.forEach((card, place) => {
+      const sample = this.data.cards[place];
+      // The steps are rounded to four decimals, as the doubts are.
+      card.hidden = sample.doubt < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
+        || (nearest !== "" && sample.nearest !== Number(nearest));
+    });
+    for (const bar of byId("cut-bars").children) {
+      bar.classList.toggle("off", Number(bar.dataset.low) < cut - 1e-3);
+    }
+    const count = this.data.counts[step], shown = this.grid.cards.length;
+    byId("cut-value").textContent = cut.toFixed(1);
+    byId("cut-count").textContent =
+      `${plural(count, "image")}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
+    byId("cut").setAttribute("aria-valuetext", `${cut.toFixed(1)}: ${plural(count, "image")}`);
+    byId("filtered").textContent = shown < this.cards.length ? `(${shown} shown)` : "";
+    byId("no-match").hidden = shown > 0;
+  }
+}
+
+if (byId("grid")) new Report(readJson("review-data"));

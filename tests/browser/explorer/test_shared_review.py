@@ -1,0 +1,241 @@
+"""Reports and the service have one review: the same scripts, keys, cards and decisions."""
+
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from difficulty_service.review import writing
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+Keys = dict[str, list[str]]
+
+SHARED = ("theme.js", "keys.js", "marks.js", "review.js", "base.css", "report.css", "review.css")
+CAPS = {"←": "arrowleft", "→": "arrowright", "↑": "arrowup", "↓": "arrowdown", "Esc": "escape"}
+KEY_NAMES = {
+    **{f"arrow{way}": f"Arrow{way.capitalize()}" for way in ("left", "right", "up", "down")},
+    "home": "Home",
+    "end": "End",
+    "escape": "Escape",
+}
+OF_PAGES = ["/", *"123456789"]  # keys that reports do not have
+
+pytestmark = pytest.mark.usefixtures("no_marks")
+
+
+def text_of(name: str) -> str:
+    return (files("difficulty_service.review") / "static" / name).read_text("utf-8")
+
+
+@pytest.fixture
+def keys(browser: Any) -> Keys:  # noqa: ANN401 - a browser
+    """The table of keys, as the script has it."""
+    page = browser.new_page()
+    table = page.evaluate(
+        f"(() => {{ const byId = () => null; {text_of('keys.js')}; return KEYS; }})()"
+    )
+    page.close()
+    assert len(table) > 15
+    return table
+
+
+@pytest.fixture(params=["report", "service"])
+def reviewed(request: pytest.FixtureRequest, explorer: Explorer) -> "Page":
+    """The doubtful samples of a report or of a job."""
+    if request.param == "report":
+        page = request.getfixturevalue("open_page")(request.getfixturevalue("report"))
+    else:
+        page = request.getfixturevalue("page")
+        page.goto(f"/jobs/{explorer.job}/images?margin=0")
+    page.locator(".look[tabindex='0']").wait_for()  # scripts have run
+    return page
+
+
+def is_service(page: "Page") -> bool:
+    return page.url.startswith("http")
+
+
+def focused(page: "Page") -> int:
+    """Place of the card with the focus among all cards."""
+    return page.evaluate(
+        "[...document.querySelectorAll('.card')].indexOf(document.activeElement.closest('.card'))"
+    )
+
+
+def focus(page: "Page", place: int) -> None:
+    page.locator(".look").nth(place).focus()
+
+
+def expected_place(page: "Page", move: str, place: int) -> int:
+    """Where a move leads, by where the cards are drawn."""
+    boxes = page.locator(".card").evaluate_all(
+        "all => all.map(card => card.getBoundingClientRect()).map(box => [box.x, box.y])"
+    )
+    left, _ = boxes[place]
+    column = [number for number, box in enumerate(boxes) if box[0] == left]
+    row = column.index(place)
+    return {
+        "right": place + 1,
+        "left": place - 1,
+        "down": column[row + 1],
+        "up": column[row - 1],
+        "first": 0,
+        "last": len(boxes) - 1,
+    }[move]
+
+
+def test_every_move_of_the_table_leads_to_the_card_that_is_drawn_there(
+    reviewed: "Page", keys: Keys
+) -> None:
+    below = expected_place(reviewed, "down", 1)
+    moves = {key: what[0] for key, (action, *what) in keys.items() if action == "move"}
+    led = {}
+    for key in moves:
+        focus(reviewed, below)
+        reviewed.keyboard.press(KEY_NAMES[key])
+        led[key] = focused(reviewed)
+
+    assert led == {key: expected_place(reviewed, move, below) for key, move in moves.items()}
+
+
+def test_every_mark_of_the_table_is_stamped_and_undone_at_its_place(
+    reviewed: "Page", keys: Keys
+) -> None:
+    nearest = reviewed.locator(".card").nth(1).get_attribute("data-nearest")
+    marks = {key: what[0] for key, (action, *what) in keys.items() if action == "mark"}
+    classes = ["<b>cat<", "bird", "dog"] if is_service(reviewed) else []
+    stamps, places = {}, {}
+    for key in marks:
+        focus(reviewed, 1)
+        reviewed.keyboard.press(key)
+        stamps[key] = reviewed.locator(".stamp").nth(1).inner_text()
+        reviewed.keyboard.press("u")
+        places[key] = (focused(reviewed), reviewed.locator(".stamp").nth(1).inner_text())
+
+    in_words = {"keep": "keep", "drop": "drop", "relabel": nearest}
+    digits = dict(zip("123456789", [*classes, *[""] * 9], strict=False))
+    assert stamps == {key: in_words.get(mark, digits.get(mark)) for key, mark in marks.items()}
+    assert places == dict.fromkeys(marks, (1, ""))
+
+
+def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: Keys) -> None:
+    others = {key: action for key, (action, *_) in keys.items() if action not in ("mark", "move")}
+    focus(reviewed, 0)
+    reviewed.keyboard.press("Shift+ArrowRight")
+    selected = reviewed.locator(".selected").count()
+    reviewed.keyboard.press("Escape")
+
+    reviewed.keyboard.press("?")
+    is_shown = reviewed.locator("#keys").is_visible()
+    reviewed.keyboard.press("d")  # for no card, as a dialog is open
+    reviewed.keyboard.press("Escape")
+    marked = reviewed.locator(".card[data-mark]").count()
+    reviewed.keyboard.press("/")
+    is_searching = reviewed.evaluate("document.activeElement.id === 'q'")
+
+    assert others == {"u": "undo", "/": "search", "?": "help", "escape": "close"}
+    assert (selected, reviewed.locator(".selected").count()) == (2, 0)
+    assert (is_shown, reviewed.locator("#keys").is_visible(), marked) == (True, False, 0)
+    assert is_searching == is_service(reviewed)
+
+
+def test_keys_with_a_modifier_are_those_of_the_browser(reviewed: "Page", keys: Keys) -> None:
+    focus(reviewed, 1)
+    for key in keys:
+        reviewed.evaluate(
+            """key => ["ctrlKey", "metaKey", "altKey"].forEach((held) => {
+                document.activeElement.dispatchEvent(
+                    new KeyboardEvent("keydown", {key, [held]: true, bubbles: true}));
+            })""",
+            key,
+        )
+
+    assert (focused(reviewed), reviewed.locator(".card[data-mark]").count()) == (1, 0)
+    assert not reviewed.locator("#keys").is_visible()
+
+
+def test_the_dialog_lists_every_key_of_the_table(reviewed: "Page", keys: Keys) -> None:
+    reviewed.keyboard.press("?")
+    caps = reviewed.locator("#keys kbd").all_inner_texts()
+
+    listed = {CAPS.get(cap, cap.lower()) for cap in caps} - {"enter", "shift"}
+    assert listed == set(keys) - set([] if is_service(reviewed) else OF_PAGES)
+
+
+def test_several_samples_are_selected_and_marked_together(reviewed: "Page") -> None:
+    focus(reviewed, 0)
+    for key in ("Shift+ArrowRight", "Shift+ArrowRight", "d"):
+        reviewed.keyboard.press(key)
+
+    assert reviewed.locator(".card[data-mark=drop]").count() == 3
+    reviewed.keyboard.press("u")
+    assert reviewed.locator(".card[data-mark]").count() == 0
+
+
+def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: "Page") -> None:
+    focus(reviewed, 0)
+    reviewed.keyboard.press("ArrowRight")
+    reviewed.keyboard.press("Tab")
+    after = focused(reviewed)
+    reviewed.keyboard.press("Shift+Tab")
+
+    assert (after, focused(reviewed)) == (-1, 1)
+
+
+def test_the_decisions_about_one_sample_have_the_same_words(reviewed: "Page") -> None:
+    card = reviewed.locator(".card").first
+    given = card.locator(".given").inner_text()
+    nearest = card.get_attribute("data-nearest")
+    card.locator(".look").click()
+    bar = reviewed.locator("#decisions")
+    bar.wait_for()
+    words = bar.get_by_role("button").all_inner_texts()
+    reviewed.wait_for_function("() => document.readyState === 'complete'")
+    reviewed.keyboard.press("k")
+    if not is_service(reviewed):  # where the next image follows
+        reviewed.keyboard.press("ArrowLeft")
+
+    assert [" ".join(each.split()) for each in words] == [
+        f"K Keep {given}",
+        f"R Relabel as {nearest}",
+        "D Drop the image",
+    ]
+    pressed = bar.locator("[aria-pressed=true]")
+    assert pressed.get_attribute("value") == "keep"
+
+
+def test_a_report_holds_the_files_that_the_service_sends(report: Path, explorer: Explorer) -> None:
+    page = report.read_text("utf-8")
+    with explorer.client() as client:
+        shown = client.get(f"/jobs/{explorer.job}/images", headers={"Accept": "text/html"}).text
+        sent = {name: client.get(f"/static/report/{name}").text for name in SHARED}
+
+    assert sent == {name: text_of(name) for name in SHARED}
+    assert [name for name in SHARED if text_of(name) not in page] == []
+    assert [name for name in SHARED if f'"/static/report/{name}"' not in shown] == []
+    assert {*writing.SCRIPTS, *writing.STYLES} >= set(SHARED)
+
+
+def test_an_undo_that_does_not_reach_the_service_is_kept_for_another_try(
+    page: "Page", explorer: Explorer, problems: list[str]
+) -> None:
+    page.goto(f"/jobs/{explorer.job}/images?margin=0")
+    for key in ("ArrowRight", "k"):
+        page.keyboard.press(key)
+    page.wait_for_selector("#tray-text:has-text('1 checked')")
+    page.route("**/v1/jobs/*/marks", lambda route: route.abort())
+
+    page.keyboard.press("u")
+    page.get_by_text("The service does not answer. The mark is not stored.").wait_for()
+    stamp = page.locator(".stamp").first.inner_text()
+    page.unroute("**/v1/jobs/*/marks")
+    page.keyboard.press("u")
+    page.locator("#tray-text").wait_for(state="detached")
+
+    assert (stamp, page.locator(".stamp").first.inner_text()) == ("keep", "")
+    assert [problem for problem in problems if "ERR_FAILED" not in problem] == []
+    problems.clear()
