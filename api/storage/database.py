@@ -234,13 +234,24 @@ def now(connection: sa.Connection) -> float:
 
 
 def migrate(engine: sa.Engine) -> None:
-    """Upgrades the tables to the newest revision; safe to call from several processes at once."""
+    """Upgrades the tables to the newest revision; safe to call from several processes at once.
+
+    Raises:
+        DatabaseUnusable: They are of a revision of another program, such as a newer version.
+    """
     with write_transaction(engine.execution_options(enforces_references=False)) as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(
                 sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": MIGRATION_LOCK}
             )
         config = _config()
+        present = MigrationContext.configure(connection).get_current_revision()
+        known = {each.revision for each in ScriptDirectory.from_config(config).walk_revisions()}
+        if present not in {None, *known}:
+            raise DatabaseUnusable(
+                f"the database is at revision {present}, which this program does not know",
+                "use the version of the program that made it, or another database",
+            )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
 

@@ -56,6 +56,16 @@ def test_migrating_twice_changes_nothing(engine: Engine) -> None:
         assert connection.execute(select(func.count()).select_from(WORKERS)).scalar_one() == 1
 
 
+def test_tables_of_a_version_that_is_not_known_are_left_alone(engine: Engine) -> None:
+    with write_transaction(engine) as connection:
+        connection.execute(text("UPDATE alembic_version SET version_num = '0099'"))
+
+    with pytest.raises(DatabaseUnusable, match="at revision 0099, which this program does not"):
+        migrate(engine)
+
+    assert "jobs" in inspect(engine).get_table_names()
+
+
 def test_several_processes_may_migrate_at_once(database_url: str) -> None:
     engines = [connect(database_url) for _ in range(4)]
 
