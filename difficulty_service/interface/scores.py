@@ -81,7 +81,7 @@ class Scores:
         """The `n` samples with the most doubtful labels, most doubtful first.
 
         They are those with the largest `suspicion` where the scores have it, and else with the
-        largest `label_margin`. Above zero, another class (`suspected_label`, `nearest_label`) fits
+        largest `label_margin`. Above zero, another class (`suggested_label`, `nearest_label`) fits
         better than the label.
         """
         return self._largest(self._evidence, n)

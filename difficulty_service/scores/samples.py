@@ -43,7 +43,7 @@ COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin"
 MEASURES = ("rmd", "loss")
 """Columns of difficulty; the report is by the first that a score file has."""
 
-SUSPICION, SUSPECTED = "suspicion", "suspected_label"
+SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
 
 AGNOSTIC = "md_agnostic"

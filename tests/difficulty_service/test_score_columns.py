@@ -32,7 +32,7 @@ def test_a_column_knows_the_scorer_that_fills_it() -> None:
     ("column", "remedy"),
     [
         ("knn", "score with --scorers knn"),
-        ("suspected_label_name", "score with --scorers suspicion"),
+        ("suggested_label_name", "score with --scorers suspicion"),
         ("agree", "score with --scorers agree"),
         ("near_duplicate_of", "score with --near-duplicates 0.97"),
         ("rmd_std", "score several views of each sample with --augment-runs 10"),

@@ -22,7 +22,7 @@ ROWS = {
     "label_margin": [2.0, -1.0, -2.0, -3.0],
     "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
     "suspicion": [-4.5, 1.5, 6.5, -2.5],
-    "suspected_label": pa.array([1, 2, 0, 0], pa.int32()),
+    "suggested_label": pa.array([1, 2, 0, 0], pa.int32()),
 }
 
 

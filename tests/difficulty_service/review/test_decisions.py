@@ -116,7 +116,7 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
     for name, column in (
         ("suspicion", suspicion),
         ("label_probability", pc.divide(1, pc.add(1, pc.exp(suspicion)))),
-        ("suspected_label_name", suspected),
+        ("suggested_label_name", suspected),
     ):
         table = table.append_column(name, column)
 
@@ -146,7 +146,7 @@ def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) 
     scores = make_scores()
     table = scores.table.append_column("suspicion", [[1.0] * len(scores.table)])
 
-    with pytest.raises(ScoreFileError, match=r"no suspected_label_name; .*scorers='suspicion'"):
+    with pytest.raises(ScoreFileError, match=r"no suggested_label_name; .*scorers='suspicion'"):
         decide(replace(scores, table=table), CleaningRules({}, relabel="suspicion > 0"))
 
 

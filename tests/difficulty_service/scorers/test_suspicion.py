@@ -120,7 +120,7 @@ def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
             probabilities[label] / sum(probabilities)
         )
         odds[label] = 0
-        assert columns["suspected_label"][sample] == odds.index(max(odds))
+        assert columns["suggested_label"][sample] == odds.index(max(odds))
 
 
 def test_agree_is_the_tempered_posterior_of_refits_without_landmarks() -> None:
@@ -160,7 +160,7 @@ def test_planted_errors_rank_higher_than_by_the_label_margin() -> None:
     found = roc_auc_score(wrong, columns["suspicion"])
     assert found > 0.95
     assert found > roc_auc_score(wrong, margin.label_margin) + 0.05
-    assert (columns["suspected_label"][wrong] == right[wrong]).double().mean() > 0.95
+    assert (columns["suggested_label"][wrong] == right[wrong]).double().mean() > 0.95
     probability = columns["label_probability"]
     assert probability[wrong].mean() < 0.4
     assert probability[~wrong].mean() > 0.8

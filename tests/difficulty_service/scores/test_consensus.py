@@ -78,18 +78,18 @@ def test_the_class_that_most_files_suspect_wins_and_the_surest_file_between_two(
             tmp_path / f"{number}.parquet",
             number,
             suspicion=pa.array(suspicion, pa.float64()),
-            suspected_label_name=pa.array(names, pa.string()).dictionary_encode(),
+            suggested_label_name=pa.array(names, pa.string()).dictionary_encode(),
         )
         for number, (names, suspicion) in enumerate(((first, sure), (second, unsure)))
     ]
 
-    two = consensus_of(paths).table["suspected_label_name"].to_pylist()
+    two = consensus_of(paths).table["suggested_label_name"].to_pylist()
     third = random_scores(
         tmp_path / "third.parquet",
         3,
-        suspected_label_name=pa.array(second, pa.string()).dictionary_encode(),
+        suggested_label_name=pa.array(second, pa.string()).dictionary_encode(),
     )
-    three = consensus_of([*paths, third]).table["suspected_label_name"].to_pylist()
+    three = consensus_of([*paths, third]).table["suggested_label_name"].to_pylist()
 
     assert two[:3] == ["dog", "owl", None]
     assert three[:3] == ["owl", "owl", None]

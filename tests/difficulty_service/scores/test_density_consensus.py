@@ -83,7 +83,7 @@ def test_the_consensus_of_a_backbone_with_itself_is_its_own_score(tmp_path: Path
         np.testing.assert_allclose(
             numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
         )
-    for column in ("sample_id", "label", "label_name", "suspected_label", "suspected_label_name"):
+    for column in ("sample_id", "label", "label_name", "suggested_label", "suggested_label_name"):
         assert result.table[column].to_pylist() == own.table[column].to_pylist()
 
 
@@ -175,7 +175,7 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
         for column, value in expected.items():
             assert numbers(result, column)[row] == pytest.approx(value, rel=2e-3, abs=2e-3), column
         weights[label] = 0
-        assert result.table["suspected_label"][row].as_py() == weights.argmax()
+        assert result.table["suggested_label"][row].as_py() == weights.argmax()
 
 
 def test_two_backbones_find_more_wrong_labels_by_densities_than_by_ranks_or_alone(

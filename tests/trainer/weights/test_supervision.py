@@ -50,7 +50,7 @@ def save(path: Path, rows: Sequence[Row]) -> Path:
             "label": pa.array([order.index(name) for name in names], pa.int32()),
             "label_name": pa.array(names).dictionary_encode(),
             "label_probability": pa.array(shares, pa.float32()),
-            "suspected_label_name": pa.array(suspected, pa.string()).dictionary_encode(),
+            "suggested_label_name": pa.array(suspected, pa.string()).dictionary_encode(),
         }
     )
     write_scores(path, table, Provenance())

@@ -38,7 +38,7 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
 ) -> None:
     suspicion = np.random.default_rng(1).normal(-1, size=600)
     suspected = (np.arange(600) + 2) % 3
-    scores = make_scores(600, suspicion=suspicion, suspected_label=suspected)
+    scores = make_scores(600, suspicion=suspicion, suggested_label=suspected)
     samples = to_samples(scores)
 
     selection = select(samples, rank_classes(samples), Limits(doubtful=40))

@@ -69,7 +69,7 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
     tmp_path: Path, make_scores: MakeScores
 ) -> None:
     suspicion = [-1.0, 7.3, 2.5, -3.0, None, -0.5]
-    scores = make_scores(6, 2, suspicion=suspicion, suspected_label=[1, 0, 1, 0, None, 0])
+    scores = make_scores(6, 2, suspicion=suspicion, suggested_label=[1, 0, 1, 0, None, 0])
 
     page = page_of(tmp_path / "r.html", scores)
 
