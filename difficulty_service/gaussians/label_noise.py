@@ -1,14 +1,9 @@
-"""Which classes are labelled as which, estimated from the labels alone, and what follows from it.
+"""How many labels are wrong, which ones, and how probable each class is, by the labels alone.
 
-A label that differs from the class a sample looks like is more suspicious where people hardly ever
-confuse the two. `docs/suspicion.md` has the derivation.
-
-How probable each class is before an image is looked at, estimated from the numbers of labels.
-
-The share of a class among few labels is mostly chance. It also counts the wrong labels on the side
-of the class they name: six labels of a class, one of them wrong, beside four of the class that lost
-it make the wrong one look right. So the shares are drawn towards equal ones, as far as the numbers
-of labels themselves say that they should be.
+A label that differs from the class a sample looks like may be wrong, or the sample may be between
+two classes. Which it is depends on how sure the classes are, how many labels are wrong, and which
+classes are labelled as which; all of it is chosen by maximum likelihood. `docs/suspicion.md` has
+the derivation.
 """
 
 import math
@@ -65,7 +60,7 @@ LOGITS_OF_SHARES = ((-20.0, 10.0), (-10.0, 10.0))
 """Logits of the share of wrong labels and of those among them that follow what was seen."""
 
 CHI_SQUARED_95 = 3.841458820694124
-"""What twice the loss of log-likelihood at both ends of a 95 % interval is."""
+"""Twice the log-likelihood that is lost at both ends of a 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -79,14 +74,14 @@ class LabelNoise:
     Attributes:
         scale: Factor on the log-densities at which classes are as certain as labels say.
         wrong: Share of wrong labels.
-        wrong_low: Lower end of its 95 % interval.
+        wrong_low: Lower end of its 95 % interval, with the scale and `seen` as they are.
         wrong_high: Upper end of it.
         seen: Share of the wrong labels that follow the sums; the others name any class.
         log_prior: As for `fit_noise`.
         sums: From `add_label_sums`, for all samples, with zeros for labels that agree. Shape
             (classes, classes).
         sums_scale: Factor on the log-densities in the sums.
-        own: How much each judged sample has added to the sums: 1, or 0 for a sample of others.
+        own: Whether each sample to be judged has added 1 to the sums.
     """
 
     scale: float
@@ -97,7 +92,7 @@ class LabelNoise:
     log_prior: Tensor
     sums: Tensor
     sums_scale: float
-    own: float
+    own: bool
 
     def describe(self) -> dict[str, float]:
         """The numbers that the labels chose."""
@@ -113,8 +108,9 @@ class LabelNoise:
 
     @cached_property
     def log_transitions(self) -> Tensor:
-        """Logarithm of the probability of a given label, the row, where a class, the column, is
-        right, if no sample is left out. Shape (classes, classes).
+        """Log-probability of a given label, the row, where a class, the column, is right.
+
+        No sample is left out. Shape (classes, classes).
         """
         followed = (self.sums + self.any_class) / (self.sums.sum(dim=0) + 1)
         wrong = self.wrong * ((1 - self.seen) * self.any_class + self.seen * followed)
@@ -127,14 +123,10 @@ class LabelNoise:
             same = self.log_transitions.to(rows.dtype)
             return torch.index_select(same, 0, labels, out=rows)
         by_chance = self.any_class[labels]
-        followed = _followed(
-            self.sums, by_chance, labels, self._likely(log_densities).mul_(self.own)
-        )
+        added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
+        followed = _followed(self.sums, by_chance, labels, added)
         wrong = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
         return wrong.scatter_(1, labels[:, None], 1 - self.wrong).log_()
-
-    def _likely(self, log_densities: Tensor) -> Tensor:
-        return (self.sums_scale * log_densities.double() + self.log_prior).softmax(dim=1)
 
 
 def any_class(log_prior: Tensor) -> Tensor:
@@ -148,13 +140,17 @@ def any_class(log_prior: Tensor) -> Tensor:
     return flips.fill_diagonal_(0)
 
 
+def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor) -> Tensor:
+    """Probability of each class at each sample, before its label is read. (samples, classes)."""
+    return (scale * log_densities + log_prior).softmax(dim=1)
+
+
 def _followed(sums: Tensor, by_chance: Tensor, labels: Tensor, added: Tensor) -> Tensor:
     """Probability of the given labels where classes are right and labels follow the sums.
 
     One more sample of each class has a label by chance. Each of shape (samples, classes), but the
-    sums; `added` is what a sample added to them, and overwritten.
+    sums; `added` is what a sample added to them.
     """
-    added.scatter_(1, labels[:, None], 0)
     seen = (sums[labels] - added).clamp_(min=0).add_(by_chance)
     return seen.div_((sums.sum(dim=0) - added).clamp_(min=0).add_(1))
 
@@ -169,18 +165,17 @@ def fit_noise(
 ) -> LabelNoise | None:
     """The scale and the shares under which the labels of some samples are most probable.
 
-    The scale is searched for; given it, the shares of a mixture have one best value, which
-    expectation maximisation finds.
+    The scale is searched for; at each one, the shares of a mixture are climbed to by their slopes.
 
     Args:
         log_densities: Of each class at each sample, left out of the fit; samples with NaN do not
             count. Float64, shape (samples, classes).
         log_prior: Logarithm of the prior of each class. Shape (classes,).
         labels: Place of the class of each label. Shape (samples,).
-        sums: From `add_label_sums`, for all samples. Shape (classes, classes).
+        sums: From `add_label_sums`, for all samples, at `sums_scale`. Shape (classes, classes).
         counted: How often each sample counts in the sums; 0 for one that they are not over. Shape
             (samples,).
-        sums_scale: Factor on the log-densities in the sums, where the search begins.
+        sums_scale: Factor on the log-densities in the sums; the search is around it.
 
     Returns:
         None where no sample has a density or no class another one.
@@ -191,12 +186,12 @@ def fit_noise(
     log_densities, labels, counted = log_densities[known], labels[known], counted[known]
     sums = sums.clone().fill_diagonal_(0)
     by_chance = any_class(log_prior)[labels]
-    likely = (sums_scale * log_densities + log_prior).softmax(dim=1)
-    followed = _followed(sums, by_chance, labels, likely.mul_(counted[:, None]))
+    added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
+    followed = _followed(sums, by_chance, labels, added)
 
     def explanations(log_scale: float) -> Tensor:
         """How probable each label is by each explanation. Shape (samples, 3)."""
-        classes = (math.exp(log_scale) * log_densities + log_prior).softmax(dim=1)
+        classes = _classes_at(math.exp(log_scale), log_densities, log_prior)
         right = classes.gather(1, labels[:, None])
         flipped = [(classes * each).sum(dim=1, keepdim=True) for each in (by_chance, followed)]
         return torch.cat([right, *flipped], dim=1).clamp_(min=torch.finfo(right.dtype).tiny)
@@ -225,7 +220,7 @@ def fit_noise(
         log_prior=log_prior,
         sums=sums,
         sums_scale=sums_scale,
-        own=0.0 if bool((counted != 1).any()) else 1.0,
+        own=bool((counted == 1).all()),
     )
 
 
@@ -311,6 +306,10 @@ FEWEST = 2
 
 def log_class_prior(counts: Tensor) -> Tensor:
     """Logarithm of the probability of each class, with the likeliest of PSEUDO_COUNTS.
+
+    The share of a class among few labels is mostly chance, and wrong labels enlarge the class that
+    they name, so that the wrong ones look right. So shares are drawn towards equal ones, as far as
+    the numbers of labels themselves say that they should be.
 
     Every label is predicted from the numbers of the other ones, n_k, as (n_k + c) / (n + K c); the
     number c at which the labels are most probable is taken. Where classes are about equally large

@@ -336,7 +336,7 @@ def _relabel_to_likeliest(
     rows = np.flatnonzero(rows_where(condition, scores.table))
     chosen = pa.array(rows)
     if columns_in(condition) & {*SCORERS["suspicion"].columns}:
-        kind = "suspected"
+        kind = "suggested"
         likeliest = scores.column("suggested_label_name").take(chosen).to_pylist()
     else:
         kind = "nearest"

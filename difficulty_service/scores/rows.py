@@ -159,8 +159,8 @@ class _PieceScorer:
         if self.posteriors is not None:
             posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
         if "suggested_label" in posteriors:
-            suspected = self.classes.label_of[posteriors["suggested_label"]]
-            posteriors["suggested_label"] = suspected.int()
+            suggested = self.classes.label_of[posteriors["suggested_label"]]
+            posteriors["suggested_label"] = suggested.int()
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)

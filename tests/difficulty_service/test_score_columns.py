@@ -23,7 +23,7 @@ def test_only_columns_of_score_files_are_known() -> None:
 
 
 def test_a_column_knows_the_scorer_that_fills_it() -> None:
-    names = ("md", "knn", "label_probability", "rmd_std", "loss", "label")
+    names = ("md", "knn", "p_wrong", "rmd_std", "loss", "label")
 
     assert [scorer_of(name) for name in names] == ["rmd", "knn", "suspicion", None, None, None]
 

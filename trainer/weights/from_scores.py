@@ -299,11 +299,11 @@ def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeli
     names = np.array(samples.class_names, dtype=object)
     given = names[samples.labels.numpy()]
     _require_same_labels(ids, given, _take(table["label_name"], positions), path)
-    suspected = np.where(known, _take(table["suggested_label_name"], positions), given)
+    suggested = np.where(known, _take(table["suggested_label_name"], positions), given)
     return LabelBeliefs(
         probabilities=torch.from_numpy(np.where(known, found, 1.0)),
         known=torch.from_numpy(known),
-        others=_class_indices(suspected, samples.class_names, path),
+        others=_class_indices(suggested, samples.class_names, path),
     )
 
 
@@ -357,7 +357,7 @@ def _class_indices(names: NDArray[np.object_], class_names: tuple[str, ...], pat
     unknown = sorted({str(name) for name in names if name not in index})
     if unknown:
         raise UnmatchedScores(
-            f"{path} suspects labels of classes that the training samples lack: "
+            f"{path} suggests labels of classes that the training samples lack: "
             f"{', '.join(map(repr, unknown[:3]))}",
             "score the training dataset",
         )

@@ -15,7 +15,7 @@ from difficulty_service.base.errors import DifficultyError, ScoreFileError
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store, open_store
-from difficulty_service.gaussians.label_noise import log_class_prior
+from difficulty_service.gaussians.label_noise import add_label_sums, fit_noise, log_class_prior
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -79,7 +79,7 @@ def test_the_consensus_of_a_backbone_with_itself_is_its_own_score(tmp_path: Path
 
     result = consensus_of([one, other])
 
-    for column in ("md", "rmd", "rmd_loo", "suspicion", "label_probability", "agree", "percentile"):
+    for column in ("md", "rmd", "rmd_loo", "suspicion", "p_wrong", "agree", "percentile"):
         np.testing.assert_allclose(
             numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
         )
@@ -106,7 +106,7 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
         mapped = feature_map(features, Workspace())[:, : len(rule.densities.mean)]
         blocks = rule.densities.log_densities(mapped, labels, Workspace())
         found = torch.cat([block.double() for _, block in blocks])
-        densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
+        densities[name] = found * rule.choice.scale
     return ids, labels, densities
 
 
@@ -149,26 +149,24 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
     assert result.table["sample_id"].to_pylist() == ids
     prior = log_class_prior(torch.from_numpy(np.bincount(labels))).numpy()
     agree = ((first["agree"] + second["agree"]) / 2).numpy()
-    ranking = ((first["suspicion"] + second["suspicion"]) / 2).numpy() + prior
-    posterior = np.exp(ranking - ranking.max(axis=1, keepdims=True))
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    noise = np.ones((3, 3))
+    densities = (first["suspicion"] + second["suspicion"]) / 2
+    sums = torch.zeros(3, 3, dtype=torch.float64)
+    add_label_sums(densities + torch.from_numpy(prior), labels, sums)
+    noise = fit_noise(
+        densities, torch.from_numpy(prior), labels, sums, torch.ones(len(labels)), 1.0
+    )
+    assert noise is not None
+    assert noise.wrong > 0.01
+    transitions = noise.transitions_of(densities, labels, Workspace()).exp().numpy()
+    posterior = (noise.scale * densities + torch.from_numpy(prior)).softmax(dim=1).numpy()
     for row, label in enumerate(labels.tolist()):
-        noise[label] += posterior[row]
-    gain = 0.0
-    for row, label in enumerate(labels.tolist()):
-        others = noise.copy()
-        others[label] -= posterior[row]
-        noisy = (posterior[row] * (others / others.sum(axis=0))[label]).sum()
-        gain += np.log(noisy / posterior[row, label])
-    noise = noise / noise.sum(axis=0) if gain > 0 else np.ones((3, 3))
-    for row, label in enumerate(labels.tolist()):
-        weights = np.exp(ranking[row] - ranking[row].max()) * noise[label]
+        weights = posterior[row] * transitions[row]
         wrong = weights.sum() - weights[label]
         others = np.delete(agree[row], label)
         joint = np.exp(agree[row] + prior - (agree[row] + prior).max())
         expected = {
             "suspicion": np.log(wrong / weights[label]),
+            "p_wrong": wrong / weights.sum(),
             "agree": np.log((joint.sum() - joint[label]) / joint[label]),
             "label_margin": 2 * (others.max() - agree[row, label]),
         }

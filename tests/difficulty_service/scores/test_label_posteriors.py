@@ -28,7 +28,9 @@ def features_and_labels() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 3, (SAMPLES,), generator=generator)
     centres = 2 * torch.randn(3, DIM, generator=generator)
-    return torch.randn(SAMPLES, DIM, generator=generator) + centres[labels], labels
+    features = torch.randn(SAMPLES, DIM, generator=generator) + centres[labels]
+    labels[::40] = (labels[::40] + 1) % 3
+    return features, labels
 
 
 def make_store(folder: Path, **changes: object) -> FeatureStore:
@@ -75,9 +77,7 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
 
     for name in ("suspicion", "agree"):
         np.testing.assert_allclose(scores.table[name].to_numpy(), expected[name], rtol=1e-6)
-    np.testing.assert_allclose(
-        scores.table["label_probability"].to_numpy(), expected["label_probability"], rtol=1e-6
-    )
+    np.testing.assert_allclose(scores.table["p_wrong"].to_numpy(), expected["p_wrong"], rtol=1e-6)
     assert scores.table["suggested_label"].to_pylist() == expected["suggested_label"].tolist()
     for name in POSTERIORS:
         written = getattr(scores.provenance, name).to_json()
@@ -90,7 +90,7 @@ def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
 
     scores = score(store, "rmd", "suspicion")
 
-    added = {"suspicion", "label_probability", "suggested_label", "suggested_label_name"}
+    added = {"suspicion", "p_wrong", "suggested_label", "suggested_label_name"}
     assert {*scores.table.column_names} - {*without.table.column_names} == added
     for name in without.table.column_names:
         assert scores.table[name].equals(without.table[name])
@@ -141,6 +141,6 @@ def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
 
     table = score(store, "suspicion", "agree").table
 
-    for name in ("suspicion", "label_probability", "suggested_label", "agree"):
+    for name in ("suspicion", "p_wrong", "suggested_label", "agree"):
         assert table[name].null_count == SAMPLES
     assert table["suggested_label_name"].null_count == SAMPLES
