@@ -92,7 +92,7 @@ class MeanDensities:
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
     """The consensus of the samples that all stores have, in the order of the first store.
 
-    Two numbers for each sample and class are held in memory.
+    Two numbers for each sample and class are held in memory, and some more while they are judged.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
     files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
@@ -213,8 +213,10 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     others = means.agree.double()
     place = own[:, None]
     label_density = others.gather(1, place)[:, 0]
-    best = others.scatter(1, place, -torch.inf).max(dim=1)
+    others[:, prior.isinf()] = -torch.inf  # nothing looks like a class of one sample
+    best = others.scatter_(1, place, -torch.inf).max(dim=1)
     margin = 2 * (best.values - label_density)
+    margin = torch.where(margin.isfinite(), margin, torch.nan)
     return {
         "label_margin": margin,
         "nearest_label": torch.where(margin > 0, best.indices, own),

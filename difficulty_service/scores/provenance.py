@@ -160,8 +160,9 @@ class Provenance(Extraction):
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     suspicion: LabelRuleFit | None = None
-    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width and the
-    noise of the labels; only with that column."""
+    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width, noise_samples,
+    noise_scale, noise_wrong, noise_wrong_low, noise_wrong_high and noise_seen; only with that
+    column."""
     agree: LabelRuleFit | None = None
     """What was fitted for `agree`: ridge, scale and likelihood; only with that column."""
     consensus: Consensus | None = None

@@ -130,7 +130,7 @@ def describe_objective(
             "weights": recipe.loss.weights,
             "targets": recipe.loss.targets,
             "missing": recipe.loss.missing,
-            "scores": describe_scores(Path(recipe.loss.scores), "label_probability"),
+            "scores": describe_scores(Path(recipe.loss.scores), "p_wrong"),
             "beliefs": beliefs.describe(),
         }
     unweighted = _unweighted(recipe, constants, distribution)

@@ -176,6 +176,24 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
         assert result.table["suggested_label"][row].as_py() == weights.argmax()
 
 
+def test_no_sample_looks_like_a_class_that_one_shared_sample_has(tmp_path: Path) -> None:
+    labels = naive_log_densities(make_store(tmp_path / "all", 1))[1].tolist()
+    owls = [row for row, label in enumerate(labels) if label == 2]
+    rows = [row for row in range(SAMPLES) if labels[row] != 2 or row in owls[:40]]
+    one = make_store(tmp_path / "one", 1, rows)
+    two = make_store(tmp_path / "two", 2, [row for row in rows if row not in owls[1:]])
+
+    result = consensus_of([one, two]).table
+
+    alone = result["sample_id"].to_pylist().index(f"s{owls[0]}")
+    assert [row for row, name in enumerate(result["label_name"].to_pylist()) if name == "owl"] == [
+        alone
+    ]
+    for name in ("nearest_label_name", "suggested_label_name"):
+        assert {*result[name].to_pylist()} <= {"cat", "dog", None}
+    assert result["suspicion"].null_count == 1
+
+
 def test_two_backbones_find_more_wrong_labels_by_densities_than_by_ranks_or_alone(
     tmp_path: Path,
 ) -> None:
