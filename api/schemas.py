@@ -368,13 +368,11 @@ class ScoreRow(BaseModel):
     kmeans: float | None = None
     knn: float | None = None
     suspicion: float | None = Field(default=None, description="Log-odds that the label is wrong")
-    label_probability: float | None = Field(
-        default=None, description="Probability that the label is right"
-    )
-    suspected_label: int | None = Field(
+    p_wrong: float | None = Field(default=None, description="Probability that the label is wrong")
+    suggested_label: int | None = Field(
         default=None, description="The likeliest class other than the label"
     )
-    suspected_label_name: str | None = None
+    suggested_label_name: str | None = None
     agree: float | None = Field(
         default=None, description="Log-odds against the label, by its tempered posterior"
     )

@@ -31,7 +31,7 @@ _OWN = (
     Scorer(
         "suspicion",
         "log-odds that the label is wrong, and the class it may be instead",
-        ("suspicion", "label_probability", "suspected_label", "suspected_label_name"),
+        ("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
     ),
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
     Scorer(

@@ -43,7 +43,7 @@ def clean(
         marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
             (the new class).
         drop: Drop samples by their scores: 'label_margin > 4'.
-        relabel: Give these samples the class of their nearest_label, or of their suspected_label
+        relabel: Give these samples the class of their nearest_label, or of their suggested_label
             where the condition is about suspicion.
         new_classes: Marks may name classes that do not exist yet.
         link: Fill a folder with symbolic links, or with copies (the default).

@@ -72,19 +72,23 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
 
 
 def report_doubtful(summary: "ScoreSummary") -> None:
-    """Prints how many images look more like another class than their own, and the clearest."""
-    if not summary.num_doubtful:
+    """Prints how many labels are doubtful, and the clearest of them."""
+    if summary.labels is not None:
+        out.print(f"\n{summary.labels}")
+    elif not summary.num_doubtful:
         out.print(
             f"\nnone of {summary.num_compared:,} {summary.modality}s looks more like another "
             "class than its own"
         )
+    else:
+        verb = "looks" if summary.num_doubtful == 1 else "look"
+        own = "its" if summary.num_doubtful == 1 else "their"
+        out.print(
+            f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.modality}s {verb} "
+            f"more like another class than {own} own (label_margin above 0)"
+        )
+    if not summary.num_doubtful:
         return
-    verb = "looks" if summary.num_doubtful == 1 else "look"
-    own = "its" if summary.num_doubtful == 1 else "their"
-    out.print(
-        f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.modality}s {verb} more "
-        f"like another class than {own} own ({summary.evidence} above 0)"
-    )
     rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
     if len(rows) < summary.num_doubtful:
         out.print(f"the {len(rows)} clearest of them:")

@@ -1,20 +1,20 @@
-"""Which classes are labelled as which, estimated from the labels alone, and what follows from it.
+"""How many labels are wrong, which ones, and how probable each class is, by the labels alone.
 
-A label that differs from the class a sample looks like is more suspicious where people hardly ever
-confuse the two. `docs/suspicion.md` has the derivation.
-
-How probable each class is before an image is looked at, estimated from the numbers of labels.
-
-The share of a class among few labels is mostly chance. It also counts the wrong labels on the side
-of the class they name: six labels of a class, one of them wrong, beside four of the class that lost
-it make the wrong one look right. So the shares are drawn towards equal ones, as far as the numbers
-of labels themselves say that they should be.
+A label that differs from the class a sample looks like may be wrong, or the sample may be between
+two classes. Which it is depends on how sure the classes are, how many labels are wrong, and which
+classes are labelled as which; all of it is chosen by maximum likelihood. `docs/suspicion.md` has
+the derivation.
 """
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
+import scipy.optimize
+import scipy.special
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
@@ -27,10 +27,11 @@ class LabelVerdict:
     Attributes:
         suspicion: Log-odds that the label is wrong, float64; NaN where there is no other class or
             none without the sample.
+        suggested: Likeliest class other than the label.
     """
 
     suspicion: Tensor
-    suspected: Tensor
+    suggested: Tensor
 
 
 def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
@@ -44,65 +45,281 @@ def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
     total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
-def log_noise(sums: Tensor) -> Tensor:
-    """Logarithm of the probability of each given label where a class is right. (classes, classes).
+RIGHT_BEFORE, BY_CHANCE_BEFORE, SEEN_BEFORE = 25.0, 20.0, 10.0
+"""Labels that the shares are estimated from besides the given ones: some are right, and some wrong
+by chance or by what was seen. Else a pair of classes of its own could explain each strange label
+of few."""
 
-    From sums of `add_label_sums`, times the number of all samples for each that they are over; a
-    sample of each pair is added to what was seen. Rows are for given labels, columns for right
-    classes, and the exponentials of each column sum to 1.
+LOG_SCALES = tuple(step / 4 for step in range(-4, 10))
+"""Natural logarithms of the scales to try, as multiples of the one without wrong labels."""
+
+ACCURACY_OF_SCALE = 1e-7
+"""Of that logarithm."""
+
+LOGITS_OF_SHARES = ((-20.0, 10.0), (-10.0, 10.0))
+"""Logits of the share of wrong labels and of those among them that follow what was seen."""
+
+CHI_SQUARED_95 = 3.841458820694124
+"""Twice the log-likelihood that is lost at both ends of a 95 % interval."""
+
+
+@dataclass(frozen=True)
+class LabelNoise:
+    """How labels come about: most are right, some name any class, some follow what was seen.
+
+    Which labels samples of each class have was seen in `sums`. A label that some uncertainty about
+    the class explains needs no mistake, so the shares are lower estimates where mistakes are made
+    on ambiguous samples.
+
+    Attributes:
+        scale: Factor on the log-densities at which classes are as certain as labels say.
+        wrong: Share of wrong labels.
+        wrong_low: Lower end of its 95 % interval, with the scale and `seen` as they are.
+        wrong_high: Upper end of it.
+        seen: Share of the wrong labels that follow the sums; the others name any class.
+        log_prior: As for `fit_noise`.
+        sums: From `add_label_sums`, for all samples, with zeros for labels that agree. Shape
+            (classes, classes).
+        sums_scale: Factor on the log-densities in the sums.
+        own: Whether each sample to be judged has added 1 to the sums.
     """
-    weights = 1 + sums
-    return (weights / weights.sum(dim=0)).log()
+
+    scale: float
+    wrong: float
+    wrong_low: float
+    wrong_high: float
+    seen: float
+    log_prior: Tensor
+    sums: Tensor
+    sums_scale: float
+    own: bool
+
+    def describe(self) -> dict[str, float]:
+        """The numbers that the labels chose."""
+        names = ("wrong", "wrong_low", "wrong_high", "seen")
+        return {"noise_scale": self.scale} | {
+            f"noise_{name}": getattr(self, name) for name in names
+        }
+
+    @cached_property
+    def any_class(self) -> Tensor:
+        """Probability of a given label, the row, if it is wrong by chance. (classes, classes)."""
+        return any_class(self.log_prior)
+
+    @cached_property
+    def log_transitions(self) -> Tensor:
+        """Log-probability of a given label, the row, where a class, the column, is right.
+
+        No sample is left out. Shape (classes, classes).
+        """
+        followed = (self.sums + self.any_class) / (self.sums.sum(dim=0) + 1)
+        wrong = self.wrong * ((1 - self.seen) * self.any_class + self.seen * followed)
+        return wrong.fill_diagonal_(1 - self.wrong).log()
+
+    def transitions_of(self, log_densities: Tensor, labels: Tensor, work: Workspace) -> Tensor:
+        """`log_transitions` of each sample, (samples, classes), without what it added itself."""
+        if not self.own:
+            rows = work.like("transitions", log_densities)
+            same = self.log_transitions.to(rows.dtype)
+            return torch.index_select(same, 0, labels, out=rows)
+        by_chance = self.any_class[labels]
+        added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
+        followed = _followed(self.sums, by_chance, labels, added)
+        wrong = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
+        return wrong.scatter_(1, labels[:, None], 1 - self.wrong).log_()
 
 
-def gain_of_noise(log_joint: Tensor, labels: Tensor, sums: Tensor, counted: Tensor) -> Tensor:
-    """Log-probability of labels with noise minus that without, each sample left out of the noise.
+def any_class(log_prior: Tensor) -> Tensor:
+    """Probability of each given label, the row, among the classes that are not right, the column.
 
-    In nats, float64, shape (samples,); NaN for a sample that has no density. `log_joint` is as for
-    `add_label_sums`, the sums as for `log_noise`; `counted`, (samples,), is their scale for samples
-    that they are over, 0 for others.
+    By how probable classes are before a sample is looked at; zeros on the diagonal. Shape (classes,
+    classes).
     """
-    logs = log_joint.double().log_softmax(dim=1)
-    likely = logs.exp()
-    own = counted[:, None] * likely
-    weights = 1 + sums[labels] - own
-    noisy = (likely * weights / (len(sums) + sums.sum(dim=0) - own)).sum(dim=1).log()
-    return noisy - logs.gather(1, labels[:, None])[:, 0]
+    prior = log_prior.exp()
+    flips = prior[:, None] / (1 - prior).clamp(min=torch.finfo(prior.dtype).tiny)
+    return flips.fill_diagonal_(0)
+
+
+def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor) -> Tensor:
+    """Probability of each class at each sample, before its label is read. (samples, classes)."""
+    return (scale * log_densities + log_prior).softmax(dim=1)
+
+
+def _followed(sums: Tensor, by_chance: Tensor, labels: Tensor, added: Tensor) -> Tensor:
+    """Probability of the given labels where classes are right and labels follow the sums.
+
+    One more sample of each class has a label by chance. Each of shape (samples, classes), but the
+    sums; `added` is what a sample added to them.
+    """
+    seen = (sums[labels] - added).clamp_(min=0).add_(by_chance)
+    return seen.div_((sums.sum(dim=0) - added).clamp_(min=0).add_(1))
+
+
+def fit_noise(
+    log_densities: Tensor,
+    log_prior: Tensor,
+    labels: Tensor,
+    sums: Tensor,
+    counted: Tensor,
+    sums_scale: float,
+) -> LabelNoise | None:
+    """The scale and the shares under which the labels of some samples are most probable.
+
+    The scale is searched for; at each one, the shares of a mixture are climbed to by their slopes.
+
+    Args:
+        log_densities: Of each class at each sample, left out of the fit; samples with NaN do not
+            count. Float64, shape (samples, classes).
+        log_prior: Logarithm of the prior of each class. Shape (classes,).
+        labels: Place of the class of each label. Shape (samples,).
+        sums: From `add_label_sums`, for all samples, at `sums_scale`. Shape (classes, classes).
+        counted: How often each sample counts in the sums; 0 for one that they are not over. Shape
+            (samples,).
+        sums_scale: Factor on the log-densities in the sums; the search is around it.
+
+    Returns:
+        None where no sample has a density or no class another one.
+    """
+    known = ~log_densities.isnan().any(dim=1)
+    if not known.any() or int(log_prior.isfinite().sum()) < 2:  # noqa: PLR2004 - one and another
+        return None
+    log_densities, labels, counted = log_densities[known], labels[known], counted[known]
+    sums = sums.clone().fill_diagonal_(0)
+    by_chance = any_class(log_prior)[labels]
+    added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
+    followed = _followed(sums, by_chance, labels, added)
+
+    def explanations(log_scale: float) -> Tensor:
+        """How probable each label is by each explanation. Shape (samples, 3)."""
+        classes = _classes_at(math.exp(log_scale), log_densities, log_prior)
+        right = classes.gather(1, labels[:, None])
+        flipped = [(classes * each).sum(dim=1, keepdim=True) for each in (by_chance, followed)]
+        return torch.cat([right, *flipped], dim=1).clamp_(min=torch.finfo(right.dtype).tiny)
+
+    def loss(log_scale: float) -> float:
+        return -_shares(explanations(log_scale)).likelihood
+
+    tried = [math.log(sums_scale) + step for step in LOG_SCALES]
+    losses = [loss(each) for each in tried]
+    best = min(range(len(tried)), key=losses.__getitem__)
+    ends = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
+    log_scale = float(
+        scipy.optimize.minimize_scalar(
+            loss, bounds=ends, method="bounded", options={"xatol": ACCURACY_OF_SCALE}
+        ).x
+    )
+    rows = explanations(log_scale)
+    found = _shares(rows)
+    low, high = _interval(rows, found)
+    return LabelNoise(
+        scale=math.exp(log_scale),
+        wrong=found.wrong,
+        wrong_low=low,
+        wrong_high=high,
+        seen=found.seen,
+        log_prior=log_prior,
+        sums=sums,
+        sums_scale=sums_scale,
+        own=bool((counted == 1).all()),
+    )
+
+
+@dataclass(frozen=True)
+class _Shares:
+    """Shares of explanations, and the mean logarithm of the probability of labels and shares."""
+
+    wrong: float
+    seen: float
+    likelihood: float
+
+
+def _shares(explanations: Tensor) -> _Shares:
+    """The likeliest shares of explanations of labels, (samples, 3)."""
+    right, by_chance, followed = explanations.numpy().T
+    samples = len(right)
+
+    def loss(logits: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        wrong, seen = scipy.special.expit(logits)
+        flipped = (1 - seen) * by_chance + seen * followed
+        total = (1 - wrong) * right + wrong * flipped
+        value = np.log(total).sum() + RIGHT_BEFORE * math.log1p(-wrong)
+        value += BY_CHANCE_BEFORE * math.log1p(-seen) + SEEN_BEFORE * math.log(seen)
+        slopes = [
+            wrong * (1 - wrong) * ((flipped - right) / total).sum() - RIGHT_BEFORE * wrong,
+            seen * (1 - seen) * (wrong * (followed - by_chance) / total).sum()
+            + SEEN_BEFORE * (1 - seen)
+            - BY_CHANCE_BEFORE * seen,
+        ]
+        return -value / samples, np.array(slopes) / -samples
+
+    found = scipy.optimize.minimize(
+        loss, (-3.0, -0.7), jac=True, method="L-BFGS-B", bounds=LOGITS_OF_SHARES, tol=1e-13
+    )
+    wrong, seen = scipy.special.expit(found.x)
+    return _Shares(float(wrong), float(seen), -float(found.fun))
+
+
+def _interval(explanations: Tensor, found: _Shares) -> tuple[float, float]:
+    """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels."""
+    right, by_chance, followed = explanations.numpy().T
+    flipped = (1 - found.seen) * by_chance + found.seen * followed
+
+    def likelihood(wrong: float) -> float:
+        value = np.log((1 - wrong) * right + wrong * flipped).sum()
+        return float(value) + RIGHT_BEFORE * math.log1p(-wrong)
+
+    least = likelihood(found.wrong) - CHI_SQUARED_95 / 2
+
+    def end(outermost: float) -> float:
+        if likelihood(outermost) >= least:
+            return outermost
+        return float(
+            scipy.optimize.brentq(lambda each: likelihood(each) - least, found.wrong, outermost)
+        )
+
+    return end(0.0), end(1 - 1e-9)
 
 
 def judge_labels(
-    log_joint: Tensor, labels: Tensor, noise: Tensor | None, work: Workspace
+    log_joint: Tensor, labels: Tensor, transitions: Tensor | None = None
 ) -> LabelVerdict:
     """Log-odds of all other classes together against the label; overwrites `log_joint`.
 
-    That and the labels are as for `add_label_sums`. The noise is from `log_noise`, in the same
-    dtype; None for no difference between classes.
+    That and the labels are as for `add_label_sums`. The transitions, of each sample, are from
+    `LabelNoise`; None where every class is as likely to be given any label.
     """
-    posterior = log_joint
-    if noise is not None:
-        noise_of_rows = work.matrix("noise", len(log_joint), len(noise), noise)
-        posterior = log_joint.add_(torch.index_select(noise, 0, labels, out=noise_of_rows))
+    posterior = log_joint if transitions is None else log_joint.add_(transitions)
     place = labels[:, None]
     own = posterior.gather(1, place)[:, 0].double()
     posterior.scatter_(1, place, -torch.inf)
-    suspected = argmax(posterior)
+    suggested = argmax(posterior)
     suspicion = logsumexp(posterior).double() - own
-    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suspected)
+    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suggested)
 
 
 PSEUDO_COUNTS = (*(10.0 ** (half / 2) for half in range(-2, 13)), math.inf)
 """Samples that may be added to each class, from 0.1 to a million; inf for equal shares."""
 
+FEWEST = 2
+"""Samples of a class with which another one can be compared."""
+
 
 def log_class_prior(counts: Tensor) -> Tensor:
     """Logarithm of the probability of each class, with the likeliest of PSEUDO_COUNTS.
 
+    The share of a class among few labels is mostly chance, and wrong labels enlarge the class that
+    they name, so that the wrong ones look right. So shares are drawn towards equal ones, as far as
+    the numbers of labels themselves say that they should be.
+
     Every label is predicted from the numbers of the other ones, n_k, as (n_k + c) / (n + K c); the
     number c at which the labels are most probable is taken. Where classes are about equally large
     by chance, that is inf; where they differ for sure, it is too small to matter. In nats, float64,
-    shape (classes,); minus infinity for a class without samples. The exponentials sum to 1.
+    shape (classes,); minus infinity for a class of fewer than FEWEST samples, which nothing can be
+    said to look like, unless all are. The exponentials sum to 1.
     """
-    present = counts > 0
+    present = counts >= FEWEST
+    if not present.any():
+        present = counts > 0
     prior = torch.full(counts.shape, -torch.inf, dtype=torch.float64)
     counts = counts[present].double()
     best = max(reversed(PSEUDO_COUNTS), key=lambda added: _evidence(counts, added))

@@ -26,9 +26,10 @@ from difficulty_service.gaussians.factor import whiten_with_ridge
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.gaussian import covariance_within, mean_variance
 from difficulty_service.gaussians.label_noise import (
+    LabelNoise,
     LabelVerdict,
     add_label_sums,
-    gain_of_noise,
+    fit_noise,
     judge_labels,
     log_class_prior,
 )
@@ -152,14 +153,6 @@ class Rule:
     choice: RidgeChoice
     work: Workspace = field(default_factory=Workspace)
 
-    @property
-    def sharp(self) -> float:
-        """The scale of the posterior that ranks labels: 1, or more where labels call for more.
-
-        A large ridge, which few samples need, makes all distances small.
-        """
-        return max(1.0, self.choice.scale)
-
     def log_densities(self, mapped: Tensor, labels: Tensor) -> Iterator[tuple[slice, Tensor]]:
         """Some samples at a time and their log-densities; see `ClassDensities`."""
         return self.densities.log_densities(mapped, labels, self.work)
@@ -171,10 +164,13 @@ class Rule:
         return torch.add(prior, log_densities, alpha=scale, out=joint)
 
     def judge(
-        self, log_densities: Tensor, labels: Tensor, scale: float, noise: Tensor | None = None
+        self, log_densities: Tensor, labels: Tensor, noise: LabelNoise | None = None
     ) -> LabelVerdict:
-        """What is thought of labels, by indices of classes, at a scale."""
-        return judge_labels(self.log_joint(log_densities, scale), labels, noise, self.work)
+        """What is thought of labels, by indices of classes; without noise by the scale alone."""
+        if noise is None:
+            return judge_labels(self.log_joint(log_densities, self.choice.scale), labels)
+        joint = self.log_joint(log_densities, noise.scale)
+        return judge_labels(joint, labels, noise.transitions_of(log_densities, labels, self.work))
 
 
 def samples_at_once(rule: Rule) -> int:
@@ -230,7 +226,7 @@ def sum_labels(
             features = sample.features[block.start * runs : block.stop * runs]
             own = rule.densities.places(sample.labels[block])
             for rows, densities in rule.log_densities(mapped(features, work), own):
-                add_label_sums(rule.log_joint(densities, rule.sharp), own[rows], sums)
+                add_label_sums(rule.log_joint(densities, rule.choice.scale), own[rows], sums)
         return sums
 
     numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
@@ -240,13 +236,22 @@ def sum_labels(
     return total
 
 
-def mean_gain_of_noise(sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule) -> float:
-    """Mean of `gain_of_noise` over the samples that have a density, in nats; NaN without any."""
-    gains, runs = [], sample.runs
+def fit_label_noise(
+    sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule
+) -> LabelNoise | None:
+    """The noise of the labels; `counted` and the sums are as for `fit_noise`."""
+    found, places, runs = [], [], sample.runs
     for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
         points = sample.features[block.start * runs : block.stop * runs]
         own = rule.densities.places(sample.labels[block])
-        for rows, densities in rule.log_densities(points, own):
-            joint = rule.log_joint(densities, rule.sharp)
-            gains.append(gain_of_noise(joint, own[rows], sums, counted[block][rows]))
-    return float(torch.cat(gains).nanmean())
+        places.append(own)
+        # Taken from each block before the next one overwrites it.
+        found += [each.to(torch.float64, copy=True) for _, each in rule.log_densities(points, own)]
+    return fit_noise(
+        torch.cat(found),
+        rule.densities.log_prior,
+        torch.cat(places),
+        sums,
+        counted,
+        rule.choice.scale,
+    )

@@ -98,7 +98,8 @@ def compare_left_out(
     Nearest is the class with the smallest mean distance over the runs. The mean margin is the
     distance to the own class minus the smallest one to another class; above zero, another class
     fits better. A sample alone in its class has no distance to that; its margin is that of the
-    Gaussian of all samples. NaN where there is no other class.
+    Gaussian of all samples. A class of one sample is nobody else's nearest one. NaN where there is
+    no other class.
     """
     runs = gaussians.options.runs
     fitted = (gaussians.moments.counts > 0).nonzero().flatten()
@@ -114,6 +115,7 @@ def compare_left_out(
     own_distances = distances.gather(1, place)[:, 0]
     own_distances = torch.where(own_distances.isnan(), md_agnostic, own_distances)
     distances = distances.nan_to_num(nan=torch.inf)
+    distances[:, gaussians.moments.counts[fitted] == runs] = torch.inf
     nearest = fitted[distances.view(-1, runs, len(fitted)).mean(dim=1).argmin(dim=1)]
     margins = own_distances - distances.scatter(1, place, torch.inf).amin(dim=1)
     margins = torch.where(torch.isfinite(margins), margins, torch.nan)

@@ -81,7 +81,7 @@ class Scores:
         """The `n` samples with the most doubtful labels, most doubtful first.
 
         They are those with the largest `suspicion` where the scores have it, and else with the
-        largest `label_margin`. Above zero, another class (`suspected_label`, `nearest_label`) fits
+        largest `label_margin`. Above zero, another class (`suggested_label`, `nearest_label`) fits
         better than the label.
         """
         return self._largest(self._evidence, n)
@@ -113,7 +113,13 @@ class Scores:
     def _repr_html_(self) -> str:
         doubtful = self.doubtful(SHOWN)
         doubtful = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
-        lists = {"look more like another class": doubtful}
+        by_suspicion = self._evidence == "suspicion"
+        title = (
+            "almost certainly have a wrong label"
+            if by_suspicion
+            else "look more like another class"
+        )
+        lists = {title: doubtful}
         columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence]
         if "rmd" in self.table.column_names:
             columns.append("rmd")

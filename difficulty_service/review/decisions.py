@@ -173,7 +173,7 @@ class CleaningRules:
     Attributes:
         drop: Condition under which a sample is dropped; None for no such condition.
         relabel: Condition under which a sample that is not dropped gets the class of its
-            `suspected_label`, if the condition is about the suspicion, and otherwise that of its
+            `suggested_label`, if the condition is about the suspicion, and otherwise that of its
             `nearest_label`; None for no such condition.
         new_classes: Whether marks may relabel to classes that are not in the score file.
     """
@@ -336,8 +336,8 @@ def _relabel_to_likeliest(
     rows = np.flatnonzero(rows_where(condition, scores.table))
     chosen = pa.array(rows)
     if columns_in(condition) & {*SCORERS["suspicion"].columns}:
-        kind = "suspected"
-        likeliest = scores.column("suspected_label_name").take(chosen).to_pylist()
+        kind = "suggested"
+        likeliest = scores.column("suggested_label_name").take(chosen).to_pylist()
     else:
         kind = "nearest"
         nearest = scores.column("nearest_label").take(chosen)

@@ -268,6 +268,7 @@ class Summary:
 
     Attributes:
         by_suspicion: Whether this is by their suspicion, and not by their margin.
+        labels: Sentences about how many labels are of which kind; None without suspicion.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
     """
@@ -284,6 +285,7 @@ class Summary:
     hardest_cut: float
     scale: Scale | None
     bars: Sequence[Bar]
+    labels: str | None = None
 
     @property
     def num_typical(self) -> int:
@@ -343,6 +345,7 @@ def summarise(
         hardest_cut=samples.hardest_cut,
         scale=scale,
         bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
+        labels=None if samples.label_counts is None else str(samples.label_counts),
     )
 
 

@@ -18,12 +18,12 @@ from torch import Tensor
 from difficulty_service.base.process_setup import give_back_freed_memory
 from difficulty_service.gaussians.chunks import Chunk, ChunkSource, TransformedChunks
 from difficulty_service.gaussians.feature_map import FeatureMap, make_feature_map
-from difficulty_service.gaussians.label_noise import log_noise
+from difficulty_service.gaussians.label_noise import LabelNoise
 from difficulty_service.gaussians.label_rule import (
     Rule,
     first_dimensions,
+    fit_label_noise,
     fit_rule,
-    mean_gain_of_noise,
     samples_at_once,
     scaled_dimensions,
     sum_labels,
@@ -60,15 +60,15 @@ class LabelPosteriors:
         suspicion_map: Map to those of `suspicion`, which is the same unless samples are few.
         agree: Densities without landmarks; None where `agree` is not asked for.
         suspicion: Densities with landmarks; None where `suspicion` is not asked for.
-        noise: Logarithms of label noise, from `log_noise`; None where they make no label more
-            probable, or without `suspicion`.
+        noise: How labels come about; None where there is nothing to compare, or without
+            `suspicion`.
     """
 
     feature_map: FeatureMap
     suspicion_map: FeatureMap
     agree: Rule | None
     suspicion: Rule | None
-    noise: Tensor | None
+    noise: LabelNoise | None
     description: Mapping[str, Mapping[str, float | None]]
     work: Workspace = field(default_factory=Workspace)
 
@@ -76,8 +76,8 @@ class LabelPosteriors:
         """The columns of some samples of the fit; the features are not changed.
 
         Features as they are have shape (samples * runs, dim), the rows of a sample adjacent, and
-        labels (samples,). Some of `agree`, `suspicion`, `label_probability` and `suspected_label`,
-        of shape (samples,): the numbers are NaN, and the label means nothing, for a sample that is
+        labels (samples,). Some of `agree`, `suspicion`, `p_wrong` and `suggested_label`, of shape
+        (samples,): the numbers are NaN, and the label means nothing, for a sample that is
         alone in its class or where there is no other class.
         """
         rules = [rule for rule in (self.agree, self.suspicion) if rule is not None]
@@ -99,20 +99,17 @@ class LabelPosteriors:
             own = rule.densities.places(labels)
             plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
             for rows, densities in rule.log_densities(plain, own):
-                verdict = rule.judge(densities, own[rows], rule.choice.scale)
+                verdict = rule.judge(densities, own[rows])
                 columns["agree"].append(verdict.suspicion)
         if self.suspicion is not None:
             rule = self.suspicion
             own = rule.densities.places(labels)
             mapped = self.suspicion_map(features, self.work)
             for rows, densities in rule.log_densities(mapped, own):
-                verdict = rule.judge(densities, own[rows], rule.sharp, self.noise)
-                odds = verdict.suspicion
-                if rule.choice.scale != rule.sharp:
-                    odds = rule.judge(densities, own[rows], rule.choice.scale, self.noise).suspicion
+                verdict = rule.judge(densities, own[rows], self.noise)
                 columns["suspicion"].append(verdict.suspicion)
-                columns["label_probability"].append(odds.neg().sigmoid())
-                columns["suspected_label"].append(rule.densities.classes[verdict.suspected])
+                columns["p_wrong"].append(verdict.suspicion.sigmoid())
+                columns["suggested_label"].append(rule.densities.classes[verdict.suggested])
         return {name: torch.cat(parts) for name, parts in columns.items()}
 
 
@@ -170,14 +167,13 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         )
         scale = num_samples / len(seen)
         sums = sum_labels(source, counts, seen, suspicion, suspicion_map).mul_(scale)
-        gain = mean_gain_of_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion)
-        noise = log_noise(sums).to(options.matmul_dtype) if gain > 0 else None
+        noise = fit_label_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion)
         description["suspicion"] = {
             **_describe(suspicion.choice),
             "landmarks": len(suspicion_map.landmarks),
             "width": feature_map.width,
             "noise_samples": len(seen),
-            "noise_gain": none_for_nan(gain),
+            **(noise.describe() if noise else {}),
         }
     del sample, points, moments
     give_back_freed_memory()

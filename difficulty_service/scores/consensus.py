@@ -30,7 +30,7 @@ from difficulty_service.scores.shared_samples import (
 SIGNED = ("label_margin", "suspicion", "agree")
 """Columns whose ranks are counted from 0: above it, a label fits less than another class."""
 
-OTHER_CLASSES = {"nearest_label": "label_margin", "suspected_label": "suspicion"}
+OTHER_CLASSES = {"nearest_label": "label_margin", "suggested_label": "suspicion"}
 """Columns of classes, and the column whose larger rank decides between two of them."""
 
 Numbers = NDArray[np.float64]
@@ -40,7 +40,7 @@ Texts = NDArray[np.object_]
 def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     """The consensus of the samples and columns that all files have, in the order of the first.
 
-    A number that one file lacks is null. `label_probability` is the mean; another class is that of
+    A number that one file lacks is null. `p_wrong` is the mean; another class is that of
     most files, or else of the file that is surest.
     """
     for name, file in files.items():
@@ -69,9 +69,9 @@ def rank_consensus(files: Mapping[str, ScoreFile]) -> ScoreFile:
     columns: dict[str, Any] = {
         name: to_arrow(np.mean(each, axis=0)) for name, each in ranks.items()
     }
-    if "label_probability" in shared_columns:
-        columns["label_probability"] = to_arrow(
-            np.mean([_numbers(table, "label_probability") for table in rows], axis=0)
+    if "p_wrong" in shared_columns:
+        columns["p_wrong"] = to_arrow(
+            np.mean([_numbers(table, "p_wrong") for table in rows], axis=0)
         )
     mean = np.mean(ranks["rmd"], axis=0)
     columns["percentile"] = to_arrow(percentiles(mean, np.sort(mean[~np.isnan(mean)])))

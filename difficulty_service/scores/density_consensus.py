@@ -24,10 +24,9 @@ from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.label_noise import (
     add_label_sums,
-    gain_of_noise,
+    fit_noise,
     judge_labels,
     log_class_prior,
-    log_noise,
 )
 from difficulty_service.gaussians.label_rule import Rule
 from difficulty_service.gaussians.products import (
@@ -37,6 +36,8 @@ from difficulty_service.gaussians.products import (
     chunk_ranges,
     one_thread_per_product,
 )
+from difficulty_service.gaussians.ridge import MOST_SAMPLES
+from difficulty_service.gaussians.row_sample import choose_samples
 from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
@@ -57,18 +58,16 @@ class MeanDensities:
 
     Attributes:
         agree: Without landmarks, at the scale that the labels chose. Shape (samples, classes).
-        ranking: With landmarks, at the scale that ranks labels. Shape (samples, classes).
-        tempered: With landmarks, at the scale that the labels chose. Shape (samples, classes).
+        suspicion: With landmarks, at the scale that the labels chose. Shape (samples, classes).
     """
 
     agree: Tensor
-    ranking: Tensor
-    tempered: Tensor
+    suspicion: Tensor
 
     @classmethod
     def zero(cls, samples: int, classes: int) -> "MeanDensities":
         """What the shares of all stores are added to."""
-        return cls(*(torch.zeros(samples, classes) for _ in range(3)))
+        return cls(*(torch.zeros(samples, classes) for _ in range(2)))
 
     def add_share(
         self, pieces: Iterable[Sequence[Tensor]], rows: NDArray[np.int64], share: float
@@ -85,7 +84,7 @@ class MeanDensities:
         for piece in pieces:
             found = places[first : first + len(piece[0])]
             kept = (found >= 0).nonzero().flatten()
-            for mean, added in zip((self.agree, self.ranking, self.tempered), piece, strict=True):
+            for mean, added in zip((self.agree, self.suspicion), piece, strict=True):
                 mean.index_add_(0, found[kept], added[kept].float(), alpha=share)
             first += len(piece[0])
 
@@ -93,7 +92,7 @@ class MeanDensities:
 def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) -> ScoreFile:
     """The consensus of the samples that all stores have, in the order of the first store.
 
-    Three numbers for each sample and class are held in memory.
+    Two numbers for each sample and class are held in memory, and some more while they are judged.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
     files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
@@ -152,14 +151,13 @@ class _PieceDensities:
         ]
         return [torch.cat(each) for each in zip(*blocks, strict=True)]
 
-    def _of_block(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def _of_block(self, features: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         plain = self.feature_map(features, self.work)[:, : len(self.feature_map.centre)]
         agree = _of_classes(self.agree, plain, labels, self.classes)
         mapped = self.suspicion_map(features, self.work)
         suspicion = _of_classes(self.suspicion, mapped, labels, self.classes)
         return (
             agree * self.agree.choice.scale,
-            suspicion * self.suspicion.sharp,
             suspicion * self.suspicion.choice.scale,
         )
 
@@ -201,25 +199,31 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     """
     classes = means.agree.shape[1]
     prior = log_class_prior(own.bincount(minlength=classes))
-    ranking, work = means.ranking.double() + prior, Workspace()
+    densities = means.suspicion.double()
     sums = torch.zeros(classes, classes, dtype=torch.float64)
-    add_label_sums(ranking, own, sums)
-    gains = gain_of_noise(ranking, own, sums, torch.ones(len(own)))
-    noise = log_noise(sums) if gains.nanmean() > 0 else None
-    verdict = judge_labels(ranking, own, noise, work)
-    tempered = judge_labels(means.tempered.double() + prior, own, noise, work).suspicion
+    add_label_sums(densities + prior, own, sums)
+    some = choose_samples(len(own), MOST_SAMPLES, 0)
+    noise = fit_noise(densities[some], prior, own[some], sums, torch.ones(len(some)), 1.0)
+    scale = 1.0 if noise is None else noise.scale
+    verdict = judge_labels(
+        scale * densities + prior,
+        own,
+        None if noise is None else noise.transitions_of(densities, own, Workspace()),
+    )
     others = means.agree.double()
     place = own[:, None]
     label_density = others.gather(1, place)[:, 0]
-    best = others.scatter(1, place, -torch.inf).max(dim=1)
+    others[:, prior.isinf()] = -torch.inf  # nothing looks like a class of one sample
+    best = others.scatter_(1, place, -torch.inf).max(dim=1)
     margin = 2 * (best.values - label_density)
+    margin = torch.where(margin.isfinite(), margin, torch.nan)
     return {
         "label_margin": margin,
         "nearest_label": torch.where(margin > 0, best.indices, own),
         "suspicion": verdict.suspicion,
-        "suspected_label": verdict.suspected,
-        "label_probability": tempered.neg().sigmoid(),
-        "agree": judge_labels(means.agree.double() + prior, own, None, work).suspicion,
+        "suggested_label": verdict.suggested,
+        "p_wrong": verdict.suspicion.sigmoid(),
+        "agree": judge_labels(means.agree.double() + prior, own).suspicion,
     }
 
 
@@ -248,7 +252,7 @@ def _assemble(
     columns["label_name"] = pa.array(shared.label_names, pa.string()).dictionary_encode()
     known = {
         "nearest_label": judged["label_margin"].isfinite().numpy(),
-        "suspected_label": judged["suspicion"].isfinite().numpy(),
+        "suggested_label": judged["suspicion"].isfinite().numpy(),
     }
     dictionary = pa.array(names, pa.string())
     labels = np.array([number[name] for name in names])

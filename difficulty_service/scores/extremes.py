@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.scores.file import SCHEMA
 
-OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suspected_label_name"}
+OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suggested_label_name"}
 """Columns that are above 0 where a sample looks more like another class, and that class."""
 
 

@@ -43,8 +43,16 @@ class LabelRuleFit(Contract):
     """Width of the kernel around a landmark."""
     noise_samples: int | None = None
     """Number of samples from which the confusions of labels were estimated."""
-    noise_gain: float | None = None
-    """Log-probability per sample that the confusions gain, in nats."""
+    noise_scale: float | None = None
+    """Factor on the squared distances beside wrong labels, tau."""
+    noise_wrong: float | None = None
+    """Share of wrong labels, pi."""
+    noise_wrong_low: float | None = None
+    """Lower end of its 95 % interval."""
+    noise_wrong_high: float | None = None
+    """Upper end of its 95 % interval."""
+    noise_seen: float | None = None
+    """Share of the wrong labels that follow which classes are labelled as which, rho."""
 
 
 class ConsensusInput(Contract):
@@ -152,8 +160,9 @@ class Provenance(Extraction):
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     suspicion: LabelRuleFit | None = None
-    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width, noise_samples
-    and noise_gain; only with that column."""
+    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width, noise_samples,
+    noise_scale, noise_wrong, noise_wrong_low, noise_wrong_high and noise_seen; only with that
+    column."""
     agree: LabelRuleFit | None = None
     """What was fitted for `agree`: ridge, scale and likelihood; only with that column."""
     consensus: Consensus | None = None

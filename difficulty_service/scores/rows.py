@@ -33,7 +33,7 @@ from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanob
 from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scores.duplicates import hash_rows
 
-LABEL_COLUMNS = ("label", "nearest_label", "suspected_label")
+LABEL_COLUMNS = ("label", "nearest_label", "suggested_label")
 """Columns of class indices, beside each of which is one of the names."""
 
 HASH_COLUMN = "hash"
@@ -143,8 +143,10 @@ class _PieceScorer:
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids[:: self.store.runs]
         if "suspicion" in arrays:
-            arrays["suspected_label"] = pc.if_else(
-                arrays["suspicion"].is_valid(), arrays["suspected_label"], None
+            arrays["suggested_label"] = pc.if_else(
+                arrays["suspicion"].is_valid(),
+                arrays["suggested_label"],
+                pa.scalar(None, pa.int32()),
             )
         for name in LABEL_COLUMNS:
             if name in arrays:
@@ -158,9 +160,9 @@ class _PieceScorer:
         posteriors: dict[str, Tensor] = {}
         if self.posteriors is not None:
             posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
-        if "suspected_label" in posteriors:
-            suspected = self.classes.label_of[posteriors["suspected_label"]]
-            posteriors["suspected_label"] = suspected.int()
+        if "suggested_label" in posteriors:
+            suggested = self.classes.label_of[posteriors["suggested_label"]]
+            posteriors["suggested_label"] = suggested.int()
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)

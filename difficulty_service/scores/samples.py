@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
 
 
 def class_names_of(scores: ScoreFile) -> dict[int, str]:
@@ -43,7 +44,7 @@ COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin"
 MEASURES = ("rmd", "loss")
 """Columns of difficulty; the report is by the first that a score file has."""
 
-SUSPICION, SUSPECTED = "suspicion", "suspected_label"
+SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
 
 AGNOSTIC = "md_agnostic"
@@ -71,6 +72,7 @@ class ScoredSamples:
         agnostic: Distances to all samples, NaN where there is none; None where the score file does
             not have them. Shape (samples,).
         measure: Which of MEASURES `rmd` holds.
+        shares_of_wrong: As in LabelCounts.
     """
 
     ids: pa.StringArray
@@ -84,19 +86,30 @@ class ScoredSamples:
     suspicion: NDArray[np.float64] | None = None
     agnostic: NDArray[np.float64] | None = None
     measure: str = "rmd"
+    shares_of_wrong: tuple[float, float] | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
 
     @cached_property
     def is_doubtful(self) -> NDArray[np.bool_]:
-        """Whether another class fits better than the label: doubts above 0. Shape (samples,)."""
+        """Whether the label is doubted: doubts above 0. Shape (samples,)."""
         return self.doubts > 0
 
     @property
     def doubts(self) -> NDArray[np.float64]:
         """What speaks against each label: suspicion, or else the margin. Shape (samples,)."""
         return self.margins if self.suspicion is None else self.suspicion
+
+    @property
+    def label_counts(self) -> LabelCounts | None:
+        """How many labels are of which kind; None without suspicion."""
+        if self.suspicion is None:
+            return None
+        judged = ~np.isnan(self.suspicion)
+        between = judged & ~self.is_doubtful & (self.margins > 0)
+        wrong = int(self.is_doubtful.sum())
+        return LabelCounts(int(judged.sum()), wrong, int(between.sum()), self.shares_of_wrong)
 
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:
@@ -172,6 +185,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         names=class_names_of(scores),
         suspicion=suspicion,
         measure=measure,
+        shares_of_wrong=shares_of_wrong(scores.provenance),
     )
 
 

@@ -117,8 +117,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "nearest_label": "class of the largest mean log-density",
         "suspicion": "log-odds that the label is wrong, by the mean log-densities with landmarks "
         "and the confusions estimated from them",
-        "label_probability": "the same posterior at the scales that the labels chose",
-        "suspected_label": "likeliest class other than the label, by that posterior",
+        "p_wrong": "probability that the label is wrong, of those log-odds",
+        "suggested_label": "likeliest class other than the label, by that posterior",
         "agree": "log-odds against the label, by the mean log-densities without landmarks",
     },
     "ranks": {
@@ -126,8 +126,8 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "label_margin": "mean rank, counted from the margin 0, -1 to 1",
         "nearest_label": "class that most files name",
         "suspicion": "mean rank, counted from the suspicion 0, -1 to 1",
-        "label_probability": "mean probability",
-        "suspected_label": "class that most files name",
+        "p_wrong": "mean probability",
+        "suggested_label": "class that most files name",
         "agree": "mean rank, counted from the log-odds 0, -1 to 1",
     },
 }

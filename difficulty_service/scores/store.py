@@ -18,6 +18,7 @@ from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
@@ -34,6 +35,8 @@ class RowCounts:
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         suspicious: Number of rows whose suspicion is above 0; None without that column.
+        judged: Number of rows that have a suspicion.
+        between: Number of those that are doubtful, but not suspicious.
         near_duplicates: None where they were not looked for.
         unscored: Number of rows without an RMD, by their label.
     """
@@ -42,6 +45,8 @@ class RowCounts:
     compared: int = 0
     doubtful: int = 0
     suspicious: int | None = None
+    judged: int = 0
+    between: int = 0
     duplicates: int = 0
     near_duplicates: int | None = None
     unscored: Counter[int] = field(default_factory=Counter)
@@ -63,7 +68,10 @@ class RowCounts:
         self.compared += len(batch) - batch["label_margin"].null_count
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
-            self.suspicious = (self.suspicious or 0) + int((to_numpy(batch["suspicion"]) > 0).sum())
+            suspicion = to_numpy(batch["suspicion"])
+            self.suspicious = (self.suspicious or 0) + int((suspicion > 0).sum())
+            self.judged += int((~np.isnan(suspicion)).sum())
+            self.between += int(((suspicion <= 0) & (margins > 0)).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
 
 
@@ -123,6 +131,7 @@ class ScoreSummary:
             where it was asked for, `label_margin` elsewhere.
         num_doubtful: Number of rows whose evidence is above 0.
         num_near_duplicates: None where they were not looked for.
+        labels: How many labels are of which kind; None without suspicion.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         doubtful: The samples that look most like another class than their own, the clearest
             first: sample_id, label_name, the name of the other class, and the evidence.
@@ -135,6 +144,7 @@ class ScoreSummary:
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
+    labels: LabelCounts | None
     modality: str
     warnings: tuple[str, ...]
     hardest: pa.Table
@@ -167,14 +177,20 @@ def score_store(
         copies, description = rows.finish()
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
         write_scores(out, _complete_tables(tables, copies, extremes), description)
+    counts = rows.counts
     return ScoreSummary(
-        num_samples=rows.counts.samples,
-        num_scored=rows.counts.scored,
-        num_compared=rows.counts.compared,
+        num_samples=counts.samples,
+        num_scored=counts.scored,
+        num_compared=counts.compared,
         evidence=extremes.evidence,
-        num_doubtful=rows.counts.by_evidence,
-        num_duplicates=rows.counts.duplicates,
-        num_near_duplicates=rows.counts.near_duplicates,
+        num_doubtful=counts.by_evidence,
+        num_duplicates=counts.duplicates,
+        num_near_duplicates=counts.near_duplicates,
+        labels=None
+        if counts.suspicious is None
+        else LabelCounts(
+            counts.judged, counts.suspicious, counts.between, shares_of_wrong(description)
+        ),
         modality=description.modality,
         warnings=description.warnings,
         hardest=extremes.hardest,

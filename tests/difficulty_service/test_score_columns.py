@@ -23,7 +23,7 @@ def test_only_columns_of_score_files_are_known() -> None:
 
 
 def test_a_column_knows_the_scorer_that_fills_it() -> None:
-    names = ("md", "knn", "label_probability", "rmd_std", "loss", "label")
+    names = ("md", "knn", "p_wrong", "rmd_std", "loss", "label")
 
     assert [scorer_of(name) for name in names] == ["rmd", "knn", "suspicion", None, None, None]
 
@@ -32,7 +32,7 @@ def test_a_column_knows_the_scorer_that_fills_it() -> None:
     ("column", "remedy"),
     [
         ("knn", "score with --scorers knn"),
-        ("suspected_label_name", "score with --scorers suspicion"),
+        ("suggested_label_name", "score with --scorers suspicion"),
         ("agree", "score with --scorers agree"),
         ("near_duplicate_of", "score with --near-duplicates 0.97"),
         ("rmd_std", "score several views of each sample with --augment-runs 10"),

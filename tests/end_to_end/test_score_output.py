@@ -103,12 +103,14 @@ def test_the_images_to_check_are_the_most_suspicious_where_suspicion_is_asked_fo
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    heading = next(line for line in lines if line.endswith("(suspicion above 0)"))
+    heading = next(line for line in lines if "almost certainly wrong (p_wrong above 1/2)" in line)
     table = read_scores(scores, ["sample_id", "suspicion"]).table
     suspicion = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
     above = sorted((value for value in suspicion.values() if value > 0), reverse=True)
-    assert int(heading.split()[0]) == len(above)
-    rows = lines[lines.index(heading) + 2 :][: min(10, len(above))]
+    assert int(heading.split()[0]) == len(above) > 0
+    assert "(95 % interval " in heading
+    first = next(row for row, line in enumerate(lines) if "given → looks like" in line) + 1
+    rows = lines[first:][: min(10, len(above))]
     assert [suspicion[row.split()[0]] for row in rows] == above[:10]
     assert "--drop 'suspicion > " in done.stdout
 

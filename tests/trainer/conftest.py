@@ -221,9 +221,9 @@ def _write_scores(
             "label": pa.array([number % 3 for number in numbers], pa.int32()),
             "label_name": names,
             "suspicion": pa.array([0.0] * len(ids), pa.float64()),
-            "label_probability": pa.array(shares, pa.float32()),
-            "suspected_label": pa.array([(number + 1) % 3 for number in numbers], pa.int32()),
-            "suspected_label_name": others,
+            "p_wrong": pa.array([1 - share for share in shares], pa.float32()),
+            "suggested_label": pa.array([(number + 1) % 3 for number in numbers], pa.int32()),
+            "suggested_label_name": others,
             "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
             "knn": pa.array([float(number % 7) for number in range(len(ids))], pa.float32()),
         }

@@ -130,7 +130,7 @@ def describe_objective(
             "weights": recipe.loss.weights,
             "targets": recipe.loss.targets,
             "missing": recipe.loss.missing,
-            "scores": describe_scores(Path(recipe.loss.scores), "label_probability"),
+            "scores": describe_scores(Path(recipe.loss.scores), "p_wrong"),
             "beliefs": beliefs.describe(),
         }
     unweighted = _unweighted(recipe, constants, distribution)
@@ -157,7 +157,7 @@ def _unweighted(
 def _trust(config: LossConfig) -> str:
     if config.targets == "posterior":
         return (
-            "; the loss is its mean over the given label and the suspected one, by their "
+            "; the loss is its mean over the given label and the suggested one, by their "
             f"probabilities in {config.scores}"
         )
     if config.weights == "label_probability":

@@ -213,7 +213,7 @@ def _check_matched(joined: _JoinedScores, path: Path, config: ScoreWeights) -> N
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
 
 
-COLUMNS = ("sample_id", "label_name", "label_probability", "suspected_label_name")
+COLUMNS = ("sample_id", "label_name", "p_wrong", "suggested_label_name")
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class LabelBeliefs:
         mean = self.probabilities[self.known].mean()
         if not mean > 0:
             raise TrainingError(
-                "the label_probability of every training sample is 0",
+                "the p_wrong of every training sample is 1",
                 "look at the labels, or train without loss.weights",
             )
         weights = torch.where(self.known, self.probabilities / mean, 1.0)
@@ -287,11 +287,9 @@ class LabelBeliefs:
 def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeliefs:
     """Reads what a score file says about the labels of training samples; joined by sample id."""
     table = read_scores(path, COLUMNS).table
-    probabilities = table["label_probability"].cast(pa.float64()).to_numpy()
+    probabilities = 1 - table["p_wrong"].cast(pa.float64()).to_numpy()
     if np.isnan(probabilities).all():
-        raise ConfigError(
-            f"no sample of {path} has a label_probability", "score labels of several classes"
-        )
+        raise ConfigError(f"no sample of {path} has a p_wrong", "score labels of several classes")
     scored_ids = unique_ids(table, path)
     ids = pa.array(list(samples.sample_ids), pa.large_string())
     positions = positions_of(ids, scored_ids)
@@ -301,11 +299,11 @@ def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeli
     names = np.array(samples.class_names, dtype=object)
     given = names[samples.labels.numpy()]
     _require_same_labels(ids, given, _take(table["label_name"], positions), path)
-    suspected = np.where(known, _take(table["suspected_label_name"], positions), given)
+    suggested = np.where(known, _take(table["suggested_label_name"], positions), given)
     return LabelBeliefs(
         probabilities=torch.from_numpy(np.where(known, found, 1.0)),
         known=torch.from_numpy(known),
-        others=_class_indices(suspected, samples.class_names, path),
+        others=_class_indices(suggested, samples.class_names, path),
     )
 
 
@@ -328,7 +326,7 @@ def _require_known(
         f"{len(some):,} of {len(ids):,} training samples {problem}, {examples_of(some)}"
         for some, problem in (
             (ids.filter(pa.array(positions < 0)), "are not in it"),
-            (ids.filter(pa.array(~known & (positions >= 0))), "have no label_probability"),
+            (ids.filter(pa.array(~known & (positions >= 0))), "have no p_wrong"),
         )
         if len(some)
     ]
@@ -359,7 +357,7 @@ def _class_indices(names: NDArray[np.object_], class_names: tuple[str, ...], pat
     unknown = sorted({str(name) for name in names if name not in index})
     if unknown:
         raise UnmatchedScores(
-            f"{path} suspects labels of classes that the training samples lack: "
+            f"{path} suggests labels of classes that the training samples lack: "
             f"{', '.join(map(repr, unknown[:3]))}",
             "score the training dataset",
         )

@@ -77,9 +77,9 @@ class Splits:
 
     def _suspects(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Suspicion, NaN where there is none, and the suspected class, of shape (samples,) each."""
-        table = read_scores(self.scores, ["sample_id", "suspicion", "suspected_label_name"]).table
+        table = read_scores(self.scores, ["sample_id", "suspicion", "suggested_label_name"]).table
         order = np.argsort(table["sample_id"].to_numpy().astype(np.int64))
-        names = table["suspected_label_name"].to_pylist()
+        names = table["suggested_label_name"].to_pylist()
         suspected = np.array([-1 if name is None else int(name) for name in names])
         return table["suspicion"].to_numpy().astype(np.float64)[order], suspected[order]
 

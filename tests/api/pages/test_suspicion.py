@@ -22,7 +22,7 @@ ROWS = {
     "label_margin": [2.0, -1.0, -2.0, -3.0],
     "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
     "suspicion": [-4.5, 1.5, 6.5, -2.5],
-    "suspected_label": pa.array([1, 2, 0, 0], pa.int32()),
+    "suggested_label": pa.array([1, 2, 0, 0], pa.int32()),
 }
 
 
@@ -67,7 +67,8 @@ def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: 
         image = client.get(f"{address}/images/2").text
         job = client.get(f"/v1{address}").json()
 
-    assert "<b>2</b> of 4 images look more like another class than their own." in summary
+    assert "<b>2</b> of 4 labels are almost certainly wrong." in summary
+    assert "2 of 4 labels are almost certainly wrong (p_wrong above 1/2), 1 is between" in summary
     assert job["result"]["num_doubtful"] == 2
     assert "<dt>Suspicion</dt><dd>6.5: another class fits better</dd>" in image
     assert re.search(r"<dt>Label margin</dt><dd>.2\.0</dd>", image)

@@ -52,7 +52,7 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
 
 def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
     table = scores.table.append_column("suspicion", pa.array([1.25, None]))
-    table = table.append_column("suspected_label", pa.array([1, None], pa.int32()))
+    table = table.append_column("suggested_label", pa.array([1, None], pa.int32()))
 
     write_columns(tmp_path / "a.arrow", ScoreFile(table, scores.provenance))
     columns = map_columns(tmp_path / "a.arrow")

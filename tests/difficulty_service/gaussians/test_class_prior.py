@@ -28,7 +28,7 @@ def naive_prior(counts: list[int]) -> list[float]:
 
 
 @pytest.mark.parametrize(
-    "counts", [[6, 4, 5, 5], [30, 2, 9], [1, 1, 1, 12], [40, 60, 50, 10, 55]], ids=str
+    "counts", [[6, 4, 5, 5], [30, 2, 9], [2, 2, 2, 12], [40, 60, 50, 10, 55]], ids=str
 )
 def test_the_prior_is_the_likeliest_by_predicting_each_label_from_the_others(
     counts: list[int],
@@ -56,8 +56,15 @@ def test_a_single_class_is_certain() -> None:
     assert log_class_prior(torch.tensor([7])).tolist() == [0]
 
 
-def test_a_class_without_samples_is_impossible_and_changes_nothing() -> None:
-    prior = log_class_prior(torch.tensor([0, 30, 2, 0, 9])).exp().tolist()
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_class_that_cannot_be_compared_is_impossible_and_changes_nothing(count: int) -> None:
+    prior = log_class_prior(torch.tensor([count, 30, 2, 0, 9])).exp().tolist()
 
     others = log_class_prior(torch.tensor([30, 2, 9])).exp().tolist()
     assert prior == [0, *others[:2], 0, others[2]]
+
+
+def test_classes_of_one_sample_each_are_equally_probable() -> None:
+    prior = log_class_prior(torch.tensor([1, 0, 1, 1])).exp().tolist()
+
+    assert prior == pytest.approx([1 / 3, 0, 1 / 3, 1 / 3])

@@ -1,126 +1,340 @@
 """Label noise and what follows from it, against loops over samples and classes."""
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
 
+import numpy as np
 import pytest
+import scipy.optimize
 import torch
 from torch import Tensor
 
 from difficulty_service.gaussians.label_noise import (
+    BY_CHANCE_BEFORE,
+    RIGHT_BEFORE,
+    SEEN_BEFORE,
+    LabelNoise,
     add_label_sums,
-    gain_of_noise,
+    any_class,
+    fit_noise,
     judge_labels,
-    log_noise,
+    log_class_prior,
 )
 from difficulty_service.gaussians.products import Workspace
 
-SAMPLES, CLASSES = 30, 4
+SAMPLES, CLASSES = 120, 4
+SUMS_SCALE = 0.5
+HALF_LOSS = 1.9207294
+"""Half of the quantile of the chi-squared distribution with one degree of freedom at 95 %."""
 
 
-@pytest.fixture
-def log_joint() -> Tensor:
-    generator = torch.Generator().manual_seed(0)
-    return 3 * torch.randn(SAMPLES, CLASSES, generator=generator, dtype=torch.float64)
+@dataclass(frozen=True)
+class Labelled:
+    """Log-densities of classes, (samples, classes), labels, and how often each one is counted."""
+
+    log_densities: Tensor
+    labels: Tensor
+    counted: Tensor
+
+    @property
+    def log_prior(self) -> Tensor:
+        return log_class_prior(self.labels.bincount(minlength=CLASSES))
+
+    @property
+    def sums(self) -> Tensor:
+        """Over the samples that count."""
+        seen = self.counted > 0
+        joint = SUMS_SCALE * self.log_densities[seen] + self.log_prior
+        total = torch.zeros(CLASSES, CLASSES, dtype=torch.float64)
+        add_label_sums(joint, self.labels[seen], total)
+        return total * float(self.counted.max())
+
+    def fitted(self) -> LabelNoise:
+        noise = fit_noise(
+            self.log_densities, self.log_prior, self.labels, self.sums, self.counted, SUMS_SCALE
+        )
+        assert noise is not None
+        return noise
 
 
-@pytest.fixture
-def labels() -> Tensor:
-    return torch.arange(SAMPLES) % CLASSES
+def labelled(*, each: float = 1.0, seen: int = SAMPLES) -> Labelled:
+    """Classes of unequal size and clearness, of which one is often labelled as the next."""
+    generator = torch.Generator().manual_seed(3)
+    right = torch.tensor([0, 0, 1, 1, 1, 2, 3]).repeat(SAMPLES // 7 + 1)[:SAMPLES]
+    log_densities = 3 * torch.randn(SAMPLES, CLASSES, generator=generator, dtype=torch.float64)
+    log_densities[torch.arange(SAMPLES), right] += 10
+    draws = torch.rand(SAMPLES, generator=generator)
+    labels = torch.where((draws < 0.4) & (right == 0), 1, right)
+    labels = torch.where(draws > 0.9, (right + 2) % CLASSES, labels)
+    counted = torch.where(torch.arange(SAMPLES) < seen, each, 0.0)
+    return Labelled(log_densities, labels, counted)
 
 
-def label_sums(log_joint: Tensor, labels: Tensor, parts: int = 1) -> Tensor:
-    total = torch.zeros(CLASSES, CLASSES, dtype=torch.float64)
-    for rows in torch.arange(len(labels)).chunk(parts):
-        add_label_sums(log_joint[rows], labels[rows], total)
-    return total
+CASES = ALL, SOME = labelled(), labelled(each=2.5, seen=70)
 
 
-def naive_noise(log_joint: Tensor, labels: Tensor, scale: float = 1) -> list[list[float]]:
-    """Probability of each given label, the second index, where a class is right, the first."""
+def probabilities(log_densities: list[float], prior: list[float], scale: float) -> list[float]:
+    values = [
+        share * math.exp(scale * value) for value, share in zip(log_densities, prior, strict=True)
+    ]
+    return [value / sum(values) for value in values]
+
+
+def chance(prior: list[float], given: int, right: int) -> float:
+    """Probability that a label which is wrong by chance is the given one."""
+    return 0.0 if given == right else prior[given] / (1 - prior[right])
+
+
+def followed(case: Labelled, left_out: int | None) -> Callable[[int, int], float]:
+    """How often a class has a label other than itself, without one of the samples."""
+    prior = case.log_prior.exp().tolist()
+    weights = [
+        [chance(prior, given, right) for right in range(CLASSES)] for given in range(CLASSES)
+    ]
+    rows = zip(
+        case.log_densities.tolist(), case.labels.tolist(), case.counted.tolist(), strict=True
+    )
+    for sample, (row, label, counted) in enumerate(rows):
+        if sample == left_out:
+            continue
+        for right, share in enumerate(probabilities(row, prior, SUMS_SCALE)):
+            if right != label:
+                weights[label][right] += counted * share
+    return lambda given, right: weights[given][right] / sum(row[right] for row in weights)
+
+
+@cache
+def shares_left_out(which: int) -> list[list[float]]:
+    """Probability of the label of each sample in each class, by what the others were seen as."""
+    case = CASES[which]
     rows = []
-    for right in range(CLASSES):
-        weights = [1.0] * CLASSES
-        for row, label in zip(log_joint.tolist(), labels.tolist(), strict=True):
-            weights[label] += scale * math.exp(row[right]) / sum(map(math.exp, row))
-        rows.append([weight / sum(weights) for weight in weights])
+    for sample, label in enumerate(case.labels.tolist()):
+        share = followed(case, sample)
+        rows.append([share(label, right) for right in range(CLASSES)])
     return rows
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.5])
-def test_noise_counts_which_labels_samples_of_a_class_have(
-    log_joint: Tensor, labels: Tensor, scale: float
-) -> None:
-    found = log_noise(scale * label_sums(log_joint, labels)).exp()
+def naive_explanations(which: int, scale: float) -> list[tuple[float, float, float]]:
+    """Probability of each label if it is right, wrong by chance, and wrong as others were."""
+    case = CASES[which]
+    prior = case.log_prior.exp().tolist()
+    rows = []
+    for sample, label in enumerate(case.labels.tolist()):
+        classes = probabilities(case.log_densities[sample].tolist(), prior, scale)
+        share = shares_left_out(which)[sample]
+        others = [right for right in range(CLASSES) if right != label]
+        by_chance = sum(classes[right] * chance(prior, label, right) for right in others)
+        seen = sum(classes[right] * share[right] for right in others)
+        rows.append((classes[label], by_chance, seen))
+    return rows
 
-    expected = torch.tensor(naive_noise(log_joint, labels, scale), dtype=torch.float64).T
-    torch.testing.assert_close(found, expected)
+
+def log_likelihood(rows: list[tuple[float, float, float]], wrong: float, seen: float) -> float:
+    total = sum(
+        math.log((1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * as_others))
+        for right, by_chance, as_others in rows
+    )
+    total += RIGHT_BEFORE * math.log(1 - wrong)
+    return total + BY_CHANCE_BEFORE * math.log(1 - seen) + SEEN_BEFORE * math.log(seen)
 
 
-def test_sums_of_parts_add_up_to_those_of_the_whole(log_joint: Tensor, labels: Tensor) -> None:
-    torch.testing.assert_close(label_sums(log_joint, labels, 3), label_sums(log_joint, labels))
-
-
-def test_suspicion_weighs_classes_by_the_noise(log_joint: Tensor, labels: Tensor) -> None:
-    noise = naive_noise(log_joint, labels)
-    logs = log_noise(label_sums(log_joint, labels))
-
-    verdict = judge_labels(log_joint.clone(), labels, logs, Workspace())
-
-    for sample, label in enumerate(labels.tolist()):
-        weights = [
-            math.exp(value) * noise[right][label]
-            for right, value in enumerate(log_joint[sample].tolist())
+def transition(noise: LabelNoise, case: Labelled, left_out: int | None) -> list[list[float]]:
+    """Probability of a given label, the first index, where a class, the second, is right."""
+    prior = case.log_prior.exp().tolist()
+    share = followed(case, left_out)
+    return [
+        [
+            1 - noise.wrong
+            if given == right
+            else noise.wrong
+            * ((1 - noise.seen) * chance(prior, given, right) + noise.seen * share(given, right))
+            for right in range(CLASSES)
         ]
+        for given in range(CLASSES)
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["all are counted", "some are counted"])
+def test_the_fit_is_the_maximum_that_a_search_from_elsewhere_finds(which: int) -> None:
+    noise = CASES[which].fitted()
+
+    def loss(values: list[float]) -> float:
+        wrong, seen = (1 / (1 + math.exp(-value)) for value in values[1:])
+        return -log_likelihood(naive_explanations(which, math.exp(values[0])), wrong, seen)
+
+    # A coarse grid first, so that the search starts near no particular answer.
+    starts = [
+        (scale, wrong, seen) for scale in (-1.0, 0.5) for wrong in (-1.0, 0.0) for seen in (-1, 1.0)
+    ]
+    best = scipy.optimize.minimize(
+        loss,
+        min(starts, key=loss),
+        method="Nelder-Mead",
+        options={"xatol": 1e-5, "fatol": 1e-9, "maxfev": 250},
+    )
+    scale, wrong, seen = math.exp(best.x[0]), *(1 / (1 + np.exp(-best.x[1:])))
+    assert noise.scale == pytest.approx(scale, rel=1e-3)
+    assert noise.wrong == pytest.approx(wrong, rel=1e-3)
+    assert noise.seen == pytest.approx(seen, rel=1e-3)
+    found = log_likelihood(naive_explanations(which, noise.scale), noise.wrong, noise.seen)
+    assert found >= -best.fun - 1e-6
+
+
+def test_no_other_share_or_scale_on_a_grid_makes_the_labels_more_probable() -> None:
+    noise = ALL.fitted()
+    found = log_likelihood(naive_explanations(0, noise.scale), noise.wrong, noise.seen)
+
+    for scale in np.geomspace(noise.scale / 5, noise.scale * 5, 9):
+        rows = naive_explanations(0, float(scale))
+        for wrong in np.linspace(0.002, 0.9, 25):
+            for seen in np.linspace(0.02, 0.98, 13):
+                assert log_likelihood(rows, float(wrong), float(seen)) <= found + 1e-9
+
+
+def test_the_interval_holds_the_shares_that_lose_less_than_chance_allows() -> None:
+    noise = ALL.fitted()
+    rows = naive_explanations(0, noise.scale)
+    shares = np.linspace(1e-4, 0.9999, 20_000)
+    values = np.array([log_likelihood(rows, float(share), noise.seen) for share in shares[::4]])
+
+    kept = shares[::4][values >= values.max() - HALF_LOSS]
+
+    assert noise.wrong_low == pytest.approx(kept[0], abs=3e-4)
+    assert noise.wrong_high == pytest.approx(kept[-1], abs=3e-4)
+    assert 0 < noise.wrong_low < noise.wrong < noise.wrong_high < 1
+
+
+def test_suspicion_weighs_classes_by_transitions_that_have_not_seen_the_sample() -> None:
+    noise = ALL.fitted()
+    assert noise.own
+    prior = ALL.log_prior.exp().tolist()
+    transitions = noise.transitions_of(ALL.log_densities, ALL.labels, Workspace())
+
+    joint = noise.scale * ALL.log_densities + ALL.log_prior
+    verdict = judge_labels(joint, ALL.labels, transitions)
+
+    for sample, label in enumerate(ALL.labels.tolist()):
+        given = transition(noise, ALL, sample)[label]
+        assert transitions[sample].exp().tolist() == pytest.approx(given, rel=1e-9)
+        classes = probabilities(ALL.log_densities[sample].tolist(), prior, noise.scale)
+        weights = [share * factor for share, factor in zip(classes, given, strict=True)]
         own = weights[label]
         weights[label] = 0.0
-        assert verdict.suspicion[sample] == pytest.approx(math.log(sum(weights) / own))
-        assert int(verdict.suspected[sample]) == weights.index(max(weights))
+        assert float(verdict.suspicion[sample].exp()) == pytest.approx(sum(weights) / own)
+        assert int(verdict.suggested[sample]) == weights.index(max(weights))
 
 
-def test_odds_without_noise_take_the_classes_as_they_are(log_joint: Tensor, labels: Tensor) -> None:
-    probability = log_joint.softmax(dim=1).gather(1, labels[:, None])[:, 0]
+def test_samples_that_were_not_summed_one_by_one_take_the_plain_transitions() -> None:
+    noise = SOME.fitted()
+    assert not noise.own
 
-    torch.testing.assert_close(
-        judge_labels(log_joint, labels, None, Workspace()).suspicion,
-        (1 / probability - 1).log(),
-        rtol=1e-9,
-        atol=1e-9,
+    found = noise.transitions_of(SOME.log_densities, SOME.labels, Workspace()).exp()
+
+    expected = torch.tensor(transition(noise, SOME, None), dtype=torch.float64)
+    torch.testing.assert_close(found, expected[SOME.labels])
+
+
+def test_the_labels_of_each_class_add_up_to_one() -> None:
+    for noise in (ALL.fitted(), SOME.fitted()):
+        ones = torch.ones(CLASSES, dtype=torch.float64)
+        torch.testing.assert_close(noise.log_transitions.exp().sum(dim=0), ones)
+        torch.testing.assert_close(any_class(noise.log_prior).sum(dim=0), ones)
+
+
+def test_sums_of_parts_add_up_to_those_of_the_whole() -> None:
+    joint = ALL.log_densities + ALL.log_prior
+    whole, parts = (torch.zeros(CLASSES, CLASSES, dtype=torch.float64) for _ in range(2))
+
+    add_label_sums(joint, ALL.labels, whole)
+    for rows in torch.arange(SAMPLES).chunk(4):
+        add_label_sums(joint[rows], ALL.labels[rows], parts)
+
+    torch.testing.assert_close(parts, whole)
+    assert float(whole.sum()) == pytest.approx(SAMPLES)
+
+
+def test_wrong_labels_that_always_name_the_same_class_follow_what_was_seen() -> None:
+    generator = torch.Generator().manual_seed(0)
+    right = torch.arange(2000) % CLASSES
+    log_densities = torch.randn(2000, CLASSES, generator=generator, dtype=torch.float64)
+    log_densities[torch.arange(2000), right] += 12
+    wrong = torch.rand(2000, generator=generator) < 0.1
+    steps = torch.randint(1, CLASSES, (2000,), generator=generator)
+    seen = []
+    for moved in (1, steps):
+        labels = torch.where(wrong, (right + moved) % CLASSES, right)
+        noise = Labelled(log_densities, labels, torch.ones(2000)).fitted()
+        assert noise.wrong_low < float(wrong.double().mean()) < noise.wrong_high
+        seen.append(noise.seen)
+
+    assert seen[0] > 0.8
+    assert seen[1] < 0.5
+
+
+def test_without_noise_a_label_is_as_wrong_as_it_is_improbable() -> None:
+    probability = ALL.log_densities.softmax(dim=1).gather(1, ALL.labels[:, None])[:, 0]
+
+    found = judge_labels(ALL.log_densities.clone(), ALL.labels).suspicion.sigmoid()
+
+    torch.testing.assert_close(found, 1 - probability)
+
+
+def test_a_sample_without_a_density_of_its_class_is_not_judged_and_changes_nothing() -> None:
+    log_densities = ALL.log_densities.clone()
+    log_densities[0, ALL.labels[0]] = torch.nan
+    rest = torch.zeros(CLASSES, CLASSES, dtype=torch.float64)
+    add_label_sums(SUMS_SCALE * log_densities[1:] + ALL.log_prior, ALL.labels[1:], rest)
+    whole = torch.zeros_like(rest)
+    add_label_sums(SUMS_SCALE * log_densities + ALL.log_prior, ALL.labels, whole)
+
+    noise, without = (
+        fit_noise(
+            log_densities[first:],
+            ALL.log_prior,
+            ALL.labels[first:],
+            rest,
+            ALL.counted[first:],
+            SUMS_SCALE,
+        )
+        for first in (0, 1)
     )
 
-
-def test_a_sample_without_a_density_of_its_class_is_not_judged(
-    log_joint: Tensor, labels: Tensor
-) -> None:
-    log_joint[0, labels[0]] = torch.nan
-    rest = label_sums(log_joint[1:], labels[1:])
-
-    assert torch.equal(label_sums(log_joint, labels), rest)
-    verdict = judge_labels(log_joint, labels, log_noise(rest), Workspace())
+    assert torch.equal(whole, rest)
+    assert noise is not None
+    assert without is not None
+    assert noise.describe() == without.describe()
+    transitions = noise.transitions_of(log_densities, ALL.labels, Workspace())
+    verdict = judge_labels(log_densities, ALL.labels, transitions)
     assert verdict.suspicion.isnan().nonzero().flatten().tolist() == [0]
 
 
-def test_with_a_single_class_there_are_no_odds() -> None:
-    joint = torch.zeros(5, 1, dtype=torch.float64)
+def test_with_a_single_class_there_is_no_noise_and_there_are_no_odds() -> None:
+    densities, labels = torch.zeros(5, 1, dtype=torch.float64), torch.zeros(5, dtype=torch.int64)
+    sums = torch.full((1, 1), 5.0, dtype=torch.float64)
 
-    assert (
-        judge_labels(joint, torch.zeros(5, dtype=torch.int64), None, Workspace())
-        .suspicion.isnan()
-        .all()
-    )
+    assert fit_noise(densities, torch.zeros(1), labels, sums, torch.ones(5), 1.0) is None
+    assert judge_labels(densities, labels).suspicion.isnan().all()
 
 
-@pytest.mark.parametrize("scale", [1.0, 2.5])
-def test_the_gain_of_noise_is_that_of_labels_whose_sample_the_noise_has_not_seen(
-    log_joint: Tensor, labels: Tensor, scale: float
-) -> None:
-    sums = scale * label_sums(log_joint[:20], labels[:20])
-    counted = torch.where(torch.arange(SAMPLES) < 20, scale, 0.0)
+def test_a_class_of_one_sample_is_never_suggested_nor_counted_as_the_right_one() -> None:
+    labels = torch.cat([torch.tensor([3]), torch.arange(SAMPLES - 1) % 3])
+    log_densities = ALL.log_densities.clone()
+    log_densities[1:, 3] += 50  # the nearest of all for everybody else
+    log_densities[0, 3] = torch.nan
+    case = Labelled(log_densities, labels, torch.ones(SAMPLES))
+    noise = case.fitted()
 
-    gains = gain_of_noise(log_joint, labels, sums, counted)
+    transitions = noise.transitions_of(log_densities, labels, Workspace())
+    verdict = judge_labels(noise.scale * log_densities + case.log_prior, labels, transitions)
 
-    for sample, label in enumerate(labels.tolist()):
-        others = [other for other in range(20) if other != sample]
-        noise = naive_noise(log_joint[others], labels[others], scale)
-        likely = log_joint[sample].softmax(dim=0).tolist()
-        noisy = sum(likely[right] * noise[right][label] for right in range(CLASSES))
-        assert gains[sample] == pytest.approx(math.log(noisy / likely[label]))
+    assert verdict.suspicion.isnan().nonzero().flatten().tolist() == [0]
+    assert int(verdict.suggested[1:].max()) < 3
+    plain = Labelled(log_densities[1:, :3], labels[1:], torch.ones(SAMPLES - 1))
+    prior = log_class_prior(plain.labels.bincount())
+    sums = torch.zeros(3, 3, dtype=torch.float64)
+    add_label_sums(SUMS_SCALE * plain.log_densities + prior, plain.labels, sums)
+    fitted = fit_noise(plain.log_densities, prior, plain.labels, sums, plain.counted, SUMS_SCALE)
+    assert fitted is not None
+    assert noise.describe() == pytest.approx(fitted.describe(), rel=1e-5)

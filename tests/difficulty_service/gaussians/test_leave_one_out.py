@@ -78,6 +78,25 @@ def test_a_sample_alone_in_its_class_is_compared_with_no_class_at_all() -> None:
     assert to_others < 0
 
 
+@pytest.mark.parametrize("runs", [1, 3])
+def test_no_sample_looks_like_a_class_of_one_sample(runs: int) -> None:
+    features, labels = make_samples(runs)
+    labels[:runs] = NUM_CLASSES
+    features[:runs] = features[runs : 2 * runs] + 0.01  # as near to another sample as can be
+    options = FitOptions("none", runs=runs)
+    gaussians = fit(features, labels, NUM_CLASSES + 1, options)
+    distances = relative_mahalanobis(gaussians).distances(features, labels)
+
+    nearest_label, margin = compare_left_out(gaussians, features, labels, distances.md_agnostic)
+
+    others = torch.arange(len(labels)) // runs != 1
+    refitted = fit(features[others], labels[others], NUM_CLASSES + 1, options)
+    expected = relative_mahalanobis(refitted).distances(features[~others], labels[~others])
+    assert int(nearest_label.max()) < NUM_CLASSES
+    assert int(distances.nearest_label.max()) < NUM_CLASSES
+    torch.testing.assert_close(margin[1], expected.label_margin.mean())
+
+
 def test_closed_form_of_a_shrunk_covariance_keeps_the_ridge_in_proportion() -> None:
     features, labels = make_samples()
     gaussians = fit(features, labels, NUM_CLASSES, FitOptions(shrinkage=0.2))

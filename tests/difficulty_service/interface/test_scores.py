@@ -61,8 +61,8 @@ def test_columns_that_were_not_computed_are_absent_and_asked_for_by_name(scores:
 
     assert columns >= {"rmd", "rmd_loo", "label_margin", "duplicate_of"}
     assert not columns & {"rmd_std", "near_duplicate_of", "kmeans", "suspicion", "agree", "loss"}
-    with pytest.raises(ScoreFileError, match=r"has no label_probability; .*scorers='suspicion'"):
-        scores["label_probability"]
+    with pytest.raises(ScoreFileError, match=r"has no p_wrong; .*scorers='suspicion'"):
+        scores["p_wrong"]
 
 
 def test_a_saved_file_opens_again_with_its_provenance(scores: Scores, tmp_path: Path) -> None:

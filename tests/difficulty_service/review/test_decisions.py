@@ -105,18 +105,18 @@ def test_class_indices_of_another_dataset_do_not_get_wrong_names(make_scores: Ma
     assert decided.table["label"].to_pylist() == ["bird", "cat", "cat"]
 
 
-@pytest.mark.parametrize("condition", ["suspicion > 0", "not label_probability > 0.5"])
-def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
+@pytest.mark.parametrize("condition", ["suspicion > 0", "p_wrong > 0.5"])
+def test_a_condition_on_the_suspicion_relabels_to_the_suggested_class(
     make_scores: MakeScores, condition: str
 ) -> None:
     scores = make_scores()
     suspicion = pa.array([2.0, -1.0, 3.0, None, -2.0, 1.0])
-    suspected = pa.array(["dog", "cat", "bird", None, "cat", None]).dictionary_encode()
+    suggested = pa.array(["dog", "cat", "bird", None, "cat", None]).dictionary_encode()
     table = scores.table
     for name, column in (
         ("suspicion", suspicion),
-        ("label_probability", pc.divide(1, pc.add(1, pc.exp(suspicion)))),
-        ("suspected_label_name", suspected),
+        ("p_wrong", pc.divide(1, pc.add(1, pc.exp(pc.negate(suspicion))))),
+        ("suggested_label_name", suggested),
     ):
         table = table.append_column(name, column)
 
@@ -124,7 +124,7 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suspected_class(
 
     assert decided.table["label"].to_pylist() == ["dog", "bird", "bird", "cat", "dog", "dog"]
     assert decided.warnings == (
-        "1 samples keep their label, because their suspected class is not known",
+        "1 samples keep their label, because their suggested class is not known",
     )
 
 
@@ -146,7 +146,7 @@ def test_a_class_to_relabel_to_that_is_absent_is_named(make_scores: MakeScores) 
     scores = make_scores()
     table = scores.table.append_column("suspicion", [[1.0] * len(scores.table)])
 
-    with pytest.raises(ScoreFileError, match=r"no suspected_label_name; .*scorers='suspicion'"):
+    with pytest.raises(ScoreFileError, match=r"no suggested_label_name; .*scorers='suspicion'"):
         decide(replace(scores, table=table), CleaningRules({}, relabel="suspicion > 0"))
 
 

@@ -30,7 +30,7 @@ def random_scores(path: Path, seed: int, **columns: Sequence[object]) -> Path:
         "label_name": pa.array([NAMES[row % 3] for row in range(40)]).dictionary_encode(),
         "rmd": pa.array(generator.normal(size=40).round(1)),
         "suspicion": pa.array(generator.normal(1, 1, size=40).round(1)),
-        "label_probability": pa.array(generator.uniform(size=40).astype(np.float32)),
+        "p_wrong": pa.array(generator.uniform(size=40).astype(np.float32)),
     }
     write_scores(path, pa.table(table | columns), Provenance.of({"backbone": f"backbone-{seed}"}))
     return path
@@ -55,15 +55,15 @@ def test_score_files_are_averaged_by_rank(tmp_path: Path) -> None:
         assert ((signed[-1] > 0) == (suspicion > 0)).all()
     np.testing.assert_allclose(numbers(result, "suspicion"), np.mean(signed, axis=0), atol=1e-6)
     np.testing.assert_allclose(
-        numbers(result, "label_probability"),
-        np.mean([numbers(file, "label_probability") for file in files], axis=0),
+        numbers(result, "p_wrong"),
+        np.mean([numbers(file, "p_wrong") for file in files], axis=0),
         atol=1e-6,
     )
     assert not {"agree", "label_margin"} & {*result.table.column_names}
     assert set(result.provenance.consensus.columns) == {
         "rmd",
         "suspicion",
-        "label_probability",
+        "p_wrong",
     }
 
 
@@ -78,18 +78,18 @@ def test_the_class_that_most_files_suspect_wins_and_the_surest_file_between_two(
             tmp_path / f"{number}.parquet",
             number,
             suspicion=pa.array(suspicion, pa.float64()),
-            suspected_label_name=pa.array(names, pa.string()).dictionary_encode(),
+            suggested_label_name=pa.array(names, pa.string()).dictionary_encode(),
         )
         for number, (names, suspicion) in enumerate(((first, sure), (second, unsure)))
     ]
 
-    two = consensus_of(paths).table["suspected_label_name"].to_pylist()
+    two = consensus_of(paths).table["suggested_label_name"].to_pylist()
     third = random_scores(
         tmp_path / "third.parquet",
         3,
-        suspected_label_name=pa.array(second, pa.string()).dictionary_encode(),
+        suggested_label_name=pa.array(second, pa.string()).dictionary_encode(),
     )
-    three = consensus_of([*paths, third]).table["suspected_label_name"].to_pylist()
+    three = consensus_of([*paths, third]).table["suggested_label_name"].to_pylist()
 
     assert two[:3] == ["dog", "owl", None]
     assert three[:3] == ["owl", "owl", None]

@@ -15,7 +15,7 @@ from difficulty_service.base.errors import DifficultyError, ScoreFileError
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store, open_store
-from difficulty_service.gaussians.label_noise import log_class_prior
+from difficulty_service.gaussians.label_noise import add_label_sums, fit_noise, log_class_prior
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -79,11 +79,11 @@ def test_the_consensus_of_a_backbone_with_itself_is_its_own_score(tmp_path: Path
 
     result = consensus_of([one, other])
 
-    for column in ("md", "rmd", "rmd_loo", "suspicion", "label_probability", "agree", "percentile"):
+    for column in ("md", "rmd", "rmd_loo", "suspicion", "p_wrong", "agree", "percentile"):
         np.testing.assert_allclose(
             numbers(result, column), numbers(own, column), rtol=1e-4, atol=1e-4, err_msg=column
         )
-    for column in ("sample_id", "label", "label_name", "suspected_label", "suspected_label_name"):
+    for column in ("sample_id", "label", "label_name", "suggested_label", "suggested_label_name"):
         assert result.table[column].to_pylist() == own.table[column].to_pylist()
 
 
@@ -106,7 +106,7 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
         mapped = feature_map(features, Workspace())[:, : len(rule.densities.mean)]
         blocks = rule.densities.log_densities(mapped, labels, Workspace())
         found = torch.cat([block.double() for _, block in blocks])
-        densities[name] = found * (rule.sharp if name == "suspicion" else rule.choice.scale)
+        densities[name] = found * rule.choice.scale
     return ids, labels, densities
 
 
@@ -149,33 +149,49 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
     assert result.table["sample_id"].to_pylist() == ids
     prior = log_class_prior(torch.from_numpy(np.bincount(labels))).numpy()
     agree = ((first["agree"] + second["agree"]) / 2).numpy()
-    ranking = ((first["suspicion"] + second["suspicion"]) / 2).numpy() + prior
-    posterior = np.exp(ranking - ranking.max(axis=1, keepdims=True))
-    posterior /= posterior.sum(axis=1, keepdims=True)
-    noise = np.ones((3, 3))
+    densities = (first["suspicion"] + second["suspicion"]) / 2
+    sums = torch.zeros(3, 3, dtype=torch.float64)
+    add_label_sums(densities + torch.from_numpy(prior), labels, sums)
+    noise = fit_noise(
+        densities, torch.from_numpy(prior), labels, sums, torch.ones(len(labels)), 1.0
+    )
+    assert noise is not None
+    assert noise.wrong > 0.01
+    transitions = noise.transitions_of(densities, labels, Workspace()).exp().numpy()
+    posterior = (noise.scale * densities + torch.from_numpy(prior)).softmax(dim=1).numpy()
     for row, label in enumerate(labels.tolist()):
-        noise[label] += posterior[row]
-    gain = 0.0
-    for row, label in enumerate(labels.tolist()):
-        others = noise.copy()
-        others[label] -= posterior[row]
-        noisy = (posterior[row] * (others / others.sum(axis=0))[label]).sum()
-        gain += np.log(noisy / posterior[row, label])
-    noise = noise / noise.sum(axis=0) if gain > 0 else np.ones((3, 3))
-    for row, label in enumerate(labels.tolist()):
-        weights = np.exp(ranking[row] - ranking[row].max()) * noise[label]
+        weights = posterior[row] * transitions[row]
         wrong = weights.sum() - weights[label]
         others = np.delete(agree[row], label)
         joint = np.exp(agree[row] + prior - (agree[row] + prior).max())
         expected = {
             "suspicion": np.log(wrong / weights[label]),
+            "p_wrong": wrong / weights.sum(),
             "agree": np.log((joint.sum() - joint[label]) / joint[label]),
             "label_margin": 2 * (others.max() - agree[row, label]),
         }
         for column, value in expected.items():
             assert numbers(result, column)[row] == pytest.approx(value, rel=2e-3, abs=2e-3), column
         weights[label] = 0
-        assert result.table["suspected_label"][row].as_py() == weights.argmax()
+        assert result.table["suggested_label"][row].as_py() == weights.argmax()
+
+
+def test_no_sample_looks_like_a_class_that_one_shared_sample_has(tmp_path: Path) -> None:
+    labels = naive_log_densities(make_store(tmp_path / "all", 1))[1].tolist()
+    owls = [row for row, label in enumerate(labels) if label == 2]
+    rows = [row for row in range(SAMPLES) if labels[row] != 2 or row in owls[:40]]
+    one = make_store(tmp_path / "one", 1, rows)
+    two = make_store(tmp_path / "two", 2, [row for row in rows if row not in owls[1:]])
+
+    result = consensus_of([one, two]).table
+
+    alone = result["sample_id"].to_pylist().index(f"s{owls[0]}")
+    assert [row for row, name in enumerate(result["label_name"].to_pylist()) if name == "owl"] == [
+        alone
+    ]
+    for name in ("nearest_label_name", "suggested_label_name"):
+        assert {*result[name].to_pylist()} <= {"cat", "dog", None}
+    assert result["suspicion"].null_count == 1
 
 
 def test_two_backbones_find_more_wrong_labels_by_densities_than_by_ranks_or_alone(

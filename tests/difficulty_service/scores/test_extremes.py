@@ -79,7 +79,7 @@ def test_without_scores_there_are_no_extremes() -> None:
 def test_doubtful_samples_go_by_their_suspicion_where_that_is_the_evidence() -> None:
     table = make_scored(np.random.default_rng(0), 40)
     table = table.append_column("suspicion", pc.negate(table["label_margin"]))
-    table = table.append_column("suspected_label_name", table["nearest_label_name"])
+    table = table.append_column("suggested_label_name", table["nearest_label_name"])
     extremes = Extremes(5, "suspicion")
 
     extremes.update(table)
@@ -87,5 +87,5 @@ def test_doubtful_samples_go_by_their_suspicion_where_that_is_the_evidence() -> 
     values = [row["suspicion"] for row in table.to_pylist() if row["suspicion"] is not None]
     assert extremes.doubtful["suspicion"].to_pylist() == sorted(values, reverse=True)[:5]
     assert extremes.doubtful.column_names == [
-        *("sample_id", "label_name", "suspected_label_name", "suspicion"),
+        *("sample_id", "label_name", "suggested_label_name", "suspicion"),
     ]

@@ -28,7 +28,9 @@ def features_and_labels() -> tuple[Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(0, 3, (SAMPLES,), generator=generator)
     centres = 2 * torch.randn(3, DIM, generator=generator)
-    return torch.randn(SAMPLES, DIM, generator=generator) + centres[labels], labels
+    features = torch.randn(SAMPLES, DIM, generator=generator) + centres[labels]
+    labels[::40] = (labels[::40] + 1) % 3
+    return features, labels
 
 
 def make_store(folder: Path, **changes: object) -> FeatureStore:
@@ -75,10 +77,8 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
 
     for name in ("suspicion", "agree"):
         np.testing.assert_allclose(scores.table[name].to_numpy(), expected[name], rtol=1e-6)
-    np.testing.assert_allclose(
-        scores.table["label_probability"].to_numpy(), expected["label_probability"], rtol=1e-6
-    )
-    assert scores.table["suspected_label"].to_pylist() == expected["suspected_label"].tolist()
+    np.testing.assert_allclose(scores.table["p_wrong"].to_numpy(), expected["p_wrong"], rtol=1e-6)
+    assert scores.table["suggested_label"].to_pylist() == expected["suggested_label"].tolist()
     for name in POSTERIORS:
         written = getattr(scores.provenance, name).to_json()
         assert written == pytest.approx(posteriors.description[name])
@@ -90,7 +90,7 @@ def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
 
     scores = score(store, "rmd", "suspicion")
 
-    added = {"suspicion", "label_probability", "suspected_label", "suspected_label_name"}
+    added = {"suspicion", "p_wrong", "suggested_label", "suggested_label_name"}
     assert {*scores.table.column_names} - {*without.table.column_names} == added
     for name in without.table.column_names:
         assert scores.table[name].equals(without.table[name])
@@ -116,7 +116,7 @@ def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:
     assert not first.equals(other)
 
 
-def test_the_suspected_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path) -> None:
+def test_the_suggested_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path) -> None:
     store = make_store(tmp_path / "here")
     fitted = fit_store(
         make_store(tmp_path / "there", class_names=["owl", "cat", "dog"]), FitOptions()
@@ -125,10 +125,10 @@ def test_the_suspected_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path
     table = score(store, "suspicion", fitted=fitted).table
     own = score(store, "suspicion").table
 
-    names = table["suspected_label_name"].to_pylist()
-    assert names == own["suspected_label_name"].to_pylist()
+    names = table["suggested_label_name"].to_pylist()
+    assert names == own["suggested_label_name"].to_pylist()
     order = {"owl": 0, "cat": 1, "dog": 2}
-    assert table["suspected_label"].to_pylist() == [order[name] for name in names]
+    assert table["suggested_label"].to_pylist() == [order[name] for name in names]
 
 
 def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
@@ -141,6 +141,6 @@ def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
 
     table = score(store, "suspicion", "agree").table
 
-    for name in ("suspicion", "label_probability", "suspected_label", "agree"):
+    for name in ("suspicion", "p_wrong", "suggested_label", "agree"):
         assert table[name].null_count == SAMPLES
-    assert table["suspected_label_name"].null_count == SAMPLES
+    assert table["suggested_label_name"].null_count == SAMPLES

@@ -134,7 +134,7 @@ def test_alpha_zero_with_weights_by_scores_trains_the_plain_loss(
         (
             {"targets": "posterior"},
             "cross_entropy, without an entropy term; the loss is its mean over the given label "
-            "and the suspected one, by their probabilities in {scores}.",
+            "and the suggested one, by their probabilities in {scores}.",
         ),
     ],
 )

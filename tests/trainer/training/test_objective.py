@@ -203,5 +203,5 @@ def test_labels_of_which_none_is_believed_have_no_weights() -> None:
     nothing = torch.zeros(3, dtype=torch.float64)
     beliefs = LabelBeliefs(nothing, torch.ones(3, dtype=torch.bool), torch.zeros(3).long())
 
-    with pytest.raises(TrainingError, match="every training sample is 0"):
+    with pytest.raises(TrainingError, match="every training sample is 1"):
         beliefs.supervision(LossConfig(weights="label_probability"))

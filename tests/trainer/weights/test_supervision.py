@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 import torch
 
@@ -41,7 +42,7 @@ def samples(*labels: int) -> Samples:
 
 
 def save(path: Path, rows: Sequence[Row]) -> Path:
-    ids, names, shares, suspected = zip(*rows, strict=True)
+    ids, names, shares, suggested = zip(*rows, strict=True)
     # The classes of the file have other numbers than those of the samples.
     order = sorted({*CLASSES}, reverse=True)
     table = pa.table(
@@ -49,8 +50,8 @@ def save(path: Path, rows: Sequence[Row]) -> Path:
             "sample_id": list(ids),
             "label": pa.array([order.index(name) for name in names], pa.int32()),
             "label_name": pa.array(names).dictionary_encode(),
-            "label_probability": pa.array(shares, pa.float32()),
-            "suspected_label_name": pa.array(suspected, pa.string()).dictionary_encode(),
+            "p_wrong": pc.subtract(1, pa.array(shares, pa.float32())),
+            "suggested_label_name": pa.array(suggested, pa.string()).dictionary_encode(),
         }
     )
     write_scores(path, table, Provenance())
@@ -103,7 +104,7 @@ def test_a_label_about_which_nothing_is_known_is_kept_only_where_that_is_asked_f
 @pytest.mark.parametrize(
     ("rows", "error", "message"),
     [
-        ([(*row[:2], None, None) for row in ROWS], ConfigError, "no sample of .* has a label_prob"),
+        ([(*row[:2], None, None) for row in ROWS], ConfigError, "no sample of .* has a p_wrong"),
         ([*ROWS, ROWS[0]], ScoreFileError, "more than one score for 1 sample ids"),
         (
             [("c.png", "bird", 0.25, "cat"), *ROWS[1:]],
@@ -133,5 +134,5 @@ def test_scores_that_were_not_asked_about_labels_are_refused_with_the_scorer(
     plain = read_scores(path, ["sample_id", "label", "label_name"])
     write_scores(path, plain.table, plain.provenance)
 
-    with pytest.raises(ScoreFileError, match=r"no label_probability; .* scorers='suspicion'"):
+    with pytest.raises(ScoreFileError, match=r"no p_wrong; .* scorers='suspicion'"):
         label_beliefs(samples(0, 1, 2), path, LossConfig(weights="label_probability"))

@@ -72,7 +72,7 @@ def test_labels_and_images_of_every_split_are_those_of_the_tables(study: Study) 
 
 
 @pytest.mark.slow
-def test_suspects_are_dropped_or_get_the_suspected_label(study: Study) -> None:
+def test_suspects_are_dropped_or_get_the_suggested_label(study: Study) -> None:
     splits = read_splits(study, "worst")
     table = read_scores(splits.scores).table.to_pylist()
     suspects = {int(row["sample_id"]): row for row in table if row["suspicion"] > 0}
@@ -84,7 +84,7 @@ def test_suspects_are_dropped_or_get_the_suspected_label(study: Study) -> None:
     np.testing.assert_array_equal(dropped.train.images, splits.train.images[kept])
     np.testing.assert_array_equal(dropped.train.labels, splits.train.labels[kept])
     for row, label in enumerate(relabelled.train.labels):
-        suspected = suspects.get(row, {}).get("suspected_label_name")
+        suspected = suspects.get(row, {}).get("suggested_label_name")
         assert label == (splits.train.labels[row] if suspected is None else int(suspected))
     np.testing.assert_array_equal(relabelled.validation.labels, splits.validation.labels)
 

@@ -37,8 +37,8 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
     make_scores: MakeScores,
 ) -> None:
     suspicion = np.random.default_rng(1).normal(-1, size=600)
-    suspected = (np.arange(600) + 2) % 3
-    scores = make_scores(600, suspicion=suspicion, suspected_label=suspected)
+    suggested = (np.arange(600) + 2) % 3
+    scores = make_scores(600, suspicion=suspicion, suggested_label=suggested)
     samples = to_samples(scores)
 
     selection = select(samples, rank_classes(samples), Limits(doubtful=40))
@@ -47,7 +47,7 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
     assert selection.num_doubtful == len(expected) > 40
     assert list(selection.doubtful) == expected[:40]
     by_margin = np.array(scores.table["nearest_label"])
-    assert (samples.nearest == np.where(suspicion > 0, suspected, by_margin)).all()
+    assert (samples.nearest == np.where(suspicion > 0, suggested, by_margin)).all()
 
 
 def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeScores) -> None:

@@ -69,12 +69,21 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
     tmp_path: Path, make_scores: MakeScores
 ) -> None:
     suspicion = [-1.0, 7.3, 2.5, -3.0, None, -0.5]
-    scores = make_scores(6, 2, suspicion=suspicion, suspected_label=[1, 0, 1, 0, None, 0])
+    scores = make_scores(6, 2, suspicion=suspicion, suggested_label=[1, 0, 1, 0, None, 0])
 
     page = page_of(tmp_path / "r.html", scores)
 
     text = words(page)
-    assert "2 of 6 images look more like another class than their own." in text
+    margins = scores.table["label_margin"].to_pylist()
+    number = sum(
+        margins[row] > 0 for row, value in enumerate(suspicion) if value is not None and value <= 0
+    )
+    between = f"{number} {'is' if number == 1 else 'are'}"
+    assert "2 of 6 labels are almost certainly wrong." in text
+    assert (
+        f"2 of 5 labels are almost certainly wrong (p_wrong above 1/2), {between} between" in text
+    )
+    assert "look more like another class" not in text
     assert "The number is the suspicion" in text
     assert "margin between both" not in text
     assert "Suspicion from" in text

@@ -1,0 +1,51 @@
+"""What suspicion says about the labels of all samples, in one sentence or two."""
+
+import math
+from dataclasses import dataclass
+
+from difficulty_service.base.wording import is_or_are
+from difficulty_service.scores.provenance import Provenance
+
+
+@dataclass(frozen=True)
+class LabelCounts:
+    """How many labels are of which kind.
+
+    Attributes:
+        judged: Number of samples with a suspicion.
+        wrong: Number of those whose label is more likely wrong than right: suspicion above 0.
+        between: Number of the others that look more like another class: label margin above 0.
+        shares: Ends of the 95 % interval of the share of wrong labels; None where it is not known.
+    """
+
+    judged: int
+    wrong: int
+    between: int
+    shares: tuple[float, float] | None
+
+    def __str__(self) -> str:
+        fit = self.judged - self.wrong - self.between
+        kinds = (
+            f"{self.wrong:,} of {self.judged:,} labels {is_or_are(self.wrong)} almost certainly "
+            f"wrong (p_wrong above 1/2), {self.between:,} {is_or_are(self.between)} between two "
+            f"classes (another one looks nearer, but ambiguity explains it), and {fit:,} "
+            f"{'fits' if fit == 1 else 'fit'}."
+        )
+        if self.shares is None:
+            return kinds
+        low = math.floor(self.shares[0] * self.judged)
+        high = math.ceil(self.shares[1] * self.judged)
+        some = (
+            f"At least {low:,} {'label is' if low == 1 else 'labels are'} wrong"
+            if low
+            else "It may be that no label is wrong"
+        )
+        return f"{kinds} {some} (95 % interval {low:,} to {high:,})."
+
+
+def shares_of_wrong(provenance: Provenance) -> tuple[float, float] | None:
+    """The 95 % interval that a score file holds; None where nothing was fitted for it."""
+    fit = provenance.suspicion
+    if fit is None or fit.noise_wrong_low is None or fit.noise_wrong_high is None:
+        return None
+    return fit.noise_wrong_low, fit.noise_wrong_high

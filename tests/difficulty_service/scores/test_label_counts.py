@@ -1,0 +1,60 @@
+"""How many labels are of which kind is said in a sentence."""
+
+import pyarrow as pa
+import pytest
+
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.label_counts import LabelCounts
+from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.samples import to_samples
+
+SCORES = {
+    "sample_id": ["a", "b", "c", "d", "e", "f"],
+    "label": pa.array([0, 0, 0, 1, 1, 2], pa.int32()),
+    "label_name": ["cat", "cat", "cat", "dog", "dog", "owl"],
+    "nearest_label": pa.array([1, 1, 0, 0, 1, 0], pa.int32()),
+    "label_margin": [9.0, 1.0, -1.0, 2.0, -4.0, 3.0],
+    "percentile": pa.array([0.5] * 6, pa.float32()),
+    "rmd": [1.0] * 6,
+    "suspicion": [3.0, -2.0, -5.0, -0.5, 0.1, None],
+    "suggested_label": pa.array([1, 1, 1, 0, 0, None], pa.int32()),
+}
+
+
+def sentence_of(scores: dict[str, object], provenance: dict[str, object]) -> str:
+    samples = to_samples(ScoreFile(pa.table(scores), Provenance.of(provenance)))
+    return str(samples.label_counts)
+
+
+def test_labels_are_wrong_between_two_classes_or_fit() -> None:
+    found = sentence_of(SCORES, {})
+
+    assert found == (
+        "2 of 5 labels are almost certainly wrong (p_wrong above 1/2), 2 are between two classes "
+        "(another one looks nearer, but ambiguity explains it), and 1 fits."
+    )
+
+
+def test_the_interval_of_the_share_is_that_of_so_many_labels() -> None:
+    fit = {"noise_wrong": 0.5, "noise_wrong_low": 0.33, "noise_wrong_high": 0.7}
+
+    found = sentence_of(SCORES, {"suspicion": fit})
+
+    assert found.endswith("1 fits. At least 1 label is wrong (95 % interval 1 to 4).")
+
+
+@pytest.mark.parametrize(
+    ("shares", "sentence"),
+    [
+        ((0.0312, 0.0446), "At least 62 labels are wrong (95 % interval 62 to 90)."),
+        ((0.0, 0.0011), "It may be that no label is wrong (95 % interval 0 to 3)."),
+    ],
+)
+def test_the_lower_end_is_what_is_sure(shares: tuple[float, float], sentence: str) -> None:
+    assert str(LabelCounts(2000, 70, 90, shares)).endswith(f" 1,840 fit. {sentence}")
+
+
+def test_scores_without_suspicion_say_nothing_about_wrong_labels() -> None:
+    plain = {name: values for name, values in SCORES.items() if "su" not in name}
+
+    assert to_samples(ScoreFile(pa.table(plain), Provenance())).label_counts is None
