@@ -7,6 +7,7 @@ the derivation.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -59,6 +60,9 @@ ACCURACY_OF_SCALE = 1e-7
 LOGITS_OF_SHARES = ((-20.0, 10.0), (-10.0, 10.0))
 """Logits of the share of wrong labels and of those among them that follow what was seen."""
 
+LARGEST_SHARE = 1 - 1e-9
+"""The end of an interval that has no other one."""
+
 CHI_SQUARED_95 = 3.841458820694124
 """Twice the log-likelihood that is lost at both ends of a 95 % interval."""
 
@@ -74,7 +78,7 @@ class LabelNoise:
     Attributes:
         scale: Factor on the log-densities at which classes are as certain as labels say.
         wrong: Share of wrong labels.
-        wrong_low: Lower end of its 95 % interval, with the scale and `seen` as they are.
+        wrong_low: Lower end of its 95 % interval, whatever `seen` and the scale are.
         wrong_high: Upper end of it.
         seen: Share of the wrong labels that follow the sums; the others name any class.
         log_prior: As for `fit_noise`.
@@ -196,21 +200,25 @@ def fit_noise(
         flipped = [(classes * each).sum(dim=1, keepdim=True) for each in (by_chance, followed)]
         return torch.cat([right, *flipped], dim=1).clamp_(min=torch.finfo(right.dtype).tiny)
 
-    def loss(log_scale: float) -> float:
-        return -_shares(explanations(log_scale)).likelihood
+    def fit(log_scale: float) -> tuple[Tensor, _Shares]:
+        rows = explanations(log_scale)
+        return rows, _shares(rows)
 
     tried = [math.log(sums_scale) + step for step in LOG_SCALES]
-    losses = [loss(each) for each in tried]
-    best = min(range(len(tried)), key=losses.__getitem__)
+    fits = [fit(each) for each in tried]
+    best = max(range(len(tried)), key=lambda place: fits[place][1].likelihood)
     ends = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
     log_scale = float(
         scipy.optimize.minimize_scalar(
-            loss, bounds=ends, method="bounded", options={"xatol": ACCURACY_OF_SCALE}
+            lambda each: -fit(each)[1].likelihood,
+            bounds=ends,
+            method="bounded",
+            options={"xatol": ACCURACY_OF_SCALE},
         ).x
     )
-    rows = explanations(log_scale)
-    found = _shares(rows)
-    low, high = _interval(rows, found)
+    fits.append(fit(log_scale))
+    found = fits[-1][1]
+    low, high = _interval(fits)
     return LabelNoise(
         scale=math.exp(log_scale),
         wrong=found.wrong,
@@ -259,25 +267,41 @@ def _shares(explanations: Tensor) -> _Shares:
     return _Shares(float(wrong), float(seen), -float(found.fun))
 
 
-def _interval(explanations: Tensor, found: _Shares) -> tuple[float, float]:
-    """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels."""
+def _log_likelihood(explanations: Tensor, wrong: float, seen: float) -> float:
+    """Log-probability of labels and shares, up to a constant."""
     right, by_chance, followed = explanations.numpy().T
-    flipped = (1 - found.seen) * by_chance + found.seen * followed
+    total = (1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * followed)
+    before = RIGHT_BEFORE * math.log1p(-wrong) + SEEN_BEFORE * math.log(seen)
+    return float(np.log(total).sum()) + before + BY_CHANCE_BEFORE * math.log1p(-seen)
 
-    def likelihood(wrong: float) -> float:
-        value = np.log((1 - wrong) * right + wrong * flipped).sum()
-        return float(value) + RIGHT_BEFORE * math.log1p(-wrong)
 
-    least = likelihood(found.wrong) - CHI_SQUARED_95 / 2
+def _interval(fits: Sequence[tuple[Tensor, _Shares]]) -> tuple[float, float]:
+    """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels.
 
-    def end(outermost: float) -> float:
-        if likelihood(outermost) >= least:
-            return outermost
-        return float(
-            scipy.optimize.brentq(lambda each: likelihood(each) - least, found.wrong, outermost)
-        )
+    A share is in it if it is likely enough with any `seen`, at any of some scales, each with its
+    explanations and their likeliest shares.
+    """
+    least = max(_log_likelihood(rows, found.wrong, found.seen) for rows, found in fits)
+    least -= CHI_SQUARED_95 / 2
+    ends: list[float] = []
+    for rows, found in fits:
 
-    return end(0.0), end(1 - 1e-9)
+        def excess(wrong: float, rows: Tensor = rows) -> float:
+            best = scipy.optimize.minimize_scalar(
+                lambda seen: -_log_likelihood(rows, wrong, seen), bounds=(0, 1), method="bounded"
+            )
+            return -float(best.fun) - least
+
+        if excess(found.wrong) < 0:
+            continue
+        for outermost in (0.0, LARGEST_SHARE):
+            reached = excess(outermost) >= 0
+            ends.append(
+                outermost
+                if reached
+                else float(scipy.optimize.brentq(excess, found.wrong, outermost, xtol=1e-6))
+            )
+    return min(ends), max(ends)
 
 
 def judge_labels(

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from difficulty_service.gaussians.label_noise import (
     BY_CHANCE_BEFORE,
+    LOG_SCALES,
     RIGHT_BEFORE,
     SEEN_BEFORE,
     LabelNoise,
@@ -195,14 +196,23 @@ def test_no_other_share_or_scale_on_a_grid_makes_the_labels_more_probable() -> N
 
 def test_the_interval_holds_the_shares_that_lose_less_than_chance_allows() -> None:
     noise = ALL.fitted()
-    rows = naive_explanations(0, noise.scale)
-    shares = np.linspace(1e-4, 0.9999, 20_000)
-    values = np.array([log_likelihood(rows, float(share), noise.seen) for share in shares[::4]])
+    wrong, seen = np.linspace(1e-4, 0.9999, 1000)[:, None], np.linspace(0.01, 0.99, 99)
+    before = RIGHT_BEFORE * np.log(1 - wrong)
+    before = before + BY_CHANCE_BEFORE * np.log(1 - seen) + SEEN_BEFORE * np.log(seen)
+    profile = []
+    for scale in (noise.scale, *(SUMS_SCALE * math.exp(step) for step in LOG_SCALES)):
+        values = before.copy()
+        for right, by_chance, as_others in naive_explanations(0, scale):
+            values += np.log(
+                (1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * as_others)
+            )
+        profile.append(values.max(axis=1))
+    likely = np.max(profile, axis=0)
 
-    kept = shares[::4][values >= values.max() - HALF_LOSS]
+    kept = wrong[likely >= likely.max() - HALF_LOSS, 0]
 
-    assert noise.wrong_low == pytest.approx(kept[0], abs=3e-4)
-    assert noise.wrong_high == pytest.approx(kept[-1], abs=3e-4)
+    assert noise.wrong_low == pytest.approx(kept[0], abs=2e-3)
+    assert noise.wrong_high == pytest.approx(kept[-1], abs=2e-3)
     assert 0 < noise.wrong_low < noise.wrong < noise.wrong_high < 1
 
 

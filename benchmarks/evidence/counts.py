@@ -1,0 +1,202 @@
+"""How many labels `suspicion` says are wrong, beside how many are.
+
+    python -m benchmarks.evidence.counts [--folder runs/evidence] [--seeds 3]
+
+For each set of labels: the labels known to be wrong, what `p_wrong` adds up to, how many labels
+have a `p_wrong` above one half and the share of them that is wrong, and the AUROC of `suspicion`
+and `label_margin` with the mean difference and its 95 % interval over the draws. Below the table is
+how often labels are wrong where `p_wrong` is in each of ten equal ranges, over all sets. A draw
+takes other images or plants other wrong labels. Features are those of `make evidence`; texts are
+encoded anew.
+"""
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_auc_score
+
+import difficulty_service as ds
+from benchmarks.evidence.data import Images, Study, extract, read_images, require_data
+from benchmarks.evidence.label_sets import OFFICIAL, LabelSet, label_samples
+from benchmarks.evidence.noise import Truth, symmetric
+from benchmarks.evidence.tables import NONE, markdown
+from benchmarks.studies.newsgroups import encode
+
+SIZES = (10_000, 2_000, 500)
+IMAGES = {
+    "CIFAR-10N": ("cifar10-train", SIZES),
+    "CIFAR-100": ("cifar100-test", (10_000, 2_000)),
+    "Tiny ImageNet": ("tiny-imagenet", (2_000,)),
+}
+KINDS = {
+    "CIFAR-10N": [(OFFICIAL, 0), ("aggre", 0), ("rand1", 0), ("worst", 0)]
+    + [("symmetric", rate) for rate in (0.03, 0.2)],
+    "CIFAR-100": [("symmetric", 0.05), ("class-dependent", 0.05), ("class-dependent", 0.2)],
+    "Tiny ImageNet": [("symmetric", 0.05), ("symmetric", 0.2)],
+}
+BINS = 10
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """Samples with given labels.
+
+    Attributes:
+        features: Shape (samples, dim).
+        labels: Shape (samples,).
+        wrong: Whether the given label is known to be wrong. Shape (samples,).
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    wrong: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the columns say of one draw; NaN where no label is wrong."""
+
+    wrong: int
+    expected: float
+    flagged: int
+    right_flags: int
+    suspicion: float
+    margin: float
+    p_wrong: NDArray[np.float64]
+    is_wrong: NDArray[np.bool_]
+
+
+def judge(samples: Labelled) -> Found:
+    """Scores the samples and compares the columns with what is known."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what a reader of a file should know
+        scores = ds.score(samples.features, samples.labels, scorers=("suspicion",))
+    found = {
+        name: scores[name].to_numpy().astype(np.float64)
+        for name in ("suspicion", "label_margin", "p_wrong")
+    }
+    p_wrong, wrong = np.nan_to_num(found["p_wrong"]), samples.wrong
+    flagged = p_wrong > 1 / 2
+    areas = [
+        float(roc_auc_score(wrong, np.nan_to_num(each, nan=np.nanmin(each))))
+        if wrong.any()
+        else np.nan
+        for each in (found["suspicion"], found["label_margin"])
+    ]
+    return Found(
+        int(wrong.sum()),
+        float(p_wrong.sum()),
+        int(flagged.sum()),
+        int((flagged & wrong).sum()),
+        *areas,
+        p_wrong,
+        wrong,
+    )
+
+
+def draw_images(
+    study: Study, source: str, kind: str, rate: float, size: int, seed: int
+) -> Labelled:
+    """Some images of a set; the draw chooses them and where wrong labels are planted."""
+    images = read_images(study, source, "builtin")
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.choice(len(images.labels), min(size, len(images.labels)), replace=False))
+    chosen = Images(images.features[rows], images.labels[rows], images.positions[rows])
+    if kind == OFFICIAL:
+        return Labelled(chosen.features, chosen.labels, np.zeros(len(rows), dtype=bool))
+    if rate and kind == "symmetric":
+        classes = int(images.labels.max()) + 1
+        truth = Truth(chosen.labels, np.arange(classes), np.empty((len(rows), 0)))
+        given = symmetric(truth, rate, random)
+        return Labelled(chosen.features, given, given != chosen.labels)
+    samples, targets = label_samples(study, chosen, LabelSet(source, kind, rate))
+    return Labelled(samples.features, samples.labels, targets.wrong)
+
+
+def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
+    """Some texts with planted wrong labels."""
+    random = np.random.default_rng(seed)
+    rows = np.sort(random.choice(len(texts.labels), min(size, len(texts.labels)), replace=False))
+    right = texts.labels[rows]
+    truth = Truth(right, np.arange(int(texts.labels.max()) + 1), np.empty((len(rows), 0)))
+    given = symmetric(truth, rate, random)
+    return replace(texts, features=texts.features[rows], labels=given, wrong=given != right)
+
+
+def sets(study: Study) -> Iterator[tuple[str, int, Callable[[int], Labelled]]]:
+    """Name, number of samples and how to draw each set of labels."""
+    for name, (source, sizes) in IMAGES.items():
+        extract(study, source, "builtin")
+        for kind, rate in KINDS[name]:
+            title = f"{name}, {kind}" + (f" {100 * rate:g} %" if rate else "")
+            for size in sizes:
+                yield title, size, partial(draw_images, study, source, kind, rate, size)
+    table = str(study.shared / "data/newsgroups20_bydate.parquet")
+    features, labels = encode(table, "train", "builtin-text")
+    texts = Labelled(features, labels, np.zeros(len(labels), dtype=bool))
+    for rate in (0.05, 0.2):
+        for size in (len(labels), 2_000):
+            title = f"20 Newsgroups, symmetric {100 * rate:g} %"
+            yield title, size, partial(draw_texts, texts, rate, size)
+
+
+def row_of(title: str, size: int, draws: list[Found]) -> list[str]:
+    """The cells of a set of labels: means over the draws, and the precision of all of them."""
+
+    def mean(name: str) -> float:
+        return float(np.mean([getattr(each, name) for each in draws]))
+
+    flagged = sum(each.flagged for each in draws)
+    right = sum(each.right_flags for each in draws)
+    cells = [title, f"{size:,}", f"{mean('wrong'):,.0f}", f"{mean('expected'):,.0f}"]
+    precise = f"{right / flagged:.2f}" if right else NONE
+    cells += [f"{mean('flagged'):,.0f}", precise]
+    if not mean("wrong"):
+        return [*cells, NONE, NONE]
+    gains = np.array([each.suspicion - each.margin for each in draws])
+    spread = 1.96 * gains.std(ddof=1) / np.sqrt(len(gains))
+    return [*cells, f"{mean('suspicion'):.3f}", f"{gains.mean():+.3f} ± {spread:.3f}"]
+
+
+def reliability(draws: list[Found]) -> str:
+    """How often labels are wrong by ranges of `p_wrong`."""
+    p_wrong = np.concatenate([each.p_wrong for each in draws])
+    wrong = np.concatenate([each.is_wrong for each in draws])
+    bins = np.minimum((p_wrong * BINS).astype(int), BINS - 1)
+    rows = []
+    for each in range(BINS):
+        chosen = bins == each
+        ends = f"{each / BINS:.1f} to {(each + 1) / BINS:.1f}"
+        means = (f"{values[chosen].mean():.3f}" for values in (p_wrong, wrong))
+        rows.append([ends, f"{chosen.sum():,}", *means])
+    return markdown(("`p_wrong`", "labels", "mean", "share wrong"), rows)
+
+
+def main() -> None:
+    """Prints both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    parser.add_argument("--seeds", type=int, default=3, help="draws of each set")
+    arguments = parser.parse_args()
+    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    require_data(study)
+    rows, all_draws = [], []
+    for title, size, draw in sets(study):
+        draws = [judge(draw(seed)) for seed in range(arguments.seeds)]
+        rows.append(row_of(title, size, draws))
+        all_draws += draws
+        print(" | ".join(rows[-1]), flush=True)
+    header = ("labels", "samples", "wrong", "expected", "above ½", "of these wrong")
+    print(markdown((*header, "AUROC of `suspicion`", "minus that of `label_margin`"), rows))
+    print(reliability(all_draws))
+
+
+if __name__ == "__main__":
+    main()
