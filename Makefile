@@ -86,6 +86,7 @@ campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databa
 
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
+	$(BIN)/python -m benchmarks.evidence.counts
 
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (under an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
