@@ -24,6 +24,7 @@ from difficulty_service.review.sections import (
     select,
     summarise,
 )
+from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import ScoredSamples
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
@@ -110,7 +111,13 @@ def _selection(values: Mapping[str, Any]) -> Selection:
 
 
 def _summary(values: Mapping[str, Any]) -> Summary:
-    kinds = {"hardest": ClassFacts, "easiest": ClassFacts, "confused": ConfusedPair, "scale": Scale}
+    kinds = {
+        "hardest": ClassFacts,
+        "easiest": ClassFacts,
+        "confused": ConfusedPair,
+        "scale": Scale,
+        "labels": LabelCounts,
+    }
     known = {name: values[name] and _read(kind, values[name]) for name, kind in kinds.items()}
     return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
 

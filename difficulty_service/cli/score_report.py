@@ -30,6 +30,13 @@ LEAVE_OUT = (
     "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
+FEW_SAMPLES = 10_000
+"""With fewer, each is worth a look before it is left out."""
+MARKED = (
+    "apply the marks that you make there; the {samples} stay as they are",
+    "difficulty clean {scores} --marks marks.csv --out cleaned.parquet",
+)
+"""The next step where samples are few enough to be looked at."""
 LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
@@ -124,7 +131,8 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = 
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None
     out.print("\nnext:")
-    steps = (LOOK, *([] if cut is None else [LEAVE_OUT]), *NEXT_STEPS)
+    leave_out = MARKED if summary.num_samples < FEW_SAMPLES else LEAVE_OUT
+    steps = (LOOK, *([] if cut is None else [leave_out]), *NEXT_STEPS)
     for purpose, command in steps[1:] if reported else steps:
         filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
         named = purpose.format(samples=f"{summary.modality}s")

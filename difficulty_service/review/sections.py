@@ -20,6 +20,7 @@ from difficulty_service.review.charts import (
     scale_of,
     shade_of,
 )
+from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -268,7 +269,7 @@ class Summary:
 
     Attributes:
         by_suspicion: Whether this is by their suspicion, and not by their margin.
-        labels: Sentences about how many labels are of which kind; None without suspicion.
+        labels: How many labels are of which kind; None without suspicion.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
     """
@@ -285,7 +286,7 @@ class Summary:
     hardest_cut: float
     scale: Scale | None
     bars: Sequence[Bar]
-    labels: str | None = None
+    labels: LabelCounts | None = None
 
     @property
     def num_typical(self) -> int:
@@ -345,7 +346,7 @@ def summarise(
         hardest_cut=samples.hardest_cut,
         scale=scale,
         bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
-        labels=None if samples.label_counts is None else str(samples.label_counts),
+        labels=samples.label_counts,
     )
 
 

@@ -24,12 +24,18 @@ class LabelCounts:
     shares: tuple[float, float] | None
 
     def __str__(self) -> str:
+        return (
+            f"{self.wrong:,} of {self.judged:,} labels {is_or_are(self.wrong)} almost certainly "
+            f"wrong (p_wrong above 1/2), {self.beside}"
+        )
+
+    @property
+    def beside(self) -> str:
+        """What is to say besides how many labels are almost certainly wrong."""
         fit = self.judged - self.wrong - self.between
         kinds = (
-            f"{self.wrong:,} of {self.judged:,} labels {is_or_are(self.wrong)} almost certainly "
-            f"wrong (p_wrong above 1/2), {self.between:,} {is_or_are(self.between)} between two "
-            f"classes (another one looks nearer, but ambiguity explains it), and {fit:,} "
-            f"{'fits' if fit == 1 else 'fit'}."
+            f"{self.between:,} {is_or_are(self.between)} between two classes (another one looks "
+            f"nearer, but ambiguity explains it), and {fit:,} {'fits' if fit == 1 else 'fit'}."
         )
         if self.shares is None:
             return kinds
