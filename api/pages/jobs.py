@@ -19,7 +19,7 @@ from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
-from api.routes.system import get_backbones, get_folders
+from api.routes.system import estimate, get_backbones, get_folders
 from api.schemas import JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
@@ -215,7 +215,7 @@ async def show_estimate(
     """How long the job of the form would take, or what is wrong with the form."""
     values: dict[str, Any] = {"form": form}
     try:
-        values["estimate"] = await rest.estimate(JobCreate(**form.as_body()), request, key)
+        values["estimate"] = await estimate(JobCreate(**form.as_body()), request, key)
     except (Problem, ValueError) as error:
         values["problem"] = _explained(error)
     return render(request, "estimate", values)

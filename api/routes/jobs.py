@@ -14,7 +14,6 @@ from api.http.fair_queue import FairQueue
 from api.http.parameters import read_cursor, write_cursor
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs import store
-from api.jobs.estimate import JobEstimate, estimate_job
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import Job
@@ -65,14 +64,6 @@ async def create(
     response.status_code = 202 if is_new else 200
     response.headers["Location"] = address(job)
     return public(job)
-
-
-@router.post("/estimate", summary="Estimate how long a job would take")
-async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstimate:
-    """Lists the dataset for some seconds at most; takes the body of a job, and queues none."""
-    state = request.app.state
-    arguments = (body, key.owner, state.settings, state.engine, state.sample_counts)
-    return await in_turn(state.estimate_queue, request, key, estimate_job, *arguments)
 
 
 async def submit_job(

@@ -10,10 +10,12 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey, WriteKey
+from api.jobs.estimate import JobEstimate, estimate_job
 from api.jobs.folders import MOST_ENTRIES, FolderPage, look_into
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
-from api.schemas import BackbonePublic, Backbones, Health, Part, Readiness
+from api.routes.jobs import in_turn
+from api.schemas import BackbonePublic, Backbones, Health, JobCreate, Part, Readiness
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
@@ -91,6 +93,14 @@ def get_folders(
 ) -> FolderPage:
     """The sub-folders, tables and archives of one folder, with what each folder holds."""
     return look_into(request.app.state.settings, root, path, start)
+
+
+@router.post("/v1/estimates", tags=["jobs"], summary="Estimate how long a job would take")
+async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstimate:
+    """Lists the dataset for some seconds at most; takes the body of a job, and queues none."""
+    state = request.app.state
+    arguments = (body, key.owner, state.settings, state.engine, state.sample_counts)
+    return await in_turn(state.estimate_queue, request, key, estimate_job, *arguments)
 
 
 def _of_library(name: str) -> BackboneListing:

@@ -182,5 +182,5 @@ def test_the_theme_can_be_chosen_and_stays(open_page: OpenPage, report: Path) ->
     page.get_by_role("button", name="Theme: light").click()
     page.reload()
 
-    assert page.get_by_role("button", name="Theme: dark").is_visible()
+    page.get_by_role("button", name="Theme: dark").wait_for()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light

@@ -61,7 +61,7 @@ def finish(client: TestClient, engine: Engine, root: Path) -> Finish:  # noqa: A
 
 def ask(client: TestClient, **options: Any) -> Body:  # noqa: ANN401
     body = {"dataset": {"root": "photos", "path": "train"}} | options
-    answer = client.post("/v1/jobs/estimate", json=body)
+    answer = client.post("/v1/estimates", json=body)
     assert answer.status_code == 200, answer.text
     found: Body = answer.json()
     return found
@@ -144,7 +144,7 @@ def test_a_dataset_that_cannot_be_read_is_named_before_it_is_submitted(
 
     for path in ("empty", "none.parquet"):
         body = {"dataset": {"root": "photos", "path": path}}
-        answer = client.post("/v1/jobs/estimate", json=body)
+        answer = client.post("/v1/estimates", json=body)
         assert_problem(answer, 422, "unreadable", "dataset")
         assert str(root) not in answer.text
         assert path in answer.json()["detail"]
@@ -156,10 +156,10 @@ def test_what_cannot_be_submitted_cannot_be_estimated(
     wrong = {"dataset": {"root": "photos", "path": "../etc"}}
     missing = {"dataset": {"upload": "0" * 26}}
 
-    refused = client.post("/v1/jobs/estimate", json=wrong)
+    refused = client.post("/v1/estimates", json=wrong)
 
     assert_problem(refused, 422, "invalid-request", "dataset.path")
-    assert_problem(client.post("/v1/jobs/estimate", json=missing), 422, "invalid-request")
+    assert_problem(client.post("/v1/estimates", json=missing), 422, "invalid-request")
 
 
 def test_an_estimate_needs_the_scope_that_a_job_needs_and_the_upload_of_its_key(
@@ -174,7 +174,7 @@ def test_an_estimate_needs_the_scope_that_a_job_needs_and_the_upload_of_its_key(
     body = {"dataset": {"upload": announced.json()["id"]}}
 
     def post(key: str) -> Any:  # noqa: ANN401
-        return client.post("/v1/jobs/estimate", json=body, headers={"X-API-Key": key})
+        return client.post("/v1/estimates", json=body, headers={"X-API-Key": key})
 
     assert_problem(post(keys["read-all"]), 403, "forbidden")
     assert_problem(post(other), 422, "invalid-request", "dataset.upload")

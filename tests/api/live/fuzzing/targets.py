@@ -139,7 +139,7 @@ def _changes(scored: Scored) -> Iterator[Target]:
     }
     # fmt: on
     yield Target(Request("POST", "/v1/jobs", headers=JSON), new_job, weight=6)
-    yield Target(Request("POST", "/v1/jobs/estimate", headers=JSON), new_job)
+    yield Target(Request("POST", "/v1/estimates", headers=JSON), new_job)
     relabel = {"mark": "relabel", "label": scored.classes[1]}
     changes = [
         {"sample_id": scored.sample_id, "decision": relabel, "seen": None},
