@@ -94,8 +94,11 @@ def test_marks_survive_a_reload_and_reach_another_tab(open_page: OpenPage, repor
     other = page.context.new_page()
     other.goto(report.as_uri())
 
+    page.bring_to_front()  # as a person does, whose keys reach the tab in front
     page.locator(".look").first.focus()
     page.keyboard.press("d")
+    page.wait_for_selector("[data-mark=drop]")
+    other.bring_to_front()
     other.wait_for_selector("[data-mark=drop]")
     other.locator(".look").nth(1).focus()
     other.keyboard.press("k")

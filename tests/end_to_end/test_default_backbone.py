@@ -5,6 +5,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.scores.file import read_scores
@@ -67,19 +68,20 @@ def test_the_default_backbone_is_that_of_the_given_gaussians(
     assert "warning: the weights" not in done.stderr
 
 
-def test_the_first_of_the_next_steps_works_as_it_is_printed(
+def test_the_marks_of_few_images_are_applied_by_the_step_that_is_printed(
     difficulty: Command, scored: tuple[Path, subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     folder, done = scored
     command = next(line for line in done.stdout.splitlines() if "difficulty clean" in line)
-    doubtful = read_scores(folder / "scores.parquet").table["label_margin"].to_numpy()
+    names = read_scores(folder / "scores.parquet").table["sample_id"].to_pylist()
+    (tmp_path / "marks.csv").write_text(f"sample_id,mark,label\n{names[0]},drop,\n")
     words = [
-        str(tmp_path / word) if word == "cleaned.parquet" else word for word in shlex.split(command)
+        str(tmp_path / word) if word in {"marks.csv", "cleaned.parquet"} else word
+        for word in shlex.split(command)
     ]
 
-    shown = difficulty(*words[1:])
+    applied = difficulty(*words[1:])
 
-    assert shown.returncode == 0, shown.stderr
-    assert "nothing is written" in shown.stdout
-    num_listed = min(10, (doubtful > 0).sum())
-    assert f"{num_listed} {'is' if num_listed == 1 else 'are'} dropped" in shown.stdout
+    assert applied.returncode == 0, applied.stderr
+    assert "1 is dropped" in applied.stdout
+    assert pq.read_metadata(tmp_path / "cleaned.parquet").num_rows == len(names) - 1
