@@ -112,9 +112,11 @@ export class RestMarks {
     clearTimeout(this.timer);
     this.timer = setTimeout(async () => {
       const headers = { "HX-Request": "true", Accept: "text/html" };
-      const answer = await fetch(`/jobs/${this.job}/tray`, { headers }).catch(() => null);
-      if (!answer?.ok) return;
-      byId("tray-box").innerHTML = await answer.text();
+      // Whoever leaves the page meanwhile ends the request.
+      const tray = await fetch(`/jobs/${this.job}/tray`, { headers })
+        .then((answer) => (answer.ok ? answer.text() : null)).catch(() => null);
+      if (tray === null) return;
+      byId("tray-box").innerHTML = tray;
       byId("announcer").textContent = byId("tray-text")?.textContent ?? "";
     }, 120);
   }
