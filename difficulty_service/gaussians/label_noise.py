@@ -111,12 +111,17 @@ class LabelNoise:
         return any_class(self.log_prior)
 
     @cached_property
+    def totals(self) -> Tensor:
+        """The sums of each class, over the given labels. Shape (classes,)."""
+        return self.sums.sum(dim=0)
+
+    @cached_property
     def log_transitions(self) -> Tensor:
         """Log-probability of a given label, the row, where a class, the column, is right.
 
         No sample is left out. Shape (classes, classes).
         """
-        followed = (self.sums + self.any_class) / (self.sums.sum(dim=0) + 1)
+        followed = (self.sums + self.any_class) / (self.totals + 1)
         wrong = self.wrong * ((1 - self.seen) * self.any_class + self.seen * followed)
         return wrong.fill_diagonal_(1 - self.wrong).log()
 
@@ -124,11 +129,10 @@ class LabelNoise:
         """`log_transitions` of each sample, (samples, classes), without what it added itself."""
         if not self.own:
             rows = work.like("transitions", log_densities)
-            same = self.log_transitions.to(rows.dtype)
-            return torch.index_select(same, 0, labels, out=rows)
+            return rows.copy_(self.log_transitions[labels])
         by_chance = self.any_class[labels]
         added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
-        followed = _followed(self.sums, by_chance, labels, added)
+        followed = _followed(self.sums[labels], self.totals, by_chance, added)
         wrong = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
         return wrong.scatter_(1, labels[:, None], 1 - self.wrong).log_()
 
@@ -149,14 +153,14 @@ def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor) -> Tenso
     return (scale * log_densities + log_prior).softmax(dim=1)
 
 
-def _followed(sums: Tensor, by_chance: Tensor, labels: Tensor, added: Tensor) -> Tensor:
+def _followed(sums: Tensor, totals: Tensor, by_chance: Tensor, added: Tensor) -> Tensor:
     """Probability of the given labels where classes are right and labels follow the sums.
 
     One more sample of each class has a label by chance. Each of shape (samples, classes), but the
-    sums; `added` is what a sample added to them.
+    totals of the classes, (classes,); `added` is what a sample added to its sums and to them.
     """
-    seen = (sums[labels] - added).clamp_(min=0).add_(by_chance)
-    return seen.div_((sums.sum(dim=0) - added).clamp_(min=0).add_(1))
+    seen = (sums - added).clamp_(min=0).add_(by_chance)
+    return seen.div_((totals - added).clamp_(min=0).add_(1))
 
 
 def fit_noise(
@@ -191,7 +195,7 @@ def fit_noise(
     sums = sums.clone().fill_diagonal_(0)
     by_chance = any_class(log_prior)[labels]
     added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
-    followed = _followed(sums, by_chance, labels, added)
+    followed = _followed(sums[labels], sums.sum(dim=0), by_chance, added)
 
     def explanations(log_scale: float) -> Tensor:
         """How probable each label is by each explanation. Shape (samples, 3)."""

@@ -268,7 +268,6 @@ class Summary:
     """What a reader should know first.
 
     Attributes:
-        by_suspicion: Whether this is by their suspicion, and not by their margin.
         labels: How many labels are of which kind; None without suspicion.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
@@ -277,7 +276,6 @@ class Summary:
     num_samples: int
     num_compared: int
     num_doubtful: int
-    by_suspicion: bool
     num_unusual: int | None
     hardest: ClassFacts | None
     easiest: ClassFacts | None
@@ -287,6 +285,11 @@ class Summary:
     scale: Scale | None
     bars: Sequence[Bar]
     labels: LabelCounts | None = None
+
+    @property
+    def by_suspicion(self) -> bool:
+        """Whether samples are doubted by their suspicion, and not by their margin."""
+        return self.labels is not None
 
     @property
     def num_typical(self) -> int:
@@ -337,7 +340,6 @@ def summarise(
         num_samples=len(samples),
         num_compared=int((~np.isnan(samples.margins)).sum()),
         num_doubtful=selection.num_doubtful,
-        by_suspicion=samples.suspicion is not None,
         num_unusual=None if samples.agnostic is None else int(samples.is_unusual.sum()),
         hardest=ranked[0] if several else None,
         easiest=ranked[-1] if several else None,
