@@ -190,7 +190,7 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
         press(page, "ArrowRight", "r", "d")
         wait_for_marks(page, 2)
     press(page, "k")
-    page.get_by_text("The service does not answer. This mark is not stored.").wait_for()
+    page.get_by_text("The service does not answer. The mark is not stored.").wait_for()
     shown = stamps(page)
 
     with exploring(line, cifar10.folder):

@@ -76,7 +76,7 @@ def second_part_begins(page: "Page") -> None:
 
 def score(page: "Page") -> None:
     """Waits for the end of the upload and scores what has arrived."""
-    page.get_by_text("large.zip has arrived.").wait_for(timeout=60_000)
+    page.get_by_text("large.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()
     page.get_by_role("link", name="Check these labels").or_(
         page.get_by_role("link", name="Classes")

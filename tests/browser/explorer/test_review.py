@@ -268,7 +268,7 @@ def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Expl
     wait_for_marks(page, 2)
 
     page.get_by_role("button", name="Score again with these marks").click()
-    page.get_by_role("link", name="Download scores.parquet").wait_for(timeout=60_000)
+    page.get_by_role("link", name="Download scores.parquet").wait_for()
     page.wait_for_load_state("networkidle")  # its pictures end with the job
     job = page.url.rpartition("/")[2]
     with explorer.client() as client:
