@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from difficulty_service.scores.file import SCHEMA, write_scores
+from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
@@ -125,12 +125,6 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("block", cases(lambda block: block.language == "toml"))
 def test_a_recipe_on_a_page_can_be_read(block: Block) -> None:
     assert recipe_from_dict(tomllib.loads(block.text), block.page.name).name
-
-
-def test_every_score_column_is_described() -> None:
-    page = (ROOT / "docs" / "score-file.md").read_text()
-
-    assert all(f"`{name}`" in page for name in SCHEMA.names)
 
 
 def test_the_tests_that_the_page_of_security_names_exist() -> None:
