@@ -13,6 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from benchmarks.evidence.page import DOCS as EVIDENCE
+from benchmarks.evidence.page import page as evidence_page
+from benchmarks.evidence.page_text import Tables
 from difficulty_service.scores.file import SCHEMA, write_scores
 from difficulty_service.scores.provenance import Provenance
 from docs.recipes import PAGE, page
@@ -135,6 +138,18 @@ def test_every_score_column_is_described() -> None:
 
 def test_the_page_of_keys_of_a_recipe_is_made_of_their_models() -> None:
     assert PAGE.read_text() == page(), "run: python docs/recipes.py"
+
+
+def test_the_page_of_evidence_is_made_of_its_tables() -> None:
+    made = evidence_page(Tables(EVIDENCE / "evidence"))
+
+    assert (EVIDENCE / "evidence.md").read_text() == made, "run: python -m benchmarks.evidence.page"
+
+
+def test_the_page_of_evidence_links_to_each_of_its_tables() -> None:
+    linked = set(re.findall(r"\]\(evidence/(\w+\.csv)\)", (EVIDENCE / "evidence.md").read_text()))
+
+    assert linked == {file.name for file in (EVIDENCE / "evidence").glob("*.csv")}
 
 
 def test_every_key_of_a_recipe_is_described() -> None:
