@@ -11,16 +11,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
 from benchmarks.evidence.page import DOCS as EVIDENCE
 from benchmarks.evidence.page import page as evidence_page
 from benchmarks.evidence.page_text import Tables
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
+from tests.factories import write_score_file
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.recipes.file import recipe_from_dict, shipped_recipes
 from trainer.recipes.tables import TABLES
@@ -80,10 +78,7 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
 def test_python_on_a_page_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = pa.table(
-        {"sample_id": ["a"], "label": [0], "label_name": ["cat"], "rmd": pa.array([1.0])}
-    )
-    write_scores(tmp_path / "scores.parquet", table, Provenance.of({"backbone": "builtin"}))
+    write_score_file(tmp_path / "scores.parquet", {"a": 1.0}, backbone="builtin")
     monkeypatch.chdir(tmp_path)
 
     exec(compile(block.text, block.page.name, "exec"), {})  # noqa: S102 - our own pages

@@ -10,9 +10,7 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 
 import difficulty_service as ds
-from api.app import create_app
 from api.schemas import JobCreate
-from api.settings import Settings
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.cli import create_app as create_command_line
 from difficulty_service.interface.options import ImageOptions
@@ -20,6 +18,7 @@ from difficulty_service.options import DatasetScoring, sentence_of
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import SCHEMA
 from docs.options import PAGE, page
+from tests.factories import client_of
 
 OPTIONS = list(DatasetScoring.model_fields)
 
@@ -35,9 +34,7 @@ def help_text() -> str:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     folder = tmp_path_factory.mktemp("service")
-    (folder / "photos").mkdir()
-    settings = Settings(data_dir=folder / "data", roots={"photos": str(folder / "photos")})
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(folder / "data", roots={"photos": str(folder)}) as client:
         yield client
 
 

@@ -26,6 +26,7 @@ from difficulty_service.base.errors import (
     Setting,
     StatisticsError,
 )
+from tests.factories import client_of
 
 FAILURES: dict[str, Exception] = {
     "problem": Problem(409, "conflict", "it runs", "wait", field="id", headers={"X-Why": "runs"}),
@@ -73,15 +74,15 @@ def add_failing_routes(app: FastAPI) -> None:
 
 
 @pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
-    return create_app(Settings(data_dir=tmp_path_factory.mktemp("data"), device="cpu"))
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with client_of(tmp_path_factory.mktemp("data")) as client:
+        add_failing_routes(client.app)  # type: ignore[arg-type]
+        yield client
 
 
 @pytest.fixture(scope="module")
-def client(app: FastAPI) -> Iterator[TestClient]:
-    add_failing_routes(app)
-    with TestClient(app, base_url="http://localhost") as client:
-        yield client
+def app(client: TestClient) -> FastAPI:
+    return client.app  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("name", FAILURES)
@@ -261,7 +262,7 @@ def test_the_description_names_only_what_it_defines(app: FastAPI) -> None:
 def test_a_wrong_method_is_answered_with_all_that_are_right(
     tmp_path: Path, address: str, allowed: str
 ) -> None:
-    with TestClient(create_app(Settings(data_dir=tmp_path)), base_url="http://localhost") as client:
+    with client_of(tmp_path) as client:
         answer = client.patch(address)
 
     assert answer.status_code == 405
@@ -269,10 +270,8 @@ def test_a_wrong_method_is_answered_with_all_that_are_right(
 
 
 def test_a_device_that_cannot_be_used_ends_the_start(tmp_path: Path) -> None:
-    app = create_app(Settings(data_dir=tmp_path, device="cuda:99"))
-
     with (
         pytest.raises(BackboneError, match="device 'cuda:99' cannot be used here"),
-        TestClient(app),
+        client_of(tmp_path, device="cuda:99"),
     ):
         pass

@@ -4,11 +4,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import torch
 from fastapi.testclient import TestClient
-from PIL import Image
 
 from api.app import create_app
 from api.explore import (
@@ -23,12 +21,10 @@ from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage, write_errors
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import png_of, score_table, store_of
 
 
 @pytest.fixture
@@ -38,20 +34,16 @@ def scores(tmp_path: Path) -> Path:
     for name, colour in (("cat", "red"), ("dog", "blue")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for number in range(2):
-            Image.new("RGB", (20 + number, 20), colour).save(
-                tmp_path / "photos" / name / f"{number}.png"
-            )
+            image = png_of(colour, (20 + number, 20))
+            (tmp_path / "photos" / name / f"{number}.png").write_bytes(image)
             ids.append(f"{name}/{number}.png")
-    table = pa.table(
-        {
-            "sample_id": ids,
-            "label": pa.array([0, 0, 1, 1], pa.int32()),
-            "label_name": ["cat", "cat", "dog", "dog"],
-            "rmd": [4.0, 3.0, 2.0, None],
-            "nearest_label": pa.array([1, 0, 1, None], pa.int32()),
-            "label_margin": [2.0, -1.0, -2.0, None],
-            "percentile": pa.array([1.0, 0.5, 0.0, None], pa.float32()),
-        }
+    table = score_table(
+        [0, 0, 1, 1],
+        ids=ids,
+        rmd=[4.0, 3.0, 2.0, None],
+        nearest_label=[1, 0, 1, None],
+        label_margin=[2.0, -1.0, -2.0, None],
+        percentile=[1.0, 0.5, 0.0, None],
     )
     provenance = {
         "class_names": ["cat", "dog"],
@@ -220,20 +212,10 @@ def test_a_name_of_another_site_that_leads_here_is_not_answered(scores: Path) ->
 
 def keep_features(scores: Path, folder: Path, ids: list[str]) -> None:
     """Features of the images in a folder as `difficulty score` keeps them: cats unlike dogs."""
-    description = {
-        "class_names": ["cat", "dog"],
-        "num_shards": 1,
-        "augment_runs": 0,
-        "shard_size": len(ids),
-        "num_samples": len(ids),
-        "dataset": str(scores.parent / "photos"),
-        "fingerprint": "0",
-    }
     labels = torch.tensor([each.startswith("dog") for each in ids]).long()
     noise = torch.randn(len(ids), 3, generator=torch.Generator().manual_seed(0))
-    features = noise + 9 * labels[:, None]
-    store = create_store(folder, FeatureDescription.of(description))
-    store.write_part(0, Part(ids, labels, torch.zeros(len(ids)), features), [])
+    dataset = str(scores.parent / "photos")
+    store_of(folder, noise + 9 * labels[:, None], labels, ids, dataset=dataset)
 
 
 def open_with_features(scores: Path, folder: Path) -> tuple[TestClient, Job]:

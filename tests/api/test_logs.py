@@ -13,10 +13,10 @@ import structlog
 from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
-from api.app import create_app
 from api.logs import HIDDEN, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
+from tests.factories import client_of
 
 SECRET = "difficulty_" + "s3cr3t-" * 6
 
@@ -184,9 +184,8 @@ def test_settings_are_shown_without_passwords() -> None:
 
 @pytest.fixture
 def client(tmp_path: Path, read_log: ReadLog) -> Iterator[TestClient]:
-    app = create_app(Settings(data_dir=tmp_path, device="cpu"))
-    add_routes(app)
-    with TestClient(app, base_url="http://localhost") as client:
+    with client_of(tmp_path) as client:
+        add_routes(client.app)  # type: ignore[arg-type]
         read_log()
         yield client
 

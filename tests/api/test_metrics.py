@@ -8,14 +8,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
-from api.app import create_app
 from api.jobs.queue import record_heartbeat
 from api.jobs.store import SubmitLimits, submit
 from api.metrics import Metrics
-from api.settings import Settings
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
+from tests.factories import client_of
 
 Values = dict[tuple[str, ...], float]
 
@@ -83,8 +82,7 @@ def test_requests_are_counted_while_the_database_is_down(tmp_path: Path) -> None
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    app = create_app(Settings(data_dir=tmp_path, device="cpu"))
-    with TestClient(app, base_url="http://localhost") as client:
+    with client_of(tmp_path) as client:
         yield client
 
 

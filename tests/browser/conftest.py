@@ -13,12 +13,10 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import store_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -231,17 +229,7 @@ def report_with_map(scored: Path) -> Path:
     labels = torch.arange(SAMPLES) % 3
     generator = torch.Generator().manual_seed(0)
     features = torch.randn(SAMPLES, 6, generator=generator) + 6 * F.one_hot(labels, 6)
-    description = {
-        "class_names": CLASSES,
-        "num_shards": 1,
-        "augment_runs": 0,
-        "shard_size": SAMPLES,
-        "num_samples": SAMPLES,
-        "dataset": "images",
-        "fingerprint": "0",
-    }
-    store = create_store(scored.with_suffix(".features"), FeatureDescription.of(description))
-    store.write_part(0, Part(ids, labels, torch.zeros(SAMPLES), features), [])
+    store = store_of(scored.with_suffix(".features"), features, labels, ids, class_names=CLASSES)
     path = scored.with_name("map.html")
     make_report(read_reported(scored), path, ReportOptions(features=store.folder))
     return path

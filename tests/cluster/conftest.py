@@ -10,9 +10,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from PIL import Image
+
+from tests.factories import write_image_folder
 
 CLASSES = ("ant", "bee", "cat")
 EACH = 100
@@ -87,12 +87,7 @@ def cluster() -> Iterator[SimulatedCluster]:
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder per class; one image is damaged."""
     folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(3)
-    for label, name in enumerate(CLASSES):
-        (folder / name).mkdir()
-        for number in range(EACH):
-            pixels = generator.integers(0, 120, size=(60, 80, 3)) + 60 * label
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number:03d}.jpg")
+    write_image_folder(folder, CLASSES, EACH, size=(60, 80), seed=3, name="{:03d}.jpg")
     (folder / CLASSES[1] / "007.jpg").write_bytes(b"\xff\xd8\xff nothing more")
     return folder
 

@@ -5,25 +5,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import FeatureStoreError, StatisticsError
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import read_errors
 from difficulty_service.features.merging import merge_stores
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
+from tests.factories import store_of, write_image_folder
 
 NUM_SUBSETS = 3
 
@@ -32,12 +29,7 @@ NUM_SUBSETS = 3
 def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
     """Extraction of a small folder of images, one of them damaged, in seven shards."""
     folder = tmp_path_factory.mktemp("photos")
-    generator = np.random.default_rng(2)
-    for label, name in enumerate(("cat", "dog")):
-        (folder / name).mkdir()
-        for number in range(10):
-            pixels = generator.integers(0, 150, (12, 12, 3)) + 80 * label
-            Image.fromarray(pixels.astype(np.uint8)).save(folder / name / f"{number}.png")
+    write_image_folder(folder, ("cat", "dog"), each=10, size=(12, 12))
     (folder / "dog" / "damaged.png").write_bytes(b"no image")
     (folder / "cow").mkdir()
     options = DatasetOptions(shard_size=3)
@@ -119,29 +111,16 @@ def features(seed: int, rows: int) -> tuple[Tensor, Tensor]:
     return torch.randn(rows, 6, generator=generator) + seed, torch.arange(rows) % 3
 
 
-def store_of(folder: Path, seed: int, rows: int, **described: object) -> FeatureStore:
-    values, labels = features(seed, rows)
-    description = {
-        "dataset": folder.name,
-        "fingerprint": folder.name,
-        "class_names": ["a", "b", "c"],
-        "num_samples": rows,
-        "num_shards": 1,
-        "shard_size": 4096,
-        "augment_runs": 0,
-        "backbone": "x",
-        **described,
-    }
-    store = create_store(folder, FeatureDescription.of(description))
+def features_of(folder: Path, seed: int, rows: int, **described: object) -> FeatureStore:
+    own = {"dataset": folder.name, "fingerprint": folder.name, "backbone": "x"}
     ids = [f"{folder.name}{row}" for row in range(rows)]
-    store.write_part(0, Part(ids, labels, torch.zeros(rows, dtype=torch.int64), values), [])
-    return store
+    return store_of(folder, *features(seed, rows), ids, 4096, **own | described)
 
 
 def fitted(
     folder: Path, seed: int, rows: int, shrinkage: Shrinkage = "none", **described: object
 ) -> Path:
-    store = store_of(folder, seed, rows, **described)
+    store = features_of(folder, seed, rows, **described)
     path = folder.with_suffix(".safetensors")
     fit_store(store, FitOptions(shrinkage, "float64")).save(path)
     return path

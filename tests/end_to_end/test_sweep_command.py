@@ -8,12 +8,12 @@ from collections.abc import Callable
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 import torch
 
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]
@@ -50,15 +50,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, write_features: Callable[..
     (folder / "probe.toml").write_text(RECIPE.format(features=folder))
     ids = [f"train/{number:03d}.png" for number in range(90)]
     scores = torch.randn(90, generator=torch.Generator().manual_seed(0)).double().tolist()
-    columns = {
-        "sample_id": ids,
-        "label": pa.array([number % 3 for number in range(90)], pa.int32()),
-        "label_name": [("bird", "cat", "dog")[number % 3] for number in range(90)],
-        "rmd": pa.array(scores),
-    }
-    write_scores(
-        folder / "scores.parquet", pa.table(columns), Provenance.of({"backbone": "builtin"})
-    )
+    labels = [number % 3 for number in range(90)]
+    table = score_table(labels, ("bird", "cat", "dog"), ids, rmd=scores)
+    write_scores(folder / "scores.parquet", table, Provenance.of({"backbone": "builtin"}))
     return folder
 
 

@@ -8,9 +8,8 @@ import torch
 
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.cli import create_app
-from difficulty_service.features.description import FeatureDescription, read_description
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
+from difficulty_service.features.description import read_description
+from tests.factories import store_of
 from trainer.uncertainty.application import read_uncertainties
 from trainer.uncertainty.head import read_head, write_head
 
@@ -80,10 +79,8 @@ def test_images_are_mirrored_where_those_of_the_head_were(
 
 
 def test_features_of_another_backbone_are_refused(folder: Path, tmp_path: Path) -> None:
-    description = {"class_names": ("a",), "num_shards": 1, "augment_runs": 0, "backbone": "other"}
-    store = create_store(tmp_path / "other", FeatureDescription.of(description))
-    zeros = torch.zeros(2, dtype=torch.int64)
-    store.write_part(0, Part(["1", "2"], zeros, zeros, torch.zeros(2, 8)), [])
+    labels = torch.zeros(2, dtype=torch.int64)
+    store_of(tmp_path / "other", torch.zeros(2, 8), labels, backbone="other")
     out = "--out", tmp_path / "u.parquet", "--device", "cpu"
 
     with pytest.raises(TrainingError, match=r'backbone: "builtin" for the head, "other" in'):

@@ -16,11 +16,11 @@ from pathlib import Path
 import httpx2
 import numpy as np
 import pytest
-from PIL import Image
 from pydantic import SecretStr
 
 from api.settings import Settings
 from api.storage.database import connect, migrate
+from tests.factories import write_image_folder
 from tests.faults.service import Service
 from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
 from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
@@ -43,12 +43,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("root")
     generator = np.random.default_rng(11)
     for dataset in DATASETS:
-        for label, name in enumerate(CLASSES):
-            (folder / dataset / name).mkdir(parents=True)
-            for number in range(EACH):
-                pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
-                path = folder / dataset / name / f"{number:02d}.png"
-                Image.fromarray(pixels.astype(np.uint8)).save(path)
+        write_image_folder(folder / dataset, CLASSES, EACH, size=(8, 8), seed=generator)
     return folder
 
 

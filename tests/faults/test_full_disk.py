@@ -4,20 +4,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
-from PIL import Image
 
-from api.app import create_app
 from api.jobs.failures import describe_failure
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.schemas import StoredResult
-from api.settings import Settings
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
+from tests.factories import client_of, write_image_folder
 
 EACH = 12
 
@@ -25,21 +22,9 @@ EACH = 12
 @pytest.fixture
 def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
     """A client of the application, whose data is on a tiny disk, and its database is not."""
-    generator = np.random.default_rng(0)
-    for label, name in enumerate(("cat", "dog")):
-        (tmp_path / "photos" / name).mkdir(parents=True)
-        for number in range(EACH):
-            pixels = generator.integers(0, 120, size=(16, 16, 3)) + 60 * label
-            path = tmp_path / "photos" / name / f"{number}.png"
-            Image.fromarray(pixels.astype(np.uint8)).save(path)
-    settings = Settings(
-        data_dir=tiny_disk,
-        database_url=f"sqlite:///{tmp_path / 'difficulty.sqlite'}",  # type: ignore[arg-type]
-        roots={"photos": str(tmp_path / "photos")},
-        default_backbone="builtin",
-        device="cpu",
-    )
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    photos = write_image_folder(tmp_path / "photos", ("cat", "dog"), EACH, size=(16, 16))
+    database = f"sqlite:///{tmp_path / 'difficulty.sqlite'}"
+    with client_of(tiny_disk, database_url=database, roots={"photos": str(photos)}) as client:
         yield client
 
 

@@ -9,11 +9,10 @@ from fastapi import Depends, FastAPI
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
-from api.app import create_app
 from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
 from api.http.problem_responses import add_handlers
-from api.settings import Settings
 from api.storage.keys import create_key, revoke_key
+from tests.factories import client_of
 
 
 def add_routes(app: FastAPI) -> None:
@@ -34,9 +33,8 @@ def add_routes(app: FastAPI) -> None:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    app = create_app(Settings(data_dir=tmp_path, device="cpu"))
-    add_routes(app)
-    with TestClient(app, base_url="http://localhost") as client:
+    with client_of(tmp_path) as client:
+        add_routes(client.app)  # type: ignore[arg-type]
         yield client
 
 
@@ -198,14 +196,13 @@ def test_without_keys_names_and_addresses_of_this_machine_are_answered(
 def test_without_keys_a_name_that_the_operator_allows_is_answered_and_no_other(
     tmp_path: Path,
 ) -> None:
-    app = create_app(
-        Settings(data_dir=tmp_path, device="cpu", allowed_hosts=("scores.example.org",))
-    )
-    add_routes(app)
+    with client_of(tmp_path, allowed_hosts=("scores.example.org",)) as client:
+        add_routes(client.app)  # type: ignore[arg-type]
 
-    with TestClient(app, base_url="http://scores.example.org") as client:
-        assert client.get("/v1/mine").status_code == 200
-        assert client.get("/v1/mine", headers={"Host": "localhost"}).status_code == 400
+        hosts = ("scores.example.org", "localhost")
+        answers = [client.get("/v1/mine", headers={"Host": host}) for host in hosts]
+
+    assert [answer.status_code for answer in answers] == [200, 400]
 
 
 def test_with_a_key_any_name_is_answered(

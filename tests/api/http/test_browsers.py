@@ -7,19 +7,15 @@ import pytest
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
-from api.app import create_app
-from api.settings import Settings
 from api.storage.keys import create_key, revoke_key
+from tests.factories import client_of
 
 PAGE = {"Accept": "text/html"}
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    settings = Settings(data_dir=tmp_path, device="cpu", default_backbone="builtin")
-    with TestClient(
-        create_app(settings), base_url="http://localhost", follow_redirects=False
-    ) as client:
+    with client_of(tmp_path, follow_redirects=False) as client:
         yield client
 
 
@@ -104,8 +100,7 @@ def test_a_sign_in_leads_to_no_other_site(client: TestClient, engine: Engine, ad
 
 
 def test_wrong_keys_at_the_sign_in_are_limited(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit="3/hour")
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(tmp_path, rate_limit="3/hour") as client:
         create_key(client.app.state.engine, "browser", ["write"])  # type: ignore[attr-defined]
 
         statuses = [client.post("/sign-in", data={"key": "wrong"}).status_code for _ in range(5)]
@@ -171,8 +166,7 @@ def test_a_problem_is_a_page_for_browsers_and_data_for_programs(client: TestClie
 
 
 def test_pictures_do_not_count_as_requests(tmp_path: Path) -> None:
-    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit="2/hour")
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(tmp_path, rate_limit="2/hour") as client:
         for address in ("/jobs/none/images/7/picture", "/v1/jobs/none/thumbnails/a.png"):
             assert {client.get(address).status_code for _ in range(4)} == {404}
 

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from api.app import create_app
 from api.http.limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.http.problems import Problem
-from api.settings import Settings
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
+from tests.factories import client_of
 
 HOURLY = "3/hour"
 
@@ -97,8 +96,7 @@ def test_of_several_limits_the_strictest_holds() -> None:
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
-    settings = Settings(data_dir=tmp_path, device="cpu", rate_limit=HOURLY)
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(tmp_path, rate_limit=HOURLY) as client:
         yield client
 
 

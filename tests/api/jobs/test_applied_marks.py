@@ -2,15 +2,14 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 
 from api.jobs.marks import apply_marks
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.review.marks import Mark, MarkedSample
+from tests.factories import write_image_folder
 
 DROP = MarkedSample(Mark.DROP)
 
@@ -22,11 +21,7 @@ def relabel(name: str) -> MarkedSample:
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
     """Three images of each of the classes cat and dog, in shards of two."""
-    for name in ("cat", "dog"):
-        (tmp_path / name).mkdir()
-        for number in range(3):
-            pixels = np.full((4, 4, 3), 40 * number, np.uint8)
-            Image.fromarray(pixels).save(tmp_path / name / f"{number}.png")
+    write_image_folder(tmp_path, ("cat", "dog"), each=3)
     return open_dataset(str(tmp_path), DatasetOptions(shard_size=2))
 
 

@@ -15,12 +15,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
-import numpy as np
 import pytest
-from PIL import Image
 
 from api.storage.database import connect as connect_database
 from api.storage.keys import list_keys, revoke_key
+from tests.factories import write_image_folder
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 8
@@ -125,7 +124,7 @@ ForkCommand = Callable[..., ForkServerProcess]
 def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `train`, a folder per class, one image of which is damaged."""
     folder = tmp_path_factory.mktemp("photos")
-    write_images(folder / "train")
+    write_image_folder(folder / "train", CLASSES, EACH, seed=5)
     (folder / "train" / CLASSES[0] / "damaged.png").write_bytes(b"\x89PNG\r\n\x1a\nnothing more")
     return folder
 
@@ -223,17 +222,6 @@ def tenants(service: Service) -> Tenants:
         client.get(job["links"]["events"])  # until it has ended
         upload = client.post("/v1/uploads", json={"format": "zip", "size": 100}).json()
     return Tenants(mine, theirs, job["id"], upload["id"])
-
-
-def write_images(folder: Path) -> None:
-    """Small images, a folder per class; classes differ in brightness."""
-    generator = np.random.default_rng(5)
-    for label, name in enumerate(CLASSES):
-        (folder / name).mkdir(parents=True)
-        for number in range(EACH):
-            pixels = generator.integers(0, 120, size=(24, 32, 3)) + 60 * label
-            path = folder / name / f"{number}.png"
-            Image.fromarray(pixels.astype(np.uint8)).save(path)
 
 
 @contextmanager

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import numpy as np
 import pytest
-from PIL import Image
+
+from tests.factories import png_of, write_image_folder
 
 MANY = 45
 SIDE = 3000
@@ -62,13 +62,8 @@ class Attack:
 def huge_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with `set`, where one image has 9 million pixels in a file of 27 kB."""
     folder = tmp_path_factory.mktemp("huge")
-    generator = np.random.default_rng(0)
-    for name in ("a", "b"):
-        (folder / "set" / name).mkdir(parents=True)
-        for number in range(6):
-            pixels = generator.integers(0, 256, (24, 32, 3)).astype(np.uint8)
-            Image.fromarray(pixels).save(folder / "set" / name / f"{number}.png")
-    Image.new("RGB", (SIDE, SIDE), "olive").save(folder / "set" / "a" / "huge.png")
+    write_image_folder(folder / "set", ("a", "b"), each=6)
+    (folder / "set" / "a" / "huge.png").write_bytes(png_of("olive", (SIDE, SIDE)))
     return folder
 
 

@@ -7,10 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
-from api.app import create_app
 from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.store import Job, get_job
 from api.pages import images
@@ -19,6 +17,7 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.review.similar import most_similar
+from tests.factories import client_of, write_image_folder
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 10
@@ -27,25 +26,11 @@ EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """A service with noise of a colour per class, of which dog/9.png is a copy of cat/0.png."""
+    """A service with noise of a brightness per class; dog/9.png is a copy of cat/0.png."""
     folder = tmp_path_factory.mktemp("service")
-    generator = np.random.default_rng(0)
-    for label, name in enumerate(CLASSES):
-        (folder / "photos" / name).mkdir(parents=True)
-        for number in range(EACH):
-            pixels = generator.integers(0, 120, (16, 16, 3))
-            pixels[:, :, label] += 120
-            path = folder / "photos" / name / f"{number}.png"
-            Image.fromarray(pixels.astype(np.uint8)).save(path)
-    copied = (folder / "photos" / "cat" / "0.png").read_bytes()
-    (folder / "photos" / "dog" / "9.png").write_bytes(copied)
-    settings = Settings(
-        data_dir=folder / "data",
-        roots={"photos": str(folder / "photos")},
-        default_backbone="builtin",
-        device="cpu",
-    )
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    photos = write_image_folder(folder / "photos", CLASSES, EACH, size=(16, 16))
+    (photos / "dog" / "9.png").write_bytes((photos / "cat" / "0.png").read_bytes())
+    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
         yield client
 
 

@@ -8,23 +8,15 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create_app
 from api.jobs import estimate
-from api.settings import Settings
+from tests.factories import client_of
 
 
 @pytest.fixture
 def client(tmp_path: Path) -> Iterator[TestClient]:
     (tmp_path / "photos" / "cat").mkdir(parents=True)
-    settings = Settings(
-        data_dir=tmp_path / "data",
-        roots={"photos": str(tmp_path / "photos")},
-        default_backbone="builtin",
-        device="cpu",
-    )
-    with TestClient(
-        create_app(settings), base_url="http://localhost", follow_redirects=False
-    ) as client:
+    roots = {"photos": str(tmp_path / "photos")}
+    with client_of(tmp_path / "data", follow_redirects=False, roots=roots) as client:
         yield client
 
 
@@ -125,9 +117,7 @@ def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
 
 
 def test_without_roots_there_is_nothing_to_browse(client: TestClient, tmp_path: Path) -> None:
-    with TestClient(
-        create_app(Settings(data_dir=tmp_path / "other", device="cpu")), base_url="http://localhost"
-    ) as rootless:
+    with client_of(tmp_path / "other") as rootless:
         bare = rootless.get("/").text
 
     assert 'id="browse"' in client.get("/").text

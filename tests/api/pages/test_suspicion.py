@@ -3,7 +3,6 @@
 import re
 from pathlib import Path
 
-import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
@@ -12,18 +11,17 @@ from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
-ROWS = {
-    "sample_id": ["a.png", "b.png", "c.png", "d.png"],
-    "label": pa.array([0, 0, 1, 1], pa.int32()),
-    "label_name": ["cat", "cat", "dog", "dog"],
-    "rmd": [4.0, 3.0, 2.0, 1.0],
-    "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
-    "label_margin": [2.0, -1.0, -2.0, -3.0],
-    "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
-    "suspicion": [-4.5, 1.5, 6.5, -2.5],
-    "suggested_label": pa.array([1, 2, 0, 0], pa.int32()),
-}
+SCORES = score_table(
+    [0, 0, 1, 1],
+    rmd=[4.0, 3.0, 2.0, 1.0],
+    nearest_label=[1, 0, 1, 1],
+    label_margin=[2.0, -1.0, -2.0, -3.0],
+    percentile=[0.9, 0.6, 0.3, 0.0],
+    suspicion=[-4.5, 1.5, 6.5, -2.5],
+    suggested_label=[1, 2, 0, 0],
+)
 
 
 def opened(folder: Path) -> tuple[TestClient, str]:
@@ -31,7 +29,7 @@ def opened(folder: Path) -> tuple[TestClient, str]:
     (folder / "photos").mkdir()
     scores = folder / "scores.parquet"
     provenance = {"class_names": ["cat", "dog", "owl"], "num_doubtful": 1}
-    write_scores(scores, pa.table(ROWS), Provenance.of(provenance))
+    write_scores(scores, SCORES, Provenance.of(provenance))
     settings = explorer_settings(scores, str(folder / "photos"), 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)

@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create_app
 from api.jobs.store import Job
 from api.settings import Settings
 from difficulty_service.interface.score import score_dataset
+from tests.factories import client_of
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",
@@ -36,16 +36,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     texts[0] = HOSTILE
     (folder / "texts").mkdir()
     pq.write_table(pa.table({"body": texts, "label": labels}), folder / "texts/t.parquet")
-    settings = Settings(
-        data_dir=folder / "data",
-        roots={"texts": str(folder / "texts")},
-        default_backbone="builtin",
-        device="cpu",
-        max_pixels=1000,  # applies to images only
-    )
-    with TestClient(
-        create_app(settings), base_url="http://localhost", follow_redirects=False
-    ) as client:
+    settings = {"roots": {"texts": str(folder / "texts")}, "max_pixels": 1000}  # of images only
+    with client_of(folder / "data", follow_redirects=False, **settings) as client:
         yield client
 
 

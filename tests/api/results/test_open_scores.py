@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from sqlalchemy import Engine
@@ -16,8 +15,9 @@ from api.results import score_columns
 from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 
 @pytest.fixture
@@ -36,16 +36,15 @@ def artifacts(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Artifa
 @pytest.fixture
 def job(sqlite_engine: Engine, artifacts: Artifacts) -> Job:
     """A finished job with its scores and columns."""
-    rows = {
-        "sample_id": ["a.png", "b.png", "c.png"],
-        "label": pa.array([0, 0, 1], pa.int32()),
-        "label_name": ["cat", "cat", "dog"],
-        "rmd": [1.5, 2.5, -1.0],
-        "nearest_label": pa.array([0, 0, 1], pa.int32()),
-        "label_margin": [-1.0, -2.0, -3.0],
-        "percentile": pa.array([0.5, 1.0, 0.0], pa.float32()),
-    }
-    scores = ScoreFile(to_schema(pa.table(rows)), Provenance.of({"class_names": ["cat", "dog"]}))
+    table = score_table(
+        [0, 0, 1],
+        ids=["a.png", "b.png", "c.png"],
+        rmd=[1.5, 2.5, -1.0],
+        nearest_label=[0, 0, 1],
+        label_margin=[-1.0, -2.0, -3.0],
+        percentile=[0.5, 1.0, 0.0],
+    )
+    scores = ScoreFile(table, Provenance.of({"class_names": ["cat", "dog"]}))
     return import_scores(sqlite_engine, artifacts, scores, "photos")
 
 

@@ -12,6 +12,7 @@ from api.results import score_pages
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 ROWS = 1000
 NAMES = ["cat", "dog", "7"]
@@ -25,16 +26,14 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rmd[::50] = np.nan
     rmd[5] = np.inf
     labels = generator.integers(0, len(NAMES), ROWS)
-    table = pa.table(
-        {
-            "sample_id": [f"{row:04d}" for row in range(ROWS)],
-            "label": pa.array(labels, pa.int32()),
-            "label_name": [NAMES[label] for label in labels],
-            "md": generator.normal(size=ROWS),
-            "rmd": pa.array(rmd, from_pandas=True),
-            "nearest_label": pa.array(labels, pa.int32()),
-            "knn": pa.nulls(ROWS, pa.float32()),
-        }
+    table = score_table(
+        labels,
+        NAMES,
+        [f"{row:04d}" for row in range(ROWS)],
+        md=generator.normal(size=ROWS),
+        rmd=pa.array(rmd, from_pandas=True),
+        nearest_label=labels,
+        knn=pa.nulls(ROWS, pa.float32()),
     )
     path = tmp_path_factory.mktemp("scores") / "scores.parquet"
     write_scores(path, table, Provenance.of({"class_names": NAMES}))

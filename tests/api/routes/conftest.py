@@ -8,31 +8,26 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine
 
-from api.app import create_app
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.schemas import StoredResult
 from api.settings import Settings
+from tests.factories import client_of
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    """Settings with the root `photos`, which has an empty folder `train`."""
+def client(tmp_path: Path) -> Iterator[TestClient]:
+    """A client with the root `photos`, which has an empty folder `train`."""
     (tmp_path / "photos" / "train").mkdir(parents=True)
-    return Settings(
-        data_dir=tmp_path / "data",
-        roots={"photos": str(tmp_path / "photos")},
-        default_backbone="builtin",
-        device="cpu",
-        max_queued_jobs=5,
-    )
+    roots = {"photos": str(tmp_path / "photos")}
+    with client_of(tmp_path / "data", roots=roots, max_queued_jobs=5) as client:
+        yield client
 
 
 @pytest.fixture
-def client(settings: Settings) -> Iterator[TestClient]:
-    """A client on this machine, of the application with these settings."""
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
-        yield client
+def settings(client: TestClient) -> Settings:
+    """The settings of the application."""
+    return client.app.state.settings  # type: ignore[attr-defined]
 
 
 @pytest.fixture

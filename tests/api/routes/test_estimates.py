@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
-from PIL import Image
 from sqlalchemy import Engine
 
 from api.jobs import estimate
@@ -18,6 +17,7 @@ from api.storage.database import write_transaction
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
 from tests.api.stored_results import stored_result
+from tests.factories import write_image_folder
 
 Body = dict[str, Any]
 Finish = Callable[..., None]
@@ -33,10 +33,7 @@ def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
 def root(settings: Settings) -> Path:
     """The root, whose folder `train` has 6 images of 2 classes."""
     root = Path(settings.roots["photos"])
-    for name in ("cat", "dog"):
-        (root / "train" / name).mkdir()
-        for number in range(3):
-            Image.new("RGB", (8, 8)).save(root / "train" / name / f"{number}.png")
+    write_image_folder(root / "train", ("cat", "dog"), each=3)
     return root
 
 

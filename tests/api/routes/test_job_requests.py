@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create_app
 from api.settings import Settings
+from tests.factories import client_of
 
 Body = dict[str, object]
 
@@ -115,14 +115,10 @@ def test_only_backbones_that_are_offered_may_be_asked_for(
     tmp_path: Path, body: Body, assert_problem: Callable[..., None]
 ) -> None:
     (tmp_path / "photos" / "train").mkdir(parents=True)
-    settings = Settings(
-        data_dir=tmp_path / "data",
-        roots={"photos": str(tmp_path / "photos")},
-        backbones=("builtin", "timm:resnet18"),
-        default_backbone="builtin",
-    )
+    roots = {"photos": str(tmp_path / "photos")}
+    backbones = ("builtin", "timm:resnet18")
 
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(tmp_path / "data", roots=roots, backbones=backbones) as client:
         offered = client.post("/v1/jobs", json=body | {"backbone": "timm:resnet18"})
         refused = client.post("/v1/jobs", json=body | {"backbone": "clip-rn50"})
 
@@ -134,13 +130,9 @@ def test_not_even_the_operator_offers_a_folder_as_a_backbone(
     tmp_path: Path, body: Body, assert_problem: Callable[..., None]
 ) -> None:
     (tmp_path / "photos" / "train").mkdir(parents=True)
-    settings = Settings(
-        data_dir=tmp_path / "data",
-        roots={"photos": str(tmp_path / "photos")},
-        default_backbone="run:runs/mine",
-    )
+    roots = {"photos": str(tmp_path / "photos")}
 
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(tmp_path / "data", roots=roots, default_backbone="run:runs/mine") as client:
         refused = client.post("/v1/jobs", json=body)
 
     assert_problem(refused, 422, "invalid-request", "backbone")

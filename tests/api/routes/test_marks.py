@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
@@ -19,6 +18,7 @@ from api.storage.artifacts import Artifacts, open_artifacts
 from difficulty_service.review.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
 
@@ -26,16 +26,13 @@ IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
 @pytest.fixture
 def result(result: dict[str, object], tmp_path: Path) -> dict[str, object]:
     """Result of a job with the classes cat and dog, whose score file is written."""
-    table = pa.table(
-        {
-            "sample_id": IDS,
-            "label": pa.array([0, 0, 1, 1], pa.int32()),
-            "label_name": ["cat", "cat", "dog", "dog"],
-            "rmd": [4.0, 3.0, 2.0, 1.0],
-            "nearest_label": pa.array([1, 0, 1, 1], pa.int32()),
-            "label_margin": [2.0, -1.0, -2.0, -3.0],
-            "percentile": pa.array([0.9, 0.6, 0.3, 0.0], pa.float32()),
-        }
+    table = score_table(
+        [0, 0, 1, 1],
+        ids=IDS,
+        rmd=[4.0, 3.0, 2.0, 1.0],
+        nearest_label=[1, 0, 1, 1],
+        label_margin=[2.0, -1.0, -2.0, -3.0],
+        percentile=[0.9, 0.6, 0.3, 0.0],
     )
     scores = tmp_path / "scores.parquet"
     write_scores(scores, table, Provenance.of({"class_names": ["cat", "dog"]}))

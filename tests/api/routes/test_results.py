@@ -10,12 +10,11 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
-from api.app import create_app
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
 from api.schemas import JobError
-from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from tests.factories import client_of
 
 COLOURS = {"cat": "red", "dog": "blue"}
 EACH = 5
@@ -46,13 +45,7 @@ def photos(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path, photos: Path) -> Iterator[TestClient]:
-    settings = Settings(
-        data_dir=folder / "data",
-        roots={"photos": str(photos)},
-        default_backbone="builtin",
-        device="cpu",
-    )
-    with TestClient(create_app(settings), base_url="http://localhost") as client:
+    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
         yield client
 
 

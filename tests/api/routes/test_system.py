@@ -1,17 +1,17 @@
 """Health, readiness and the backbones of the service."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
-from api.app import create_app
 from api.jobs.queue import record_heartbeat
 from api.settings import Settings
 from api.storage.tables import METADATA
 from difficulty_service.backbones import list_backbones
+from tests.factories import client_of
 
 Start = Callable[..., TestClient]
 
@@ -19,19 +19,8 @@ Start = Callable[..., TestClient]
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
     """Starts the application with some settings changed."""
-    running: list[TestClient] = []
-
-    def begin(**changes: Any) -> TestClient:  # noqa: ANN401 - whatever settings are
-        client = TestClient(
-            create_app(Settings(data_dir=tmp_path, device="cpu", **changes)),
-            base_url="http://localhost",
-        )
-        running.append(client.__enter__())
-        return client
-
-    yield begin
-    for client in running:
-        client.__exit__(None, None, None)
+    with ExitStack() as running:
+        yield lambda **changes: running.enter_context(client_of(tmp_path, **changes))
 
 
 def test_a_running_server_is_healthy(start: Start) -> None:
@@ -84,7 +73,8 @@ def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
 
 
 def test_the_backbones_are_those_of_the_command_line(start: Start) -> None:
-    backbones = start().get("/v1/backbones").json()["backbones"]
+    default = Settings.model_fields["default_backbone"].default
+    backbones = start(default_backbone=default).get("/v1/backbones").json()["backbones"]
 
     assert [each["name"] for each in backbones] == [
         each.name for each in list_backbones() if each.name != "transformers:NAME"

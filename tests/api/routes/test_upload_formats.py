@@ -3,6 +3,7 @@
 import io
 import tarfile
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
 
-from api.app import create_app
 from api.settings import Settings
+from tests.factories import client_of
 
 
 def parquet(**columns: Any) -> bytes:  # noqa: ANN401
@@ -98,11 +99,10 @@ def test_good_files_of_every_format_are_accepted(
 
 
 def test_an_upload_whose_check_takes_too_long_is_refused_and_stays_open(
-    settings: Settings, assert_problem: Callable[..., None]
+    tmp_path: Path, assert_problem: Callable[..., None]
 ) -> None:
     content = tar(20_000)
-    hurried = settings.model_copy(update={"upload_check_seconds": 0.01})
-    with TestClient(create_app(hurried), base_url="http://localhost") as client:
+    with client_of(tmp_path, upload_check_seconds=0.01) as client:
         announced = client.post("/v1/uploads", json={"format": "tar", "size": len(content)})
         address = announced.headers["Location"]
 

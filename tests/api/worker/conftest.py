@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from sqlalchemy import Engine
 
 from api.jobs.queue import claim
@@ -22,6 +20,7 @@ from api.storage.artifacts import Artifacts, open_artifacts
 from api.worker.heartbeat import Heartbeat
 from api.worker.job_process import JobProcess
 from api.worker.worker import Worker, run_attempt, work
+from tests.factories import write_image_folder
 
 CLASSES = ("bird", "cat")
 IMAGES_PER_CLASS = 20
@@ -54,14 +53,8 @@ class Attempt:
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
     """Forty images in two class folders, in the folder `photos` of a root."""
-    photos = tmp_path / "roots" / "photos"
-    generator = np.random.default_rng(3)
-    for label, name in enumerate(CLASSES):
-        (photos / name).mkdir(parents=True)
-        for number in range(IMAGES_PER_CLASS):
-            pixels = generator.integers(0, 150, size=(8, 8, 3)) + 60 * label
-            Image.fromarray(pixels.astype(np.uint8)).save(photos / name / f"{number:02d}.png")
-    return photos
+    folder = tmp_path / "roots" / "photos"
+    return write_image_folder(folder, CLASSES, IMAGES_PER_CLASS, size=(8, 8), name="{:02d}.png")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure
@@ -21,14 +20,13 @@ from api.worker import job_observer
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import DifficultyError
+from tests.factories import png_of
 
 Fail = Callable[..., JobError]
 
 
 def png(shade: int) -> bytes:
-    target = io.BytesIO()
-    Image.new("RGB", (8, 8), (shade, 2 * shade, 0)).save(target, "PNG")
-    return target.getvalue()
+    return png_of((shade, 2 * shade, 0))
 
 
 @pytest.fixture

@@ -10,9 +10,7 @@ from torch.nn import functional as F
 
 from difficulty_service.audit.explained_scores import measure_similarities, read_attributes
 from difficulty_service.base.errors import AuditError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
+from tests.factories import store_of
 
 
 def test_the_shipped_phrases_are_short_and_different() -> None:
@@ -53,17 +51,11 @@ def test_a_similarity_is_a_cosine_less_the_mean_over_the_phrases(tmp_path: Path)
     generator = torch.Generator().manual_seed(0)
     features = 3 * torch.randn(5, 4, generator=generator)
     phrases = F.normalize(torch.randn(3, 4, generator=generator), dim=1)
-    store = create_store(
-        tmp_path, FeatureDescription.of({"class_names": ["a"], "num_shards": 2, "augment_runs": 0})
-    )
-    for shard, rows in enumerate((slice(0, 3), slice(3, 5))):
-        ids = [f"{row}.png" for row in range(5)][rows]
-        zeros = torch.zeros(len(ids), dtype=torch.int64)
-        store.write_part(shard, Part(ids, zeros, zeros, features[rows]), [])
+    store = store_of(tmp_path, features, torch.zeros(5, dtype=torch.int64), shard_size=3)
 
     sample_ids, similarities = measure_similarities(store, phrases)
 
     cosines = torch.cosine_similarity(features[:, None], phrases[None], dim=2).numpy()
     expected = cosines - cosines.mean(axis=1, keepdims=True)
-    assert sample_ids == [f"{row}.png" for row in range(5)]
+    assert sample_ids == [f"s{row}" for row in range(5)]
     np.testing.assert_allclose(similarities, expected, atol=1e-6)

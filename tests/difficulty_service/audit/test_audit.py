@@ -11,27 +11,22 @@ from difficulty_service.audit.agreement import ErrorRateByBin, FlagAgreement, Ra
 from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
 from difficulty_service.base.errors import AuditError, DatasetError
+from tests.factories import score_table
 
 NAMES = ("ant", "bee", "cat")
 LABELS = [0, 1, 2, 0, 1, 2]
 
 
-def score_table(ids: list[str] | None = None) -> pa.Table:
+def six_scores(ids: list[str] | None = None) -> pa.Table:
     """Six samples, the last the hardest."""
-    return pa.table(
-        {
-            "sample_id": ids or [str(row) for row in range(6)],
-            "label": pa.array(LABELS, pa.int32()),
-            "label_name": pa.array([NAMES[label] for label in LABELS]).dictionary_encode(),
-            "rmd": [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0],
-        }
-    )
+    ids = ids or [str(row) for row in range(6)]
+    return score_table(LABELS, NAMES, ids, rmd=[-3.0, -2.0, -1.0, 0.0, 1.0, 2.0])
 
 
 def compare(column: object, kind: str | None = None, num_bins: int = 20) -> Audit:
     against = pa.table({"index": list(range(6)), "said": column})
     options = AuditOptions(join="index", column="said", kind=kind, num_bins=num_bins)
-    return audit(score_table(), against, options)
+    return audit(six_scores(), against, options)
 
 
 def test_numbers_are_compared_by_rank() -> None:
@@ -94,14 +89,8 @@ def test_predictions_give_an_error_rate_by_bin(column: object) -> None:
 
 def test_samples_without_a_row_a_score_or_a_value_are_excluded_and_counted() -> None:
     ids = [str(row) for row in range(10)]
-    scores = pa.table(
-        {
-            "sample_id": ids,
-            "label": pa.array([0] * 10, pa.int32()),
-            "label_name": ["ant"] * 10,
-            "rmd_loo": [None, np.nan, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0],
-        }
-    )
+    values = [None, np.nan, *range(2, 10)]
+    scores = score_table([0] * 10, ids=ids, rmd_loo=values)
     against = pa.table({"id": [*ids[:9], "x", "y", None], "votes": [*range(8), None, 0, 0, 0]})
 
     result = audit(scores, against, AuditOptions("id", "votes", "rank", score_column="rmd_loo"))
@@ -123,7 +112,7 @@ def test_rows_are_joined_by_id_in_any_order() -> None:
     order = [3, 0, 5, 1, 4, 2]
     against = pa.table({"index": order, "votes": [float(row) for row in order]})
 
-    result = audit(score_table(), against, AuditOptions("index", "votes"))
+    result = audit(six_scores(), against, AuditOptions("index", "votes"))
 
     assert isinstance(result.agreement, RankAgreement)
     assert result.agreement.spearman == pytest.approx(1)
@@ -136,11 +125,11 @@ def test_an_id_that_occurs_twice_is_refused_with_an_example(repeated: str) -> No
     against = pa.table({"id": ids["other"], "votes": [1.0] * 6})
 
     with pytest.raises(AuditError, match=r"1 values occur more than once, such as \['a'\]"):
-        audit(score_table(ids["scores"]), against, AuditOptions("id", "votes"))
+        audit(six_scores(ids["scores"]), against, AuditOptions("id", "votes"))
 
 
 def test_keys_that_are_row_numbers_raise_an_error_with_the_remedy() -> None:
-    scores = score_table([f"train.parquet#{row}" for row in range(6)])
+    scores = six_scores([f"train.parquet#{row}" for row in range(6)])
     against = pa.table({"index": list(range(6)), "votes": [1.0] * 6})
 
     with pytest.raises(AuditError, match=r"train\.parquet#0.*'0'.*id_column='index'"):
@@ -180,7 +169,7 @@ def test_a_missing_column_is_named_with_the_existing_columns(
     against = pa.table({"index": list(range(6)), "votes": [1.0] * 6})
 
     with pytest.raises(AuditError, match=message):
-        audit(score_table(), against, options)
+        audit(six_scores(), against, options)
 
 
 def test_columns_of_several_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:

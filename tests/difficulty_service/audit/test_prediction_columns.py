@@ -22,6 +22,7 @@ from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 LOGITS = np.array([[2.0, 0.0, -1.0], [0.0, 3.0, 0.5], [1.0, 1.0, 0.0], [-200.0, 0.0, 900.0]])
 TARGETS = np.array([0, 2, 0, 2])
@@ -39,17 +40,10 @@ def write(folder: Path, names: Sequence[str] = NAMES, **changes: object) -> Path
     return folder / "test.npz"
 
 
-def score_table(order: Sequence[str]) -> pa.Table:
+def scores_by(order: Sequence[str]) -> pa.Table:
     """Scores of the same samples, whose classes have indices by the given order."""
-    labels = [NAMES[target] for target in TARGETS]
-    return pa.table(
-        {
-            "sample_id": IDS,
-            "label": pa.array([list(order).index(name) for name in labels], pa.int32()),
-            "label_name": pa.array(labels).dictionary_encode(),
-            "rmd": [0.1, 4.0, 1.0, -2.0],
-        }
-    )
+    labels = [order.index(NAMES[target]) for target in TARGETS]
+    return score_table(labels, order, IDS, rmd=[0.1, 4.0, 1.0, -2.0])
 
 
 def test_the_columns_are_those_of_the_textbook(tmp_path: Path) -> None:
@@ -75,7 +69,7 @@ def test_classes_in_another_order_change_nothing(
 ) -> None:
     against = read_prediction_columns(write(tmp_path))
 
-    result = audit(score_table(order), against, AuditOptions(JOIN, column))
+    result = audit(scores_by(order), against, AuditOptions(JOIN, column))
 
     assert isinstance(result.agreement, FlagAgreement)
     assert result.agreement.auroc == 1.0  # the only wrong prediction has the highest score
@@ -84,7 +78,7 @@ def test_classes_in_another_order_change_nothing(
 @pytest.mark.parametrize("column", ["loss", "doubt", "entropy"])
 def test_numbers_are_ranked(tmp_path: Path, column: str) -> None:
     result = audit(
-        score_table(NAMES), read_prediction_columns(write(tmp_path)), AuditOptions(JOIN, column)
+        scores_by(NAMES), read_prediction_columns(write(tmp_path)), AuditOptions(JOIN, column)
     )
 
     assert isinstance(result.agreement, RankAgreement)
@@ -93,7 +87,7 @@ def test_numbers_are_ranked(tmp_path: Path, column: str) -> None:
 def test_the_error_rate_is_that_of_the_predictions(tmp_path: Path) -> None:
     options = AuditOptions(JOIN, "wrong", "error-rate", num_bins=2)
 
-    result = audit(score_table(NAMES), read_prediction_columns(write(tmp_path)), options)
+    result = audit(scores_by(NAMES), read_prediction_columns(write(tmp_path)), options)
 
     assert isinstance(result.agreement, ErrorRateByBin)
 
@@ -147,7 +141,7 @@ def test_the_ending_says_that_a_file_holds_predictions() -> None:
 
 def test_the_command_takes_a_run_without_a_column_of_ids(tmp_path: Path) -> None:
     scores, predictions = tmp_path / "scores.parquet", write(tmp_path)
-    write_scores(scores, score_table(NAMES), Provenance())
+    write_scores(scores, scores_by(NAMES), Provenance())
     words = ["audit", str(scores), "--against", str(predictions), "--column"]
     run = create_app()
 

@@ -13,8 +13,9 @@ from difficulty_service.audit.score_comparison import (
     shared_hardest,
 )
 from difficulty_service.base.errors import AuditError
-from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 NAMES = np.array(["bird", "cat", "dog"])
 
@@ -24,14 +25,12 @@ def score_file(scores: np.ndarray, **columns: Any) -> ScoreFile:  # noqa: ANN401
     number = len(scores)
     labels = np.arange(number) % 3
     usual = {
-        "sample_id": [f"{row:03d}.png" for row in range(number)],
-        "label": labels,
-        "label_name": NAMES[labels],
+        "ids": [f"{row:03d}.png" for row in range(number)],
         "rmd": scores,
         "nearest_label_name": NAMES[(labels + 1) % 3],
         "label_margin": np.where(np.arange(number) < number // 10, 1.0, -1.0),
     }
-    table = to_schema(pa.table({**usual, **columns}))
+    table = score_table(labels, NAMES, **usual | columns)
     return ScoreFile(table, Provenance.of({"fingerprint": "f", "backbone": "builtin"}))
 
 

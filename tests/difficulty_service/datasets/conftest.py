@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import Dataset
+from tests.factories import png_of
 
 Members = list[tuple[str, bytes]]
 PutObjects = Callable[[dict[str, bytes]], str]
@@ -19,13 +19,7 @@ PutObjects = Callable[[dict[str, bytes]], str]
 @pytest.fixture(scope="session")
 def images() -> list[bytes]:
     """Twelve different PNG files."""
-    return [_png(20 * number) for number in range(12)]
-
-
-def _png(red: int) -> bytes:
-    buffer = io.BytesIO()
-    Image.new("RGB", (8, 6), (red, 10, 200)).save(buffer, "PNG")
-    return buffer.getvalue()
+    return [png_of((20 * number, 10, 200), (8, 6)) for number in range(12)]
 
 
 @pytest.fixture

@@ -1,25 +1,22 @@
 """A dataset with a boundary is never read outside its root."""
 
-import io
 import os
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import OUTSIDE, boundary_at
+from tests.factories import png_of
 
 
 def png(colour: int) -> bytes:
-    data = io.BytesIO()
-    Image.new("RGB", (8, 8), (colour, colour, colour)).save(data, "PNG")
-    return data.getvalue()
+    return png_of((colour, colour, colour))
 
 
 @pytest.fixture

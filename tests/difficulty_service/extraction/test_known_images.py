@@ -9,7 +9,6 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
@@ -21,6 +20,7 @@ from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.previous import open_previous, prepare_store
+from tests.factories import png_of
 
 SIZE = 8
 DESCRIPTION = {"num_shards": 1, "shard_size": 99, "augment_runs": 0, "class_names": ["a", "b"]}
@@ -43,9 +43,7 @@ class AveragePixel:
 
 
 def png(level: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (SIZE, SIZE), (level, level, 0)).save(file, "PNG")
-    return file.getvalue()
+    return png_of((level, level, 0), (SIZE, SIZE))
 
 
 def opener(data: bytes) -> Callable[[], BinaryIO]:

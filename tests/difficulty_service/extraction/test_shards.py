@@ -23,6 +23,7 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part
+from tests.factories import png_of
 
 SIZE = 8
 
@@ -50,9 +51,7 @@ class LargeAveragePixel(AveragePixel):
 
 
 def png(level: int) -> bytes:
-    file = io.BytesIO()
-    Image.new("RGB", (SIZE, SIZE), (level, level, 0)).save(file, "PNG")
-    return file.getvalue()
+    return png_of((level, level, 0), (SIZE, SIZE))
 
 
 def gradient() -> bytes:

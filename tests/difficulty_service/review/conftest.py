@@ -3,15 +3,13 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pytest
-from PIL import Image
 
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import png_of, score_table
 
 CLASSES = ("bird", "cat", "dog")
 
@@ -22,17 +20,15 @@ def make_scores() -> Callable[..., ScoreFile]:
 
     def make(ids: Sequence[str] = tuple("abcdef"), **provenance: object) -> ScoreFile:
         labels = [0, 0, 1, 1, 2, 2][: len(ids)]
-        known = {
-            "sample_id": list(ids),
-            "label": pa.array(labels, pa.int32()),
-            "label_name": pa.array([CLASSES[label] for label in labels]).dictionary_encode(),
-            "rmd": [-3.0, None, -1.0, 0.0, 1.0, 2.0][: len(ids)],
-            "nearest_label": pa.array([0, 1, 1, 2, 0, 0][: len(ids)], pa.int32()),
-            "label_margin": [-3.0, -2.0, -1.0, 0.0, 1.0, 2.0][: len(ids)],
-        }
-        return ScoreFile(
-            to_schema(pa.table(known)), Provenance.of({"class_names": list(CLASSES), **provenance})
+        table = score_table(
+            labels,
+            CLASSES,
+            ids,
+            rmd=[-3.0, None, -1.0, 0.0, 1.0, 2.0][: len(ids)],
+            nearest_label=[0, 1, 1, 2, 0, 0][: len(ids)],
+            label_margin=[-3.0, -2.0, -1.0, 0.0, 1.0, 2.0][: len(ids)],
         )
+        return ScoreFile(table, Provenance.of({"class_names": CLASSES, **provenance}))
 
     return make
 
@@ -44,7 +40,7 @@ def photos(tmp_path: Path) -> Path:
     for number, name in enumerate(names):
         path = tmp_path / "photos" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.full((4, 4, 3), 40 * number, np.uint8)).save(path)
+        path.write_bytes(png_of((40 * number, 0, 0)))
     return tmp_path / "photos"
 
 

@@ -13,6 +13,7 @@ from difficulty_service.base.errors import UnmatchedScores
 from difficulty_service.scores.consensus import consensus_of
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 NAMES = ("cat", "dog", "owl")
 
@@ -24,15 +25,13 @@ def numbers(file: ScoreFile, column: str) -> NDArray[np.float64]:
 
 def random_scores(path: Path, seed: int, **columns: Sequence[object]) -> Path:
     generator = np.random.default_rng(seed)
-    table = {
-        "sample_id": [f"s{row}" for row in range(40)],
-        "label": pa.array([row % 3 for row in range(40)], pa.int32()),
-        "label_name": pa.array([NAMES[row % 3] for row in range(40)]).dictionary_encode(),
-        "rmd": pa.array(generator.normal(size=40).round(1)),
-        "suspicion": pa.array(generator.normal(1, 1, size=40).round(1)),
-        "p_wrong": pa.array(generator.uniform(size=40).astype(np.float32)),
+    usual = {
+        "rmd": generator.normal(size=40).round(1),
+        "suspicion": generator.normal(1, 1, size=40).round(1),
+        "p_wrong": generator.uniform(size=40).astype(np.float32),
     }
-    write_scores(path, pa.table(table | columns), Provenance.of({"backbone": f"backbone-{seed}"}))
+    table = score_table([row % 3 for row in range(40)], NAMES, **usual | columns)
+    write_scores(path, table, Provenance.of({"backbone": f"backbone-{seed}"}))
     return path
 
 

@@ -12,9 +12,7 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from difficulty_service.base.errors import DifficultyError, ScoreFileError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store, open_store
+from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.label_noise import add_label_sums, fit_noise, log_class_prior
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.options import ScoringOptions
@@ -23,6 +21,7 @@ from difficulty_service.scorers.suspicion import POSTERIORS
 from difficulty_service.scores.consensus import consensus_of
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
+from tests.factories import store_of
 
 NAMES = ("cat", "dog", "owl")
 SAMPLES, SHARD = 700, 400
@@ -43,23 +42,9 @@ def make_store(
     features = torch.randn(SAMPLES, dim, generator=generator)
     features += 0.6 * torch.randn(3, dim, generator=generator)[truth]
     number = torch.tensor([names.index(name) for name in NAMES])
-    description = {
-        "class_names": list(names),
-        "dataset": "photos",
-        "num_shards": 2,
-        "shard_size": SHARD,
-        "num_samples": len(rows),
-        "augment_runs": 0,
-        "fingerprint": "f",
-        "seed": 0,
-        "backbone": f"backbone-{seed}",
-    }
-    store = create_store(folder, FeatureDescription.of(description))
-    chosen = torch.tensor(list(rows))
-    for shard, part in enumerate((chosen[:SHARD], chosen[SHARD:])):
-        ids = [f"s{row}" for row in part.tolist()]
-        runs = torch.zeros(len(part), dtype=torch.int64)
-        store.write_part(shard, Part(ids, number[labels[part]], runs, features[part]), [])
+    chosen, ids = torch.tensor(list(rows)), [f"s{row}" for row in rows]
+    described = {"class_names": names, "backbone": f"backbone-{seed}"}
+    store_of(folder, features[chosen], number[labels[chosen]], ids, SHARD, **described)
     return folder
 
 
@@ -112,23 +97,13 @@ def naive_log_densities(store: Path) -> tuple[list[str], Tensor, dict[str, Tenso
 
 def test_the_runs_of_a_sample_are_averaged(tmp_path: Path) -> None:
     plain = open_store(make_store(tmp_path / "plain", seed=1))
+    parts = [plain.read_part(shard) for shard in range(2)]
+    features = torch.cat([part.features for part in parts])
+    labels = torch.cat([part.labels for part in parts])
+    noise = torch.randn(SAMPLES, 2, 8, generator=torch.Generator().manual_seed(3))
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
-        store = create_store(
-            folder,
-            FeatureDescription.of(
-                {**plain.description.to_json(), "augment_runs": 2, "shard_size": SHARD}
-            ),
-        )
-        generator = torch.Generator().manual_seed(3)
-        for shard in range(2):
-            part = plain.read_part(shard)
-            features = part.features.repeat_interleave(2, dim=0)
-            features += 0.2 * torch.randn(features.shape, generator=generator)
-            ids = [each for each in part.sample_ids for _ in range(2)]
-            runs = torch.arange(len(ids)) % 2 + 1
-            labels = part.labels.repeat_interleave(2)
-            store.write_part(shard, Part(ids, labels, runs, features), [])
+        store_of(folder, features[:, None] + 0.2 * noise, labels, shard_size=SHARD)
     own = score(folders[0], tmp_path / "scores.parquet", *POSTERIORS)
 
     result = consensus_of(folders)

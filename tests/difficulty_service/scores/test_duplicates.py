@@ -8,14 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scores.duplicates import Copy, Duplicates, find_duplicates, hash_rows
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.store import score_store
+from tests.factories import store_of
 
 SAMPLES = 60
 CLASS_NAMES = ("cat", "dog")
@@ -29,24 +28,7 @@ def make_store(
     for copy, first in copies:
         features[copy] = features[first]
     labels = torch.arange(SAMPLES) % 2
-    description = {
-        "class_names": CLASS_NAMES,
-        "dataset": "photos",
-        "fingerprint": "f",
-        "seed": 0,
-        "num_shards": 2,
-        "shard_size": 40,
-        "num_samples": SAMPLES,
-        "augment_runs": runs if runs > 1 else 0,
-    }
-    store = create_store(folder, FeatureDescription.of(description))
-    for shard, rows in enumerate((slice(0, 40), slice(40, SAMPLES))):
-        ids = [f"s{row}" for row in range(SAMPLES)[rows] for _ in range(runs)]
-        numbers = torch.arange(runs).repeat(len(ids) // runs)
-        part = Part(
-            ids, labels[rows].repeat_interleave(runs), numbers, features[rows].flatten(0, 1)
-        )
-        store.write_part(shard, part, [])
+    store = store_of(folder, features, labels, shard_size=40, class_names=CLASS_NAMES)
     return store, features[:, 0]
 
 

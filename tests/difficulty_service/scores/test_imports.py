@@ -6,27 +6,12 @@ from pathlib import Path
 
 import torch
 
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
-
-DESCRIPTION = {
-    "class_names": ["cat", "dog"],
-    "num_samples": 40,
-    "num_shards": 1,
-    "shard_size": 40,
-    "augment_runs": 0,
-    "dataset": "photos",
-    "fingerprint": "of the photos",
-}
+from tests.factories import store_of
 
 
 def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
     features = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
-    ids, labels = [f"{row}.png" for row in range(40)], torch.arange(40) % 2
-    create_store(tmp_path / "store", FeatureDescription.of(DESCRIPTION)).write_part(
-        0, Part(ids, labels, torch.zeros(40), features), []
-    )
+    store_of(tmp_path / "store", features, torch.arange(40) % 2)
     script = f"""
 import sys
 from pathlib import Path

@@ -8,9 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.options import ScoringOptions
@@ -19,8 +18,8 @@ from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, f
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
+from tests.factories import store_of
 
-NAMES = ["cat", "dog", "owl"]
 SAMPLES, SHARD, DIM = 1300, 700, 8
 
 
@@ -34,25 +33,8 @@ def features_and_labels() -> tuple[Tensor, Tensor]:
 
 
 def make_store(folder: Path, **changes: object) -> FeatureStore:
-    description = {
-        "class_names": NAMES,
-        "dataset": "photos",
-        "num_shards": 2,
-        "shard_size": SHARD,
-        "num_samples": SAMPLES,
-        "augment_runs": 0,
-        "fingerprint": "f",
-        "seed": 0,
-        "backbone": "builtin",
-    } | changes
-    features, labels = features_and_labels()
-    store = create_store(folder, FeatureDescription.of(description))
-    for shard, rows in enumerate((slice(0, SHARD), slice(SHARD, SAMPLES))):
-        count = len(labels[rows])
-        ids = [f"s{rows.start + row}" for row in range(count)]
-        part = Part(ids, labels[rows], torch.zeros(count, dtype=torch.int64), features[rows])
-        store.write_part(shard, part, [])
-    return store
+    described = {"backbone": "builtin"} | changes
+    return store_of(folder, *features_and_labels(), shard_size=SHARD, **described)
 
 
 def score(

@@ -7,15 +7,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.duplicates import Copy, find_near_duplicates
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.store import score_store
+from tests.factories import store_of
 
 SAMPLES, PART_SAMPLES, DIM = 90, 50, 6
 THRESHOLD = 0.9
@@ -23,26 +22,8 @@ THRESHOLD = 0.9
 
 def make_store(folder: Path, features: Tensor, labels: Tensor) -> FeatureStore:
     """A store of two parts. Shape of the features (samples, runs, dim)."""
-    runs = features.shape[1]
-    description = {
-        "class_names": ("cat", "dog"),
-        "dataset": "photos",
-        "fingerprint": "f",
-        "seed": 0,
-        "num_shards": 2,
-        "shard_size": PART_SAMPLES,
-        "num_samples": SAMPLES,
-        "augment_runs": runs if runs > 1 else 0,
-    }
-    store = create_store(folder, FeatureDescription.of(description))
-    for shard, rows in enumerate((slice(0, PART_SAMPLES), slice(PART_SAMPLES, SAMPLES))):
-        ids = [f"s{row}" for row in range(SAMPLES)[rows] for _ in range(runs)]
-        numbers = torch.arange(runs).repeat(len(ids) // runs)
-        part = Part(
-            ids, labels[rows].repeat_interleave(runs), numbers, features[rows].flatten(0, 1)
-        )
-        store.write_part(shard, part, [])
-    return store
+    names = ("cat", "dog")
+    return store_of(folder, features, labels, shard_size=PART_SAMPLES, class_names=names)
 
 
 def random_features(runs: int = 1) -> Tensor:

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import Gaussians
@@ -29,6 +28,7 @@ from difficulty_service.scores.file import METADATA_KEY, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.provenance import FittedOn
 from difficulty_service.scores.store import score_store
+from tests.factories import store_of
 
 DIM = 4
 
@@ -44,31 +44,10 @@ def make_features(samples: int, runs: int = 1, classes: int = 2) -> tuple[Tensor
 
 def make_store(folder: Path, samples: int = 60, runs: int = 1, **changes: object) -> FeatureStore:
     """Two shards of unequal size."""
-    description = {
-        "class_names": ["cat", "dog"],
-        "dataset": "photos",
-        "num_shards": 2,
-        "shard_size": max(40, samples - 40),
-        "num_samples": samples,
-        "augment_runs": runs if runs > 1 else 0,
-        "fingerprint": "f",
-        "seed": 0,
-        "backbone": "builtin",
-    }
-    described = FeatureDescription.of(description | changes)
-    features, labels = make_features(samples, runs, len(described.class_names))
-    store = create_store(folder, described)
-    for shard, positions in enumerate((range(40), range(40, samples))):
-        rows = slice(positions.start * runs, positions.stop * runs)
-        numbers = torch.arange(1, runs + 1) if runs > 1 else torch.zeros(1, dtype=torch.int64)
-        part = Part(
-            [f"s{position}" for position in positions for _ in range(runs)],
-            labels[positions.start : positions.stop].repeat_interleave(runs),
-            numbers.repeat(len(positions)),
-            features[rows],
-        )
-        store.write_part(shard, part, [])
-    return store
+    described = {"class_names": ["cat", "dog"], "backbone": "builtin"} | changes
+    features, labels = make_features(samples, runs, len(described["class_names"]))
+    views = features.view(samples, runs, DIM)
+    return store_of(folder, views, labels, shard_size=max(40, samples - 40), **described)
 
 
 def fit_to(  # noqa: ANN201

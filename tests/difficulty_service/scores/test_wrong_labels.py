@@ -10,9 +10,7 @@ from scipy.stats import binomtest
 from torch.nn import functional as F
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.review.label_flips import FlipOptions, FlippedMargins, flip_and_score
 from difficulty_service.review.wrong_labels import (
@@ -21,6 +19,7 @@ from difficulty_service.review.wrong_labels import (
     estimate_cuts,
     number_of_wrong_labels,
 )
+from tests.factories import store_of
 
 NAMES = ("ant", "bee", "cat", "none")
 
@@ -35,17 +34,8 @@ def make_store(tmp_path: Path) -> Callable[..., FeatureStore]:
         centres = distance * F.one_hot(labels, 4).float()
         centres[:, 0] += distance * (labels == 1) / 2
         rows = torch.randn(600, runs, 4, generator=generator) / 2 + centres[:, None]
-        described = {"class_names": NAMES, "num_shards": 2, "augment_runs": runs - 1 and runs}
-        described |= {"shard_size": 400, "seed": 0, "num_samples": 600}
-        described |= {"dataset": "insects", "fingerprint": "f"}
-        store = create_store(tmp_path / "store", FeatureDescription.of(described))
-        for shard, part in enumerate((slice(0, 400), slice(400, 600))):
-            ids = [f"{row}" for row in range(part.start, part.stop) for _ in range(runs)]
-            features = rows[part].flatten(0, 1)
-            run = torch.arange(runs).repeat(part.stop - part.start)
-            kept = labels[part].repeat_interleave(runs)
-            store.write_part(shard, Part(ids, kept, run, features), [])
-        return store
+        ids = [str(row) for row in range(600)]
+        return store_of(tmp_path / "store", rows, labels, ids, 400, class_names=NAMES)
 
     return make
 

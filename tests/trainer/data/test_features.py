@@ -9,9 +9,7 @@ import torch
 from pydantic import ValidationError
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
+from tests.factories import store_of
 from trainer.config import FeatureData
 from trainer.data import open_samples, open_splits
 from trainer.samples import Samples
@@ -44,18 +42,11 @@ def write_store(tmp_path: Path) -> WriteStore:
         dim: int = 3,
         **made_by: object,
     ) -> str:
-        known = {"class_names": class_names, "num_shards": 2, "augment_runs": runs}
-        description = known | made_by
-        store = create_store(tmp_path / name, FeatureDescription.of(description))
-        numbers_of_runs = torch.arange(1, runs + 1) if runs else torch.zeros(1)
-        for shard, numbers in enumerate((torch.arange(18), torch.arange(18, 30))):
-            repeated = numbers.repeat_interleave(len(numbers_of_runs))
-            ids = [f"train.parquet#{number}" for number in repeated.tolist()]
-            all_runs = numbers_of_runs.repeat(len(numbers))
-            # Later runs differ, so that taking one of them shows.
-            features = features_of(ids)[:, :dim] + 1000 * (all_runs > 1).unsqueeze(1)
-            part = Part(ids, repeated % 3, all_runs, features)
-            store.write_part(shard, part, [])
+        ids = [f"train.parquet#{number}" for number in range(30)]
+        features = features_of(ids)[:, None, :dim].repeat(1, max(1, runs), 1)
+        features[:, 1:] += 1000  # later runs differ, so that taking one of them shows
+        described = {"class_names": class_names, "augment_runs": runs, **made_by}
+        store_of(tmp_path / name, features, torch.arange(30) % 3, ids, 18, **described)
         return str(tmp_path / name)
 
     return write

@@ -9,11 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from accelerate import Accelerator
-from PIL import Image
 from torch import Tensor
 
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_image_folder, write_score_file
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import read_recipe, shipped_recipes
@@ -42,13 +40,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int], str]:
 
     def write(side: int) -> str:
         folder = tmp_path_factory.mktemp("pictures")
-        generator = np.random.default_rng(0)
-        for number in range(60):
-            path = folder / ("cat", "dog")[number % 2] / f"{number:02d}.png"
-            path.parent.mkdir(exist_ok=True)
-            pixels = generator.integers(0, 256, (side, side, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(path)
-        return str(folder)
+        return str(write_image_folder(folder, ("cat", "dog"), each=30, size=(side, side)))
 
     return write
 
@@ -121,10 +113,8 @@ def weights_of(splits: Splits, recipe: Recipe, folder: Path) -> Tensor | None:
     if recipe.regulariser.weights == "constant":
         return None
     ids = list(splits.all_ids)
-    labels = [0] * len(ids)
-    table = {"sample_id": ids, "label": labels, "label_name": ["cat"] * len(ids)}
-    scores = pa.table(table | {"rmd": np.linspace(-100.0, 100.0, len(ids))})
-    write_scores(folder / "scores.parquet", scores, Provenance.of({"backbone": "builtin"}))
+    scores = dict(zip(ids, np.linspace(-100.0, 100.0, len(ids)), strict=True))
+    write_score_file(folder / "scores.parquet", scores, backbone="builtin")
     weights, _ = weights_of_samples(
         splits.train.sample_ids, folder / "scores.parquet", recipe.regulariser, known_ids=ids
     )

@@ -4,13 +4,11 @@ import hashlib
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 
 from difficulty_service.base.errors import MetricError
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_score_file
 from trainer.reports.diagrams import WeightsOfRun, draw_weights
 from trainer.weights.formula import describe_weights, sample_weights
 
@@ -20,14 +18,8 @@ SCORES = [float(number) for number in range(40)]
 @pytest.fixture
 def source(tmp_path: Path) -> dict[str, Any]:
     """The record of a score file of forty samples."""
-    path = tmp_path / "scores.parquet"
-    values = {
-        "sample_id": [f"{number}.png" for number in range(40)],
-        "label": pa.array([0] * 40, pa.int32()),
-        "label_name": ["cat"] * 40,
-        "rmd": pa.array(SCORES),
-    }
-    write_scores(path, pa.table(values), Provenance.of({"backbone": "builtin"}))
+    scores = {f"{score:.0f}.png": score for score in SCORES}
+    path = write_score_file(tmp_path / "scores.parquet", scores, backbone="builtin")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     return {"file": str(path), "sha256": digest, "column": "rmd"}
 

@@ -5,10 +5,8 @@ from collections.abc import Callable
 from importlib.metadata import entry_points
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from PIL import Image
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -20,6 +18,7 @@ from difficulty_service.backbones.plugged import PLUGIN_GROUP, list_plugins
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.features.array_files import open_features
 from difficulty_service.images.preparation import normalise
+from tests.factories import write_image_folder
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.run_folder import read_json, seed_folders, write_json
@@ -254,12 +253,8 @@ def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
 def test_a_network_for_images_that_are_not_square_is_refused(
     finish: Finish, tmp_path: Path
 ) -> None:
-    generator = np.random.default_rng(0)
-    for number in range(12):
-        path = tmp_path / "images" / f"class{number % 2}" / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(generator.integers(0, 255, (8, 12, 3), dtype=np.uint8)).save(path)
-    seed = finish(plain_recipe(str(tmp_path / "images"), SMALL), tmp_path / "run")
+    images = write_image_folder(tmp_path / "images", each=6, size=(8, 12))
+    seed = finish(plain_recipe(str(images), SMALL), tmp_path / "run")
 
     with pytest.raises(BackboneError, match="12 x 8 pixels, and a backbone square ones"):
         load_backbone(f"run:{seed}", BackboneOptions())

@@ -13,9 +13,7 @@ from torch.nn import functional as F
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, DatasetError, TrainingError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import create_store
+from tests.factories import store_of
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
@@ -38,12 +36,7 @@ FEW = Resampling(num_resamples=20)
 
 def write_store(folder: Path, features: Tensor, labels: Tensor, names: Sequence[str]) -> str:
     """A folder of features of these classes."""
-    ids = [f"{number:03d}.png" for number in range(len(labels))]
-    store = create_store(
-        folder, FeatureDescription.of({"class_names": names, "num_shards": 1, "augment_runs": 0})
-    )
-    store.write_part(0, Part(ids, labels, torch.zeros(len(labels)), features), [])
-    return str(folder)
+    return str(store_of(folder, features, labels, class_names=names).folder)
 
 
 def noise(num_samples: int) -> Tensor:

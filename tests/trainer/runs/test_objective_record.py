@@ -5,14 +5,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, TrainingError
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_score_file
 from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
 from trainer.runs.evaluate import load_model
@@ -27,16 +25,8 @@ def save_scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Callable[..., Path]
 
     def save(**provenance: object) -> Path:
         ids = open_splits(probe_recipe().data, 0, torch.device("cpu")).all_ids
-        table = pa.table(
-            {
-                "sample_id": list(ids),
-                "label": pa.array([0] * len(ids), pa.int32()),
-                "label_name": pa.array(["a"] * len(ids)).dictionary_encode(),
-                "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
-            }
-        )
-        write_scores(tmp_path / "scores.parquet", table, Provenance.of(provenance))
-        return tmp_path / "scores.parquet"
+        scores = {sample_id: float(number) for number, sample_id in enumerate(ids)}
+        return write_score_file(tmp_path / "scores.parquet", scores, **provenance)
 
     return save
 

@@ -3,12 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 
 from difficulty_service.base.errors import ConfigError, ScoreFileError, TrainingError
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_score_file
 from trainer.config import EqualWeights
 from trainer.run_folder import write_run
 from trainer.runs.sweep import SweepRequest, plan_sweep
@@ -39,12 +37,7 @@ def recipe(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scores(tmp_path: Path) -> Path:
-    path = tmp_path / "scores.parquet"
-    table = pa.table(
-        {"sample_id": ["a"], "label": [0], "label_name": ["cat"], "rmd": pa.array([1.0])}
-    )
-    write_scores(path, table, Provenance.of({"backbone": "builtin"}))
-    return path
+    return write_score_file(tmp_path / "scores.parquet", {"a": 1.0}, backbone="builtin")
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -14,8 +13,7 @@ from torch import Tensor
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, TrainingError
-from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_score_file
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
@@ -191,16 +189,8 @@ def test_label_noise_changes_training_labels_only(
 def scores(probe_recipe: MakeRecipe, tmp_path: Path) -> Path:
     """A score for each training and validation sample."""
     ids = open_splits(probe_recipe().data, 0, torch.device("cpu")).all_ids
-    table = pa.table(
-        {
-            "sample_id": list(ids),
-            "label": pa.array([0] * len(ids), pa.int32()),
-            "label_name": pa.array(["a"] * len(ids)).dictionary_encode(),
-            "rmd": pa.array([float(number) for number in range(len(ids))], pa.float64()),
-        }
-    )
-    write_scores(tmp_path / "scores.parquet", table, Provenance())
-    return tmp_path / "scores.parquet"
+    scores = {sample_id: float(number) for number, sample_id in enumerate(ids)}
+    return write_score_file(tmp_path / "scores.parquet", scores)
 
 
 def test_difficulty_weights_change_the_parameters_and_are_described(

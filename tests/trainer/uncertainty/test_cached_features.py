@@ -10,6 +10,7 @@ from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
+from tests.factories import store_of
 from trainer.uncertainty.cached_features import read_cached_features
 
 WriteRuns = Callable[..., str]
@@ -60,11 +61,7 @@ def test_features_that_are_not_finite_are_named(write_runs: WriteRuns, value: fl
 
 
 def test_a_store_without_any_feature_is_refused(tmp_path: Path) -> None:
-    store = create_store(
-        tmp_path, FeatureDescription.of({"class_names": ("a",), "num_shards": 1, "augment_runs": 0})
-    )
-    empty = torch.empty(0, dtype=torch.int64)
-    store.write_part(0, Part([], empty, empty, torch.empty(0, 3)), [])
+    store_of(tmp_path, torch.empty(0, 3), torch.empty(0, dtype=torch.int64))
 
     with pytest.raises(DatasetError, match="holds no features"):
         read_cached_features(str(tmp_path))

@@ -16,7 +16,7 @@ from difficulty_service.base.errors import (
     UnmatchedScores,
 )
 from difficulty_service.scores.file import METADATA_KEY, read_scores, write_scores
-from difficulty_service.scores.provenance import Provenance
+from tests.factories import write_score_file
 from trainer.config import ScoreWeights
 from trainer.weights.formula import sample_weights
 from trainer.weights.from_scores import weights_of_samples
@@ -33,16 +33,7 @@ def config(**options: object) -> ScoreWeights:
 def save_scores(
     path: Path, scores: dict[str, float | None], column: str = "rmd", **provenance: object
 ) -> Path:
-    table = pa.table(
-        {
-            "sample_id": list(scores),
-            "label": pa.array([0] * len(scores), pa.int32()),
-            "label_name": pa.array(["a"] * len(scores)).dictionary_encode(),
-            column: pa.array(list(scores.values()), pa.float64()),
-        }
-    )
-    write_scores(path / "scores.parquet", table, Provenance.of(provenance))
-    return path / "scores.parquet"
+    return write_score_file(path / "scores.parquet", scores, column, **provenance)
 
 
 def test_weights_follow_the_ids_and_not_the_order_of_the_file(tmp_path: Path) -> None:

@@ -13,25 +13,21 @@ from difficulty_service.review.compared import (
     shades_of,
     write_comparison,
 )
-from difficulty_service.scores.file import ScoreFile, to_schema
+from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 
 def score_file(number: int, classes: int, seed: int) -> ScoreFile:
-    labels = np.arange(number) % classes
-    table = pa.table(
-        {
-            "sample_id": [f"{row:06d}.png" for row in range(number)],
-            "label": labels,
-            "label_name": [f"class {label}" for label in labels],
-            "rmd": np.random.default_rng(seed).normal(size=number),
-            "nearest_label_name": pa.nulls(number, pa.string()),
-            "label_margin": pa.nulls(number, pa.float64()),
-        }
+    table = score_table(
+        np.arange(number) % classes,
+        [f"class {label}" for label in range(classes)],
+        [f"{row:06d}.png" for row in range(number)],
+        rmd=np.random.default_rng(seed).normal(size=number),
+        nearest_label_name=pa.nulls(number, pa.string()),
+        label_margin=pa.nulls(number, pa.float64()),
     )
-    return ScoreFile(
-        to_schema(table), Provenance.of({"backbone": "builtin", "fingerprint": str(seed)})
-    )
+    return ScoreFile(table, Provenance.of({"backbone": "builtin", "fingerprint": str(seed)}))
 
 
 def page_of(first: ScoreFile, second: ScoreFile, path: Path) -> str:

@@ -9,9 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from difficulty_service.base.errors import ReportError
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.review import map as image_map
 from difficulty_service.review.assemble import ReportOptions, make_report
@@ -19,6 +17,7 @@ from difficulty_service.review.map import draw_map, place_samples, placed_map
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.samples import to_samples
+from tests.factories import store_of
 
 MakeScores = Callable[..., ScoreFile]
 NAMES = ("bird", "cat", "dog")
@@ -27,23 +26,10 @@ NAMES = ("bird", "cat", "dog")
 @pytest.fixture
 def store(tmp_path: Path) -> FeatureStore:
     """Features of three separate classes in two parts, of two augmentation runs."""
-    description = {
-        "class_names": NAMES,
-        "num_shards": 2,
-        "augment_runs": 2,
-        "shard_size": 150,
-        "num_samples": 300,
-        "dataset": "photos",
-        "fingerprint": "0",
-    }
-    store = create_store(tmp_path / "scores.features", FeatureDescription.of(description))
-    for shard in range(2):
-        rows = torch.arange(150).repeat_interleave(2) + 150 * shard
-        generator = torch.Generator().manual_seed(shard)
-        features = torch.randn(300, 6, generator=generator) + 6 * F.one_hot(rows % 3, 6)
-        ids = [f"{row:07d}.png" for row in rows.tolist()]
-        store.write_part(shard, Part(ids, rows % 3, torch.arange(300) % 2, features), [])
-    return store
+    ids, labels = [f"{row:07d}.png" for row in range(300)], torch.arange(300) % 3
+    noise = torch.randn(300, 2, 6, generator=torch.Generator().manual_seed(0))
+    features = noise + 6 * F.one_hot(labels, 6)[:, None]
+    return store_of(tmp_path / "scores.features", features, labels, ids, 150, class_names=NAMES)
 
 
 @pytest.fixture(params=["t-SNE", "two directions"])

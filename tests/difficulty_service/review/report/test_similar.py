@@ -8,15 +8,14 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.features.part import Part
-from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.review import similar
 from difficulty_service.review.map import similarity_directions
 from difficulty_service.review.similar import most_similar, write_vectors
 from difficulty_service.scores.fit_store import fit_store
+from tests.factories import store_of
 
 SHARDS, EACH, DIM = 3, 100, 8
 ROWS = SHARDS * EACH
@@ -34,26 +33,10 @@ def features() -> torch.Tensor:
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory, features: torch.Tensor) -> FeatureStore:
     """These features in three parts, of two augmentation runs of which the second is noise."""
-    description = {
-        "class_names": ["cat", "dog"],
-        "num_shards": SHARDS,
-        "augment_runs": 2,
-        "shard_size": EACH,
-        "num_samples": ROWS,
-        "dataset": "photos",
-        "fingerprint": "0",
-    }
-    store = create_store(
-        tmp_path_factory.mktemp("similar") / "features", FeatureDescription.of(description)
-    )
-    for shard in range(SHARDS):
-        rows = torch.arange(EACH * shard, EACH * (shard + 1)).repeat_interleave(2)
-        runs = torch.arange(2 * EACH) % 2
-        noise = torch.randn(2 * EACH, DIM, generator=torch.Generator().manual_seed(shard))
-        values = features[rows] + runs[:, None] * noise
-        ids = [f"{row}.png" for row in rows.tolist()]
-        store.write_part(shard, Part(ids, rows % 2, runs, values), [])
-    return store
+    noise = torch.randn(ROWS, DIM, generator=torch.Generator().manual_seed(1))
+    runs = torch.stack((features, features + noise), dim=1)
+    ids, labels = [f"{row}.png" for row in range(ROWS)], torch.arange(ROWS) % 2
+    return store_of(tmp_path_factory.mktemp("similar") / "features", runs, labels, ids, EACH)
 
 
 @pytest.fixture(scope="module")

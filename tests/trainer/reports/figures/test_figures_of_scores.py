@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in, write
+from tests.factories import write_score_file
+from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in
 from trainer.reports.figures.figure import Figure
 from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import read_sources
@@ -21,7 +22,7 @@ def test_errors_are_counted_in_bins_of_equal_size_from_easy_to_hard(
     scores = dict(zip(saved.sample_ids, generator.permutation(31) - 9.5, strict=True))
     first = saved.sample_ids[0]
     scores[first] = np.nan
-    path = write(tmp_path / "scores.parquet", scores)
+    path = write_score_file(tmp_path / "scores.parquet", scores)
 
     drawn = error_figures(read_sources([path, run], "rmd"))
 
@@ -39,7 +40,7 @@ def test_errors_are_counted_in_bins_of_equal_size_from_easy_to_hard(
 
 
 def test_scores_of_other_samples_give_no_error_rates(run: Path, tmp_path: Path) -> None:
-    path = write(tmp_path / "scores.parquet", {"elsewhere": 1.0})
+    path = write_score_file(tmp_path / "scores.parquet", {"elsewhere": 1.0})
 
     drawn = error_figures(read_sources([run, path], "rmd"))
 
@@ -53,7 +54,7 @@ def severities(folder: Path, values: Sequence[tuple[str | None, float]], **more:
         named = {} if corruption is None else {"corruption": corruption}
         scores = {f"{each}": each + shift for each in range(4)}
         path = folder / f"{more.get('backbone')}-{number}.parquet"
-        paths.append(write(path, scores, dataset="photos", **named, **more))
+        paths.append(write_score_file(path, scores, dataset="photos", **named, **more))
     return paths
 
 
@@ -104,7 +105,7 @@ def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path:
     ids = sorted(str(file.relative_to(images)) for file in Path(images).rglob("*.png"))
     scores = {sample_id: float(7 * number % 60) for number, sample_id in enumerate(ids)}
     scores[ids[5]] = np.nan
-    path = write(tmp_path / "scores.parquet", scores, dataset=images)
+    path = write_score_file(tmp_path / "scores.parquet", scores, dataset=images)
 
     (figure,) = sheet_figures(read_sources([path], "rmd"))
 
@@ -121,7 +122,7 @@ def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path:
 
 
 def test_without_its_dataset_a_score_file_has_no_sheet(tmp_path: Path) -> None:
-    path = write(tmp_path / "scores.parquet", {"a": 1.0}, dataset=str(tmp_path / "gone"))
+    path = write_score_file(tmp_path / "scores.parquet", {"a": 1.0}, dataset=str(tmp_path / "gone"))
 
     drawn = sheet_figures(read_sources([path], "rmd"))
 

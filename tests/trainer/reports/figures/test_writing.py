@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import ScoreFileError, TrainingError
-from tests.trainer.reports.figures.drawn import write
+from tests.factories import write_score_file
 from trainer.reports.figures.sources import read_sources
 from trainer.reports.figures.writing import write_figures
 
@@ -35,7 +35,7 @@ def test_nothing_to_draw_is_an_error_that_says_why(plain: Path, tmp_path: Path) 
 
 
 def test_inputs_that_cannot_be_drawn_are_refused(run: Path, tmp_path: Path) -> None:
-    scores = write(tmp_path / "scores.parquet", {"a": 1.0})
+    scores = write_score_file(tmp_path / "scores.parquet", {"a": 1.0})
 
     with pytest.raises(TrainingError, match=r"2 runs and score files to draw; give .* each once"):
         read_sources([run, run], "rmd")

@@ -1,0 +1,145 @@
+"""What many tests begin with: folders of images, clients, features and scores."""
+
+import io
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from fastapi.testclient import TestClient
+from PIL import Image
+from torch import Tensor
+
+from api.app import create_app
+from api.settings import Settings
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import Part
+from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.scores.file import to_schema, write_scores
+from difficulty_service.scores.provenance import Provenance
+
+CLASSES = ("bird", "cat", "dog")
+
+
+def png_of(colour: str | tuple[int, int, int], size: tuple[int, int] = (8, 8)) -> bytes:
+    """A PNG of one colour; `size` is its width and height."""
+    target = io.BytesIO()
+    Image.new("RGB", size, colour).save(target, "PNG")
+    return target.getvalue()
+
+
+def write_image_folder(
+    folder: Path,
+    classes: Sequence[str] = CLASSES,
+    each: int = 8,
+    size: tuple[int, int] = (24, 32),
+    seed: int | np.random.Generator = 0,
+    name: str = "{}.png",
+) -> Path:
+    """Writes noise in a folder per class, each class brighter than the one before; gives `folder`.
+
+    Args:
+        each: Number of images of a class.
+        size: Height and width of an image.
+        name: Name of the file of an image, from its number in its class.
+    """
+    generator = np.random.default_rng(seed)
+    for label, class_name in enumerate(classes):
+        (folder / class_name).mkdir(parents=True, exist_ok=True)
+        for number in range(each):
+            pixels = generator.integers(0, 120, (*size, 3)) + 60 * label
+            path = folder / class_name / name.format(number)
+            Image.fromarray(pixels.astype(np.uint8)).save(path)
+    return folder
+
+
+@contextmanager
+def client_of(
+    data_dir: Path,
+    *,
+    follow_redirects: bool = True,
+    **settings: Any,  # noqa: ANN401 - whatever settings are
+) -> Iterator[TestClient]:
+    """A client on this machine of a running application, by default with the built-in backbone."""
+    usual = {"data_dir": data_dir, "device": "cpu", "default_backbone": "builtin"}
+    app = create_app(Settings(**usual | settings))
+    with TestClient(app, base_url="http://localhost", follow_redirects=follow_redirects) as client:
+        yield client
+
+
+def store_of(
+    folder: Path,
+    features: Tensor,
+    labels: Tensor,
+    ids: Sequence[str] | None = None,
+    shard_size: int | None = None,
+    **description: object,
+) -> FeatureStore:
+    """Writes a feature store of three classes, cat, dog and owl.
+
+    Args:
+        features: Shape (samples, dim), or (samples, runs, dim) of several augmentation runs.
+        labels: Shape (samples,).
+        ids: Ids of the samples; by default `s0`, `s1` and so on.
+        shard_size: Samples of a part; by default all.
+        description: Keys of the description that differ from the usual ones.
+    """
+    runs = features[:, None] if features.ndim == 2 else features
+    samples, num_runs, _ = runs.shape
+    size = shard_size or max(1, samples)
+    starts = range(0, max(1, samples), size)
+    usual = {
+        "class_names": ("cat", "dog", "owl"),
+        "num_shards": len(starts),
+        "shard_size": size,
+        "num_samples": samples,
+        "augment_runs": num_runs if num_runs > 1 else 0,
+        "dataset": "photos",
+        "fingerprint": "f",
+        "seed": 0,
+    }
+    store = create_store(folder, FeatureDescription.of(usual | description))
+    numbers = torch.tensor(store.description.run_numbers)
+    ids = [f"s{row}" for row in range(samples)] if ids is None else ids
+    for shard, start in enumerate(starts):
+        rows = slice(start, start + size)
+        part = Part(
+            [sample_id for sample_id in ids[rows] for _ in numbers],
+            labels[rows].repeat_interleave(num_runs),
+            numbers.repeat(len(labels[rows])),
+            runs[rows].flatten(0, 1),
+        )
+        store.write_part(shard, part, [])
+    return store
+
+
+def score_table(
+    labels: Sequence[int],
+    classes: Sequence[str] = ("cat", "dog", "owl"),
+    ids: Sequence[str] | None = None,
+    **columns: object,
+) -> pa.Table:
+    """A table of scores, with the types of a score file.
+
+    Args:
+        ids: Ids of the samples; by default `s0`, `s1` and so on.
+        columns: The other columns, by their names.
+    """
+    known = {
+        "sample_id": [f"s{row}" for row in range(len(labels))] if ids is None else list(ids),
+        "label": labels,
+        "label_name": [classes[label] for label in labels],
+    }
+    return to_schema(pa.table(known | columns))
+
+
+def write_score_file(
+    path: Path, scores: Mapping[str, float | None], column: str = "rmd", **provenance: object
+) -> Path:
+    """Writes a score file of one class that holds one score for each id; gives `path`."""
+    table = score_table([0] * len(scores), ids=list(scores), **{column: list(scores.values())})
+    write_scores(path, table, Provenance.of(provenance))
+    return path
