@@ -133,6 +133,19 @@ def test_every_score_column_is_described() -> None:
     assert all(f"`{name}`" in page for name in SCHEMA.names)
 
 
+def test_the_tests_that_the_page_of_security_names_exist() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
+
+    named = re.findall(r"`([a-z_/]*test_\w+\.py|tests/[\w/]+)`", page)
+
+    assert named
+    assert [
+        name
+        for name in named
+        if not (ROOT / name).exists() and not (ROOT / "tests" / "api" / name).exists()
+    ] == []
+
+
 def test_the_page_of_keys_of_a_recipe_is_made_of_their_models() -> None:
     assert PAGE.read_text() == page(), "run: python docs/recipes.py"
 
