@@ -19,7 +19,6 @@ from difficulty_service.cli import create_app
 
 project = "difficulty"
 html_title = "difficulty"
-author = "the authors of difficulty"
 language = "en"
 smartquotes = False  # would make dashes of the hyphens before an option
 
