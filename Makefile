@@ -86,7 +86,7 @@ campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databa
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
-evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
+evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
 	$(BIN)/python -m benchmarks.evidence.counts
 
