@@ -23,7 +23,11 @@ language = "en"
 smartquotes = False  # would make dashes of the hyphens before an option
 
 NAVIGATION = {
-    "Start": {"self": "What it is", "review": "Your first review", "cleaning": "A cleaned dataset"},
+    "Start": {
+        "self": "What it is",
+        "review": "Your first review",
+        "cleaning": "Your cleaned dataset",
+    },
     "How-to": {
         "datasets": "Datasets",
         "images": "Images",

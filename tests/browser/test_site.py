@@ -189,13 +189,13 @@ def test_a_page_fits_a_phone(site: Path, open_page: OpenPage, page: str) -> None
     assert width <= room <= opened.evaluate("screen.width")
 
 
-def test_the_start_page_leads_to_a_review_and_to_a_cleaned_dataset(
+def test_the_start_page_leads_to_your_first_review_and_to_your_cleaned_dataset(
     site: Path, open_page: OpenPage
 ) -> None:
     page = open_page(site / "index.html")
 
     page.get_by_role("link", name="your first review").first.click()
-    page.get_by_role("link", name="a cleaned dataset").first.click()
+    page.get_by_role("link", name="your cleaned dataset").first.click()
 
     assert page.url.endswith("/cleaning.html")
 
