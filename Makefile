@@ -57,8 +57,10 @@ types: $(INSTALLED) ## types (mypy, strict)
 architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
 
-docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+docs: $(INSTALLED) ## the site of the pages, the commands and the Python API, in site/ (Sphinx)
+	rm -rf site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env \
+	    --doctree-dir build/doctrees docs site
 
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
