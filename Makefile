@@ -79,7 +79,7 @@ gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, tra
 fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
-	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=10000 $(BIN)/python -m pytest -n 0 \
+	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=2500 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
