@@ -28,11 +28,14 @@ test: $(INSTALLED) numeric-tests ## all tests, in several processes
 NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/gaussians \
     tests/trainer/training/test_strided_convolutions.py
 
+# One process for each set of instructions, side by side: starting more takes longer than the tests.
 numeric-tests: $(INSTALLED)
 	@for set in SSE4.2 AVX2; do \
 	    $(BIN)/python -m benchmarks.processors --as $$set --unless-native \
-	        $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 $(NUMERIC) || exit 1; \
-	done
+	        $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider $(NUMERIC) & \
+	    started="$$started $$!"; \
+	done; \
+	for one in $$started; do wait $$one || exit 1; done
 
 # glibc checks its heap at every call where its debugging library is loaded.
 portable: $(INSTALLED) ## numeric tests and scores as on every processor (half an hour)
