@@ -117,9 +117,9 @@ $(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV) || { \
 	    $(PYTHON) -m venv --without-pip $(VENV) && \
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install -c constraints.txt -e .
+	$(BIN)/python .ci/install.py -c constraints.txt -e .
 	@touch $@
 
 $(INSTALLED): $(RUNTIME)
-	$(BIN)/python -m pip install -c constraints.txt -e '.[$(ACCELERATOR),dev]'
+	$(BIN)/python .ci/install.py --compile-bytecode -c constraints.txt -e '.[$(ACCELERATOR),dev]'
 	@touch $@
