@@ -59,8 +59,10 @@ types: $(INSTALLED) ## types (mypy, strict)
 architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
 
-docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+docs: $(INSTALLED) ## the site of the pages, the commands and the Python API, in site/ (Sphinx)
+	rm -rf site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env \
+	    --doctree-dir build/doctrees docs site
 
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
@@ -86,7 +88,7 @@ campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databa
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
-evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence.md (three hours, resumes)
+evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
 	$(BIN)/python -m benchmarks.evidence.counts
 

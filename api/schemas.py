@@ -16,6 +16,7 @@ from api.storage.tables import State
 from difficulty_service.base.contract import Contract, Names
 from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
 from difficulty_service.review.marks import Mark
+from difficulty_service.score_columns import COLUMNS
 
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
 BACKBONE_PATTERN = (
@@ -315,11 +316,14 @@ class MarksChanged(BaseModel):
     counts: MarkCounts
 
 
-class ScoreRow(BaseModel):
-    """One sample of a score file, with the columns that were computed.
+def of_column(name: str) -> Any:  # noqa: ANN401 - the default of a field, whatever its type
+    """The field of a column that only some score files have, described as on every page."""
+    column = COLUMNS[name]
+    return Field(default=None, description=f"{column.sentence} Values: {column.values}.")
 
-    `docs/score-file.md` has their meaning.
-    """
+
+class ScoreRow(BaseModel):
+    """One sample of a score file, with the columns that were computed."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -346,40 +350,26 @@ class ScoreRow(BaseModel):
     sample_id: str
     label: int
     label_name: str
-    md: float | None = None
-    md_agnostic: float | None = None
-    rmd: float | None = Field(default=None, description="Larger is harder")
-    rmd_std: float | None = None
-    rmd_loo: float | None = None
-    nearest_label: int | None = None
-    nearest_label_name: str | None = None
-    label_margin: float | None = Field(
-        default=None, description="Above 0, another class fits better"
-    )
-    percentile: float | None = None
-    duplicate_of: str | None = Field(
-        default=None, description="Id of the first sample with the same features"
-    )
-    near_duplicate_of: str | None = Field(
-        default=None,
-        description="Id of the first sample with nearly the same features, where they were "
-        "compared",
-    )
-    kmeans: float | None = None
-    knn: float | None = None
-    suspicion: float | None = Field(default=None, description="Log-odds that the label is wrong")
-    p_wrong: float | None = Field(default=None, description="Probability that the label is wrong")
-    suggested_label: int | None = Field(
-        default=None, description="The likeliest class other than the label"
-    )
-    suggested_label_name: str | None = None
-    agree: float | None = Field(
-        default=None, description="Log-odds against the label, by its tempered posterior"
-    )
-    loss: float | None = Field(
-        default=None, description="Cross-entropy of the label; only in files of `evaluate`"
-    )
-    doubt: float | None = Field(default=None, description="1 - the confidence; likewise")
+    md: float | None = of_column("md")
+    md_agnostic: float | None = of_column("md_agnostic")
+    rmd: float | None = of_column("rmd")
+    rmd_std: float | None = of_column("rmd_std")
+    rmd_loo: float | None = of_column("rmd_loo")
+    nearest_label: int | None = of_column("nearest_label")
+    nearest_label_name: str | None = of_column("nearest_label_name")
+    label_margin: float | None = of_column("label_margin")
+    percentile: float | None = of_column("percentile")
+    duplicate_of: str | None = of_column("duplicate_of")
+    near_duplicate_of: str | None = of_column("near_duplicate_of")
+    kmeans: float | None = of_column("kmeans")
+    knn: float | None = of_column("knn")
+    suspicion: float | None = of_column("suspicion")
+    p_wrong: float | None = of_column("p_wrong")
+    suggested_label: int | None = of_column("suggested_label")
+    suggested_label_name: str | None = of_column("suggested_label_name")
+    agree: float | None = of_column("agree")
+    loss: float | None = of_column("loss")
+    doubt: float | None = of_column("doubt")
     thumbnail: str = Field(description="Address of a thumbnail")
 
 

@@ -28,121 +28,116 @@ MEBIBYTE = 1 << 20
 class Settings(BaseSettings):
     """Settings that the server and its workers share.
 
-    Attributes:
-        roots: Folders or URIs that jobs may read, by their names in requests.
-        data_dir: Folder for uploads and features, and for database and results unless these are
-            set.
-        database_url: URL in SQLAlchemy's form; None for a SQLite file in `data_dir`.
-        artifacts: Folder or URI for results; None for a folder in `data_dir`.
-        host: Address to listen on; without keys, a loopback address only.
-        port: Port to listen on.
-        allowed_hosts: Names by which browsers and others may address the service, `*.` for any
-            subdomain; empty allows all, or without keys those of this machine alone.
-        trusted_proxies: Addresses and networks of proxies, whose `X-Forwarded-For` names the
-            client.
-        max_connections: Maximum number of open connections; fewer where the limit of file
-            descriptors is low.
-        max_connections_per_address: Maximum number of those of one client, by its address or IPv6
-            network; proxies may have any number.
-        max_header_bytes: Maximum number of bytes of a request's address, headers and trailers.
-        header_timeout: Seconds in which they must arrive.
-        body_timeout: Seconds over which the rate of a body is averaged.
-        answer_timeout: Seconds over which the rate is averaged at which a client takes an answer.
-        min_rate: Minimum number of bytes per second of both.
-        backbones: Backbones that jobs may use; empty allows all.
-        default_backbone: Backbone of jobs that name none.
-        device: Device of workers and of the encoder of single images.
-        engine: Engine that runs the shards of a job.
-        ray_address: Address of the Ray cluster; None for `RAY_ADDRESS`, or this machine alone.
-        remote_images: Whether tables may refer to images by https URLs.
-        max_body_bytes: Maximum number of bytes of a request that is not an upload.
-        max_upload_bytes: Maximum number of bytes of an upload.
-        max_images_per_request: Maximum number of images or texts in a request that scores single
-            ones.
-        max_vectors_per_request: Maximum number of feature vectors in a request.
-        max_image_bytes: Maximum number of bytes of an image.
-        max_pixels: Maximum number of pixels of an image.
-        max_rows: Maximum number of rows of the tables of a job.
-        max_text_bytes: Maximum number of bytes of labels and ids of a Parquet file in memory.
-        max_classes: Maximum number of classes of a job.
-        takes_jobs: Whether jobs may be submitted.
-        max_queued_jobs: Maximum number of queued jobs of one key.
-        max_pending_thumbnails: Maximum number of thumbnails of one key or address that are made or
-            wait for it.
-        max_pending_scorings: Maximum number of requests of one key or address that score single
-            samples or wait for it.
-        rate_limit: Maximum rate of requests of one key or address, in the notation of the package
-            `limits`: `600/minute`, `10/second;10000/day`.
-        lease: Seconds without a heartbeat after which another worker may claim a job.
-        heartbeat: Seconds between heartbeats of a worker.
-        poll: Seconds between polls of an idle worker for a job.
-        max_attempts: Number of attempts before a job fails.
-        retry_delay: Seconds before a failed attempt is retried, doubled each time.
-        grace: Seconds that a worker has to finish its job once it is told to stop.
-        listing_seconds: Seconds that listing the dataset of a job may take.
-        upload_check_seconds: Seconds that the check of a complete upload may take.
-        image_seconds: Seconds that reading and decoding one image may take.
-        stage_seconds: Seconds that a job may go on without any progress in all other stages.
-        keep_jobs: Seconds until finished jobs and their files are deleted.
-        feature_cache_mb: Megabytes of features that are kept for later jobs of the same owner; 0
-            to keep none.
-        keep_uploads: Seconds until unused uploads are deleted.
-        log_format: One JSON object or one readable line per event.
-        log_level: Least severe level that is logged.
+    `python docs/settings.py` makes the table in docs/api.md from these sentences.
     """
 
-    model_config = SettingsConfigDict(env_prefix="DIFFICULTY_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="DIFFICULTY_", extra="ignore", frozen=True, use_attribute_docstrings=True
+    )
 
     roots: dict[str, str] = Field(default_factory=dict)
+    """Folders or URIs that jobs may read, by name."""
     data_dir: Path = Path("difficulty-data")
+    """Folder for database, uploads, results and features."""
     database_url: SecretStr | None = None
+    """SQLAlchemy URL, such as `postgresql+psycopg://…` (extra `postgresql`); none for SQLite in
+    `DATA_DIR`."""
     artifacts: str | None = None
+    """Folder or URI for results; none for a folder in `DATA_DIR`."""
     host: str = "127.0.0.1"
+    """Address to listen on; without API keys, loopback only."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
+    """Port to listen on."""
     allowed_hosts: tuple[str, ...] = ()
+    """Names of the service, such as `["scores.example.org"]` or `["*.example.org"]`; none for all,
+    or without API keys those of this machine."""
     trusted_proxies: tuple[Network, ...] = ()
+    """Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count, such as `["172.18.0.0/16"]`.
+    """
     max_connections: Count = 512
+    """Open connections; fewer where file descriptors are few."""
     max_connections_per_address: Count = 128
+    """Open connections of one address or IPv6 /64; not of trusted proxies."""
     max_header_bytes: Size = 64 << 10
+    """Size of address, headers (32 bytes more each) and trailers."""
     header_timeout: Seconds = 10.0
+    """Seconds for address and headers to arrive."""
     body_timeout: Seconds = 30.0
+    """Seconds over which the rate of bodies is averaged."""
     answer_timeout: Seconds = 120.0
+    """Seconds over which the rate of answers is averaged."""
     min_rate: Annotated[float, Field(ge=0)] = 1024.0
+    """Bytes per second at which clients must send bodies and take answers; 0 for any."""
     backbones: tuple[str, ...] = ()
+    """Backbones that jobs may use; none for all."""
     default_backbone: str = "clip-vit-b16"
+    """Backbone of jobs that name none."""
     device: str = "auto"
+    """Device of workers and for single samples."""
     engine: Literal["local", "ray"] = "local"
+    """`local` or `ray`."""
     ray_address: str | None = None
+    """Ray cluster; none for Ray's own `RAY_ADDRESS`, or this machine."""
     remote_images: bool = False
+    """Whether tables may name images at https addresses."""
     max_body_bytes: Count = 8 * MEBIBYTE
+    """Size of a request that is no upload."""
     max_upload_bytes: Count = 64 << 30
+    """Size of an upload."""
     max_images_per_request: Count = 256
+    """Images or texts that are scored at once."""
     max_vectors_per_request: Count = 10_000
+    """Feature vectors in a request."""
     max_image_bytes: Count = 32 * MEBIBYTE
+    """Size of an encoded image."""
     max_pixels: Count = 50_000_000
+    """Pixels of an image."""
     max_rows: Count = 5_000_000
+    """Rows of the tables of a job."""
     max_text_bytes: Count = 256 * MEBIBYTE
+    """Labels and ids of a Parquet file in memory."""
     max_classes: Count = 25_000
+    """Classes of a job; of integer labels, the largest counts."""
     takes_jobs: bool = True
+    """Whether jobs may be submitted, or only finished ones shown."""
     max_queued_jobs: Count = 100
+    """Queued jobs of a key."""
     max_pending_thumbnails: Count = 128
+    """Thumbnails of a key or address in progress or waiting."""
     max_pending_scorings: Count = 16
+    """Scoring requests of a key or address in progress or waiting."""
     rate_limit: str = "600/minute"
+    """Requests of a key or address; several limits with `;` between."""
     lease: Seconds = 60.0
+    """Seconds without a heartbeat until another worker takes a job."""
     heartbeat: Seconds = 10.0
+    """Seconds between heartbeats of a worker."""
     poll: Seconds = 1.0
+    """Seconds between polls of an idle worker."""
     max_attempts: Count = 3
+    """Attempts before a job fails."""
     retry_delay: Annotated[float, Field(ge=0)] = 5.0
+    """Seconds before the second attempt, doubled for each further one."""
     grace: Seconds = 30.0
+    """Seconds that a worker takes to stop, at most."""
     listing_seconds: Seconds = 600.0
+    """Seconds for listing a dataset."""
     upload_check_seconds: Seconds = 300.0
+    """Seconds for checking a complete upload."""
     image_seconds: Seconds = 30.0
+    """Seconds for reading an image, and 1 more for each augmented run; not on Ray."""
     stage_seconds: Seconds = 3600.0
+    """Seconds without progress in any other stage."""
     keep_jobs: Seconds = 30 * 86400.0
+    """Seconds until finished jobs and unused features are deleted."""
     feature_cache_mb: Annotated[int, Field(ge=0)] = 2048
+    """Megabytes of features kept for later jobs of the same key; 0 for none."""
     keep_uploads: Seconds = 2 * 86400.0
+    """Seconds until unused uploads are deleted."""
     log_format: Literal["json", "text"] = "json"
+    """`json`, or `text` for people."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """`debug`, `info`, `warning` or `error`."""
 
     @cached_property
     def resolved_database_url(self) -> SecretStr:

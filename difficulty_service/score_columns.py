@@ -1,12 +1,14 @@
-"""The scorers, which columns of a score file each computes, and what to say where one is absent.
+"""The columns of a score file, the scorers that compute them, and what to say where one is absent.
 
-The command line, Python, the service and its pages read `SCORERS`; nothing heavy is imported here.
+The command line, Python, the service, its pages and `docs/score-file.md` read `COLUMNS` and
+`SCORERS`; nothing heavy is imported here.
 A score file has only columns that were computed. Whoever names another one is told which scorer or
 option to ask for; this module alone knows which column belongs to which.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import TypeAlias
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from difficulty_service.base.errors import DifficultyError, ScoreFileError, Setting
 from difficulty_service.base.wording import did_you_mean
@@ -14,6 +16,31 @@ from difficulty_service.plugins import Scorer, declared
 
 Remedy: TypeAlias = tuple[str | Setting, ...]
 """Parts of a suggested solution, as an error takes them."""
+
+ColumnType: TypeAlias = Literal["string", "dictionary of string", "int32", "float32", "float64"]
+"""Types of columns, in words."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that a score file may have.
+
+    Attributes:
+        name: Name of the column.
+        type: Type of its values.
+        values: Their unit, range and sign.
+        sentence: What it is and where it is null, in Markdown.
+        required: Whether every file has it, without nulls.
+        remedy: How to get it; empty where a scorer fills it or every scored file has it.
+    """
+
+    name: str
+    type: ColumnType
+    values: str
+    sentence: str
+    required: bool = False
+    remedy: Remedy = ()
+
 
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
@@ -48,27 +75,140 @@ _OWN = (
     ),
 )
 
-_OTHER_COLUMNS: Mapping[str, Remedy] = {
-    "rmd_std": ("score several views of each sample with ", Setting("augment_runs", 10)),
-    "rmd_loo": ("score with Gaussians of the samples themselves, without ", Setting("gaussians")),
-    "duplicate_of": ("score each sample as it is, without ", Setting("augment_runs")),
-    "near_duplicate_of": ("score with ", Setting("near_duplicates", 0.97)),
-    "loss": _CLASSIFIER,
-    "doubt": _CLASSIFIER,
-}
+_DISTANCE = "squared distance, no unit, 0 or more"
+_DIFFICULTY = "no unit, either sign; larger is harder"
+_LENGTH = "in the unit of the features; larger is harder"
+_INDEX = "class index, from 0"
 
-
-_ANY_FILE = frozenset(
-    {"sample_id", "label", "label_name", "nearest_label", "nearest_label_name", "label_margin"}
-    | {"percentile"}
+_OWN_COLUMNS = (
+    Column(
+        "sample_id",
+        "string",
+        "unique text",
+        "Path relative to the dataset; in a table the column of `--id-column`, else the path of "
+        "the image or a column such as `path`, `file` or `file_name` if it differs in every row, "
+        "else `file#row`.",
+        required=True,
+    ),
+    Column("label", "int32", _INDEX, "Class of the sample.", required=True),
+    Column("label_name", "dictionary of string", "class name", "Name of the class.", required=True),
+    Column(
+        "md",
+        "float64",
+        _DISTANCE,
+        "Distance to the class of the label; null in a class with fewer than two fitted samples.",
+    ),
+    Column("md_agnostic", "float64", _DISTANCE, "Distance to all samples, whatever their class."),
+    Column("rmd", "float64", _DIFFICULTY, "The difficulty, `md` minus `md_agnostic`."),
+    Column(
+        "rmd_std",
+        "float32",
+        "0 or more",
+        "Standard deviation of `rmd` over the augmented views.",
+        remedy=("score several views of each sample with ", Setting("augment_runs", 10)),
+    ),
+    Column(
+        "rmd_loo",
+        "float64",
+        _DIFFICULTY,
+        "`rmd` as if the sample had not been part of the fit; null where it is alone in its "
+        "class, or the covariance is singular without it.",
+        remedy=(
+            "score with Gaussians of the samples themselves, without ",
+            Setting("gaussians"),
+        ),
+    ),
+    Column(
+        "nearest_label",
+        "int32",
+        _INDEX,
+        "Class with the smallest `md`, among those with two samples or more.",
+    ),
+    Column("nearest_label_name", "dictionary of string", "class name", "Name of that class."),
+    Column(
+        "label_margin",
+        "float64",
+        "no unit; above 0, another class fits better",
+        "`md` of the label minus the smallest `md` of another class. Where a ridge was chosen, "
+        "the sample is left out of the fit, and the only sample of a class is compared by "
+        "`md_agnostic`.",
+    ),
+    Column(
+        "percentile",
+        "float32",
+        "0 easiest to 1 hardest",
+        "Rank of `rmd` in this file, or of `loss` where that is the difficulty.",
+    ),
+    Column(
+        "duplicate_of",
+        "string",
+        "`sample_id`",
+        "First sample with the same features; null for that sample and for one without a copy.",
+        remedy=("score each sample as it is, without ", Setting("augment_runs")),
+    ),
+    Column(
+        "near_duplicate_of",
+        "string",
+        "`sample_id`",
+        "First sample with nearly the same features; null without an earlier one.",
+        remedy=("score with ", Setting("near_duplicates", 0.97)),
+    ),
+    Column(
+        "kmeans",
+        "float32",
+        _LENGTH,
+        "Euclidean distance to the nearest centroid of K-means, with as many clusters as classes.",
+    ),
+    Column("knn", "float32", _LENGTH, "Mean Euclidean distance to the ten nearest other samples."),
+    Column(
+        "suspicion",
+        "float64",
+        "log-odds; above 0, the label is more likely wrong than right",
+        "Log-odds of `p_wrong`; null for the only sample of a class, and with a single class.",
+    ),
+    Column(
+        "p_wrong",
+        "float32",
+        "probability, 0 to 1",
+        "Probability that the label is wrong, with as many wrong labels in all as make the "
+        "labels most probable; null as `suspicion`.",
+    ),
+    Column(
+        "suggested_label",
+        "int32",
+        _INDEX,
+        "Likeliest class other than the label by the posterior of `suspicion`, among those with "
+        "two samples or more; null as `suspicion`.",
+    ),
+    Column("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
+    Column(
+        "agree",
+        "float64",
+        "log-odds; larger where people disagree more",
+        "Log-odds against the label by the posterior without landmarks and wrong labels; null as "
+        "`suspicion`.",
+    ),
+    Column(
+        "loss",
+        "float64",
+        "nats, 0 or more; larger is harder",
+        "Cross-entropy of the label by a trained classifier.",
+        remedy=_CLASSIFIER,
+    ),
+    Column(
+        "doubt",
+        "float64",
+        "0 to 1; larger is harder",
+        "1 minus the confidence of that classifier.",
+        remedy=_CLASSIFIER,
+    ),
 )
-
 
 PLUGGED = tuple(
     declared(
         "difficulty.scorers",
         Scorer,
-        {*_ANY_FILE, *_OTHER_COLUMNS, *(name for scorer in _OWN for name in scorer.columns)},
+        {*(scorer.name for scorer in _OWN), *(column.name for column in _OWN_COLUMNS)},
     )
 )
 """Scorers that other packages offer; each fills one column of its name, of double precision."""
@@ -76,13 +216,22 @@ PLUGGED = tuple(
 SCORERS: Mapping[str, Scorer] = {scorer.name: scorer for scorer in (*_OWN, *PLUGGED)}
 """Every scorer by its name."""
 
+COLUMNS: Mapping[str, Column] = {
+    **{column.name: column for column in _OWN_COLUMNS},
+    **{
+        scorer.name: Column(scorer.name, "float64", "larger is harder", f"{scorer.sentence}.")
+        for scorer in PLUGGED
+    },
+}
+"""Every column that a file may have, by its name, in their order."""
+
 COMPUTED_BY: Mapping[str, Remedy] = {
     **{
         column: ("score with ", Setting("scorers", scorer.name))
         for scorer in SCORERS.values()
         for column in scorer.columns
     },
-    **_OTHER_COLUMNS,
+    **{column.name: column.remedy for column in COLUMNS.values() if column.remedy},
 }
 """How to get each column that not every score file has."""
 

@@ -16,17 +16,13 @@ START = """# Keys of a recipe
 
 <!-- Written by `python docs/recipes.py`; a test holds it against the models. -->
 
-[A recipe](training.md#a-recipe) has a `name` and a table for each of these parts. A key that is
-only for some kinds of a part is an error with the others.
+[A recipe](training.md#a-recipe) has a `name` and these tables. A key that ends with kinds in
+brackets is an error with the other kinds. [Networks](training.md#networks) and
+[losses](training.md#losses) have keys of their own.
 """
 
-TYPES = {"boolean": "true or false", "integer": "whole number", "number": "number"}
-BOUNDS = {
-    "minimum": "at least",
-    "exclusiveMinimum": "above",
-    "maximum": "at most",
-    "exclusiveMaximum": "below",
-}
+TYPES = {"boolean": "true, false", "integer": "whole number", "number": "number"}
+BOUNDS = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
 
 
 def page() -> str:
@@ -59,7 +55,7 @@ def _rows(table: str, kinds: Kinds) -> list[str]:
     for (key, sentence), names in described.items():
         member = kinds.members[names[0]]
         schema = member.model_json_schema()["properties"][key]
-        where = "" if len(names) == len(kinds.members) else f" Only with {_quoted(names)}."
+        where = "" if len(names) == len(kinds.members) else f" ({', '.join(names)})"
         rows.append(f"| `{key}` | {_values(schema)} | {_default(schema)} | {sentence}{where} |")
     return rows
 
@@ -74,13 +70,13 @@ def _values(schema: dict[str, Any]) -> str:
     """What a key may be, from its JSON schema."""
     if "anyOf" in schema:
         parts = [_values(each) for each in schema["anyOf"] if each.get("type") != "null"]
-        return "; or ".join(parts)
+        return ", or ".join(parts)
     if "enum" in schema:
         return _quoted(schema["enum"])
     if schema["type"] == "array":
         return f"list: {_values(schema['items'])}"
-    bounds = [f"{words} {schema[key]}" for key, words in BOUNDS.items() if key in schema]
-    return ", ".join([TYPES.get(schema["type"], "text"), *bounds])
+    bounds = [f"{sign} {schema[key]}" for key, sign in BOUNDS.items() if key in schema]
+    return " ".join([TYPES.get(schema["type"], "text"), ", ".join(bounds)]).rstrip()
 
 
 def _quoted(names: list[str]) -> str:

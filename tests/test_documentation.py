@@ -7,13 +7,17 @@ import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from difficulty_service.scores.file import SCHEMA, write_scores
+from benchmarks.evidence.page import DOCS as EVIDENCE
+from benchmarks.evidence.page import page as evidence_page
+from benchmarks.evidence.page_text import Tables
+from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
@@ -25,7 +29,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_A_SERVICE = "api.md"  # its examples have tests of their own, beside a running service
-FENCED = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion"}
@@ -127,14 +131,33 @@ def test_a_recipe_on_a_page_can_be_read(block: Block) -> None:
     assert recipe_from_dict(tomllib.loads(block.text), block.page.name).name
 
 
-def test_every_score_column_is_described() -> None:
-    page = (ROOT / "docs" / "score-file.md").read_text()
+def test_the_tests_that_the_page_of_security_names_exist() -> None:
+    page = (ROOT / "docs" / "security.md").read_text()
 
-    assert all(f"`{name}`" in page for name in SCHEMA.names)
+    named = re.findall(r"`([a-z_/]*test_\w+\.py|tests/[\w/]+)`", page)
+
+    assert named
+    assert [
+        name
+        for name in named
+        if not (ROOT / name).exists() and not (ROOT / "tests" / "api" / name).exists()
+    ] == []
 
 
 def test_the_page_of_keys_of_a_recipe_is_made_of_their_models() -> None:
     assert PAGE.read_text() == page(), "run: python docs/recipes.py"
+
+
+def test_the_page_of_evidence_is_made_of_its_tables() -> None:
+    made = evidence_page(Tables(EVIDENCE / "evidence"))
+
+    assert (EVIDENCE / "evidence.md").read_text() == made, "run: python -m benchmarks.evidence.page"
+
+
+def test_the_page_of_evidence_links_to_each_of_its_tables() -> None:
+    linked = set(re.findall(r"\]\(evidence/(\w+\.csv)\)", (EVIDENCE / "evidence.md").read_text()))
+
+    assert linked == {file.name for file in (EVIDENCE / "evidence").glob("*.csv")}
 
 
 def test_every_key_of_a_recipe_is_described() -> None:
@@ -182,35 +205,84 @@ def test_a_page_shows_every_figure_that_is_drawn_for_it(page: str) -> None:
     assert all((ROOT / "docs" / name).is_file() for name in shown)
 
 
-def rows_of(figure: str) -> list[dict[str, str]]:
-    with (FIGURES / f"{figure}.csv").open(newline="") as file:
+def rows_of(name: str) -> list[dict[str, str]]:
+    with (ROOT / "docs" / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
 
-def table_with(header: str) -> list[list[str]]:
-    """Cells of the table on the page of findings that begins with `header`, bold taken away."""
-    page = (ROOT / "docs" / "findings.md").read_text().replace("**", "")
-    table = page.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
-    return [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+def table_with(header: str, page: str = "findings.md") -> list[list[str]]:
+    """Cells of the table of a page that begins with `header`, bold taken away."""
+    text = (ROOT / "docs" / page).read_text().replace("**", "")
+    table = text.split(f"| {header} |", 1)[1].split("\n\n", 1)[0]
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in table.splitlines()[2:]]
+    for above, row in pairwise(rows):
+        row[0] = row[0] or above[0]  # what is the same as above is left empty
+    return rows
 
 
-def test_the_probes_of_the_page_are_those_of_the_figure() -> None:
-    measured = {
-        tuple(
-            f"{row[name]} ± {row[f'{name}_sd']}"
-            for name in ("accuracy", "adaptive_ece", "nll", "auroc")
-        ): row["method"]
-        for row in rows_of("probes")
-    }
+def with_deviations(row: dict[str, str], names: tuple[str, ...]) -> list[str]:
+    return [f"{row[name]} ± {row[f'{name}_sd']}" for name in names]
 
-    shown = table_with("labels | method | accuracy (%) | adaptive ECE (%)")
+
+LABELS = {"official": "official", "aggregated": "9 % wrong", "worst": "40 % wrong"}
+
+
+@pytest.mark.parametrize(
+    ("table", "keys", "metrics", "header"),
+    [
+        (
+            "figures/probes",
+            ("labels", "method"),
+            ("accuracy", "adaptive_ece", "nll"),
+            "labels | method | accuracy (%) | adaptive ECE (%) | NLL",
+        ),
+        (
+            "findings/losses",
+            ("dataset", "method"),
+            ("accuracy", "adaptive_ece", "adaptive_ece_scaled"),
+            "dataset | method | accuracy (%) | adaptive ECE (%) | scaled",
+        ),
+        (
+            "findings/scratch",
+            ("method",),
+            ("accuracy", "adaptive_ece", "adaptive_ece_scaled"),
+            "method | accuracy (%) | adaptive ECE (%) | scaled",
+        ),
+    ],
+)
+def test_the_trained_networks_of_the_page_are_those_of_the_table(
+    table: str, keys: tuple[str, ...], metrics: tuple[str, ...], header: str
+) -> None:
+    measured = [
+        [*(LABELS.get(row[key], row[key]) for key in keys), *with_deviations(row, metrics)]
+        for row in rows_of(table)
+    ]
+
+    shown = table_with(header)
 
     assert len(shown) > 2
-    assert [method for _, method, *_ in shown] == [measured[tuple(cells[2:])] for cells in shown]
+    assert [row for row in shown if row not in measured] == []
+
+
+def test_the_few_images_of_the_page_are_those_of_the_table() -> None:
+    names = ("auto_suspicion", "auto_label_margin", "none_label_margin", "ledoit_wolf_label_margin")
+    measured = [
+        [
+            f"{int(row['images_per_class']):,}",
+            *(row[name] for name in (*names, "probe", "auroc_95")),
+        ]
+        for row in rows_of("findings/few_images")
+        if row["dataset"] == "CIFAR-10"
+    ]
+
+    shown = table_with("images per class | `suspicion`")
+
+    assert len(shown) > 2
+    assert [row for row in shown if row not in measured] == []
 
 
 def test_the_error_rates_of_the_page_are_those_of_the_figure() -> None:
-    bins = rows_of("error_rate")
+    bins = rows_of("figures/error_rate")
 
     shown = {backbone.strip("`"): rates for backbone, *rates in table_with("error rate")}
 
@@ -218,3 +290,12 @@ def test_the_error_rates_of_the_page_are_those_of_the_figure() -> None:
         drawn = [float(bins[number - 1][backbone]) for number in (1, 5, 10, 15, 20)]
         everything = sum(float(row[backbone]) for row in bins) / len(bins)
         assert rates == [f"{rate:.1f} %" for rate in (*drawn, everything)]
+
+
+@pytest.mark.parametrize("page", ["findings", "benchmarks"])
+def test_a_page_links_to_each_of_its_tables(page: str) -> None:
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+
+    linked = set(re.findall(rf"\]\({page}/(\w+\.csv)\)", text))
+
+    assert linked == {file.name for file in (ROOT / "docs" / page).glob("*.csv")}

@@ -55,14 +55,14 @@ class AnyData(Table):
     """Training, validation and test data of any kind."""
 
     train: str
-    """Training dataset: any location that `difficulty score` takes; for features, a folder of
-    `difficulty extract`, or an `.npz`, `.npy` or Parquet file."""
+    """Training dataset, as `difficulty score` takes it; for features, a folder of `difficulty
+    extract`, or an `.npz`, `.npy` or Parquet file."""
     test: str | None = None
-    """Test dataset, evaluated once, at the end."""
+    """Test dataset, evaluated once at the end."""
     validation: Fraction | str = 0.1
     """Fraction of every class held out of `train`, drawn by the seed; or a separate dataset."""
     limit: Count | None = None
-    """Number of training samples to use, evenly spaced; by default all."""
+    """Number of training samples, evenly spaced; default: all."""
     label_noise: Fraction = 0.0
     """Fraction of training labels replaced by another class at random."""
 
@@ -83,15 +83,15 @@ class ListedData(AnyData):
     split: str | None = None
     """Sub-folder or named split of `train`."""
     validation_split: Annotated[str | None, VALIDATION_DATASET] = None
-    """Sub-folder or named split of a validation dataset."""
+    """Split of a validation dataset."""
     test_split: Annotated[str | None, TEST_DATASET] = None
-    """Sub-folder or named split of `test`."""
+    """Split of `test`."""
     label_column: str | None = None
-    """Column with the labels of `train` and of a validation dataset; found by default."""
+    """Labels of `train` and of a validation dataset; found by default."""
     test_label_column: Annotated[str | None, TEST_DATASET] = None
-    """Column with the labels of `test`, where its name differs from `label_column`."""
+    """Labels of `test`, where the name differs from `label_column`."""
     id_column: str | None = None
-    """Column with the sample ids; found by default."""
+    """Sample ids; found by default."""
 
 
 NOT_IN_MEMORY = Needs(
@@ -107,23 +107,22 @@ class ImageData(ListedData):
 
     kind: Literal["images"] = "images"
     image_column: str | None = None
-    """Column of a table with image bytes or paths; found by its content by default."""
+    """Image bytes or paths; found by default."""
     image_size: Count | None = None
-    """Height and width in pixels; by default that of the images, which must then be equal."""
+    """Height and width in pixels; default: that of the images, which must be equal."""
     max_pixels: Count = DEFAULT_MAX_PIXELS
-    """Maximum number of pixels of an image file; larger ones are refused."""
+    """Maximum number of pixels; larger files are refused."""
     on_error: Literal["skip", "stop"] = "skip"
-    """What to do with images that cannot be read: "skip" checks all images before the run starts,
-    lists those and goes on without them; "stop" ends the run. `--on-error` overrides it."""
+    """Unreadable images: "skip" finds them before the run starts, lists them and goes on without
+    them; "stop" ends the run."""
     augmentation: Augmentation = "none"
     """Random augmentation of training images."""
     crop_padding: Annotated[int, Field(ge=0), needs("data.augmentation", "flip_crop")] = 4
-    """Width in pixels of the black border added before a "flip_crop"."""
+    """Black border in pixels before a "flip_crop"."""
     in_memory: bool | None = None
-    """Whether to keep all images decoded on the device; by default, if they take up to 4 GiB.
-    Otherwise worker processes decode them."""
+    """Keep all images decoded on the device; default: if they take up to 4 GiB."""
     workers: Annotated[Count | None, NOT_IN_MEMORY] = None
-    """Number of processes that decode images not kept in memory; by default one for each core."""
+    """Processes that decode images not kept in memory; default: one per core."""
 
 
 LABELS = Needs(
@@ -143,15 +142,15 @@ class FeatureData(AnyData):
     }
     kind: Literal["features"] = "features"
     labels: str | None = None
-    """Dataset whose labels, joined by sample id, replace those of the training features."""
+    """Dataset whose labels, joined by id, replace those of the training features."""
     split: Annotated[str | None, LABELS] = None
-    """Sub-folder or named split of `labels`."""
+    """Split of `labels`."""
     image_column: Annotated[str | None, LABELS] = None
-    """Column of `labels` with image bytes or paths; found by default."""
+    """Images of `labels`; found by default."""
     label_column: Annotated[str | None, LABELS] = None
-    """Column of `labels` with the labels; found by default."""
+    """Label column of `labels`; found by default."""
     id_column: Annotated[str | None, LABELS] = None
-    """Column of `labels` with the sample ids; found by default."""
+    """Ids of `labels`; found by default."""
 
 
 OWN_WORDS = Needs(
@@ -166,10 +165,9 @@ class WordData(ListedData):
 
     hints: ClassVar[Mapping[str, str]] = {"image_column": "name the column with data.text_column"}
     text_column: str | None = None
-    """Column of a table with texts or trees; found by its name by default."""
+    """Texts or trees; found by name by default."""
     vocabulary_size: Annotated[Count, OWN_WORDS] = 30_000
-    """Maximum number of words with their own token: the most frequent ones of the training
-    texts."""
+    """Maximum number of words with their own token, the most frequent in training."""
 
 
 class TextData(WordData):
@@ -177,8 +175,7 @@ class TextData(WordData):
 
     kind: Literal["text"] = "text"
     text_length: Count = 1000
-    """Maximum number of words of a text, or of tokens of a pretrained network; the rest is cut
-    off."""
+    """Maximum number of words, or tokens of a pretrained network; the rest is cut off."""
 
 
 class TreeData(WordData):
@@ -186,8 +183,8 @@ class TreeData(WordData):
 
     kind: Literal["trees"] = "trees"
     phrases: bool = True
-    """Whether every labelled phrase of a tree is a training sample, not only the whole sentence; a
-    batch then has `training.batch_size` sentences with all their phrases."""
+    """Train on every labelled phrase of a tree, not only on the sentence; `training.batch_size`
+    then counts sentences."""
 
 
 Data = Annotated[ImageData | FeatureData | TextData | TreeData, Field(discriminator="kind")]
@@ -197,8 +194,7 @@ class ModelConfig(Table):
     """The classifier."""
 
     name: str
-    """Name of a network of the trainer, `timm:NAME`, `transformers:NAME`, or `package.module:name`;
-    its options are further keys."""
+    """Name of the network, whose options are further keys."""
     options: Mapping[str, Any] = Field(default_factory=dict)
     """Options of its builder that differ from their defaults."""
 
@@ -215,20 +211,17 @@ class LossConfig(Table):
     """The loss."""
 
     name: str = "cross_entropy"
-    """Name of the loss, or `package.module:name`; its constants are further keys."""
+    """Name of the loss, whose constants are further keys."""
     constants: Mapping[str, Any] = Field(default_factory=dict)
     """Constants of the loss that differ from their defaults."""
     weights: Literal["constant", "label_probability"] = "constant"
-    """Weights of the samples: "constant" counts all alike, "label_probability" by the probability
-    that their label is right."""
+    """Weight of a sample: 1, or the probability that its label is right."""
     targets: Literal["labels", "posterior"] = "labels"
-    """Targets: "labels" are the labels as given, "posterior" the given label and the likeliest
-    other class, by their probabilities."""
+    """The given labels, or these and the likeliest other class by their probabilities."""
     scores: Annotated[str | None, DOUBTS] = None
     """Score file with both; `--scores` overrides it."""
     missing: Annotated[Literal["error", "keep"], DOUBTS] = "error"
-    """What to do with a training sample whose label nothing is known about: "error" refuses it,
-    "keep" trains on its label as given."""
+    """Training samples about whose labels nothing is known: refused, or trained on as given."""
 
     @property
     def doubts_labels(self) -> bool:
@@ -268,15 +261,13 @@ class ScoreWeights(AnyRegulariser):
     ] = 0.001
     """Fraction of scores clipped at either end by "minmax" and "zscore"."""
     score_temperature: Positive = 0.7
-    """T of equation 10, the divisor of the normalised scores; smaller makes weights more peaked."""
+    """T of equation 10; smaller makes weights more peaked."""
     c: NotNegative = 1e-3
-    """Constant of equation 10 that keeps the largest weight below 1."""
+    """c of equation 10; keeps the largest weight below 1."""
     missing: Literal["error", "mean"] = "error"
-    """What to do with a training sample without a score: "error" refuses it, "mean" gives it the
-    mean weight."""
+    """Training samples without a score: refused, or given the mean weight."""
     unreliable: Literal["error", "allow"] = "error"
-    """What to do with scores that are marked as unreliable: "error" refuses them, "allow" uses
-    them."""
+    """Scores that are marked as unreliable: refused, or used."""
 
 
 class EqualWeights(AnyRegulariser):
@@ -298,9 +289,9 @@ class AnyOptimiser(Table):
     learning_rate: Positive = 0.1
     """Highest learning rate of the schedule."""
     weight_decay: NotNegative = 0.0
-    """Weight decay, as defined by PyTorch's optimiser of that name."""
+    """As PyTorch's optimiser of that name defines it."""
     gradient_clip: Positive | None = None
-    """Maximum norm of the gradient over all parameters; the papers of the focal family use 2."""
+    """Maximum norm of the whole gradient; the papers of the focal family use 2."""
 
 
 class Sgd(AnyOptimiser):
@@ -359,7 +350,7 @@ class StepRate(AnyRate):
 
     name: Literal["steps"] = "steps"
     milestones: Annotated[tuple[Positive, ...], Field(validate_default=True)] = ()
-    """Epochs, or fractions of all epochs where below 1, after which the rate is multiplied."""
+    """Epochs, or where below 1 fractions of all, after which the rate is multiplied."""
     factor: Positive = 0.1
     """Factor at each milestone."""
 
@@ -391,30 +382,27 @@ class TrainingConfig(Table):
     epochs: Count
     """Number of passes over the training samples."""
     batch_size: Count = 128
-    """Number of samples (of phrases, sentences) per step, over all processes together; an epoch is
-    divided into batches of nearly equal size."""
+    """Samples per step, over all processes together; batches are nearly equal in size."""
     seeds: Annotated[tuple[NonNegativeInt, ...], Field(min_length=1)] = (0,)
-    """Seeds of the runs, one run for each; a seed decides the split, the order, augmentation and
-    the initial parameters. `--seed` trains one of them."""
+    """One run for each; a seed decides split, order, augmentation and initial parameters."""
     reduction: Literal["mean", "sum"] = "mean"
-    """Reduction of the losses of a batch; the papers of the focal family use the sum."""
+    """Reduction of a batch's losses; the papers of the focal family use the sum."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
-    """Precision of forward and backward; "auto" is bf16 where the device supports it."""
+    """"auto" is bf16 where the device supports it."""
     channels_last: Annotated[bool, needs("data.kind", "images")] = True
-    """Whether images have their channels last in memory, which is faster for convolutions."""
+    """Channels last in memory; faster for convolutions."""
     compile: bool = False
-    """Whether to compile the model, which is faster on a GPU in long runs."""
+    """Compile the model; faster on a GPU in long runs."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
-    """Decay per step of a moving average of the parameters, which is then evaluated and saved."""
+    """Decay per step of a moving average of the parameters, which is evaluated and saved."""
     checkpoint_every: Count = 1
-    """Number of epochs between checkpoints."""
+    """Epochs between checkpoints."""
     evaluation_batch_size: Count = 512
-    """Number of samples per step of evaluation."""
+    """Samples per step of evaluation."""
     final: Literal["last", "best"] = "last"
-    """Epoch whose model is evaluated and saved: the "last", or the "best" by `best_by` on the
-    validation samples."""
+    """Epoch to evaluate and save: the last, or the best by `best_by` of the validation samples."""
     best_by: Annotated[BestBy, needs("training.final", "best")] = "accuracy"
-    """Validation metric of "best"; the first epoch wins a tie."""
+    """Metric of "best"; the first epoch wins a tie."""
 
     @field_validator("seeds")
     @classmethod

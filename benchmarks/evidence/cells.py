@@ -27,6 +27,9 @@ PRELOADED = [
 ]
 """What cells would otherwise import one by one, each in its own process."""
 
+STATISTIC = "confusions and number of wrong labels"
+"""What `suspicion` estimates. A cell records it, so that tables can tell numbers of another one."""
+
 Returned = TypeVar("Returned")
 
 
@@ -167,7 +170,7 @@ def _compute(folder: Path, cell: Cell) -> str:
     except Exception as error:  # noqa: BLE001 - the other cells go on
         return f"{type(error).__name__}: {error}"
     seconds = time.process_time() - began
-    values = result.values | {"cell_seconds": seconds, "machine": machine()}
+    values = result.values | {"cell_seconds": seconds, "machine": machine(), "statistic": STATISTIC}
     file = result_file(folder, cell.name)
     if result.arrays:
         with replacing(file.with_suffix(".npz")) as temporary, temporary.open("wb") as out:

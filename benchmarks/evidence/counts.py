@@ -2,12 +2,12 @@
 
     python -m benchmarks.evidence.counts [--folder runs/evidence] [--seeds 3]
 
-For each set of labels: the labels known to be wrong, what `p_wrong` adds up to, how many labels
-have a `p_wrong` above one half and the share of them that is wrong, and the AUROC of `suspicion`
-and `label_margin` with the mean difference and its 95 % interval over the draws. Below the table is
-how often labels are wrong where `p_wrong` is in each of ten equal ranges, over all sets. A draw
-takes other images or plants other wrong labels. Features are those of `make evidence`; texts are
-encoded anew.
+Writes two tables of the evidence, and its page anew. `counts.csv` has, for each set of labels, the
+labels known to be wrong, what `p_wrong` adds up to, how many labels have a `p_wrong` above one half
+and the share of them that is wrong, and the AUROC of `suspicion` and what it has more than
+`label_margin`, with the 95 % interval over the draws. `p_wrong.csv` has how often labels are wrong
+where `p_wrong` is in each of ten equal ranges, over all sets. A draw takes other images or plants
+other wrong labels. Features are those of `make evidence`; texts are encoded anew.
 """
 
 import argparse
@@ -26,7 +26,9 @@ import difficulty_service as ds
 from benchmarks.evidence.data import Images, Study, extract, read_images, require_data
 from benchmarks.evidence.label_sets import OFFICIAL, LabelSet, label_samples
 from benchmarks.evidence.noise import Truth, symmetric
-from benchmarks.evidence.tables import NONE, markdown
+from benchmarks.evidence.page import DOCS, TABLES, write_page
+from benchmarks.evidence.tables import Row, write_rows
+from benchmarks.machine import machine
 from benchmarks.studies.newsgroups import encode
 
 SIZES = (10_000, 2_000, 500)
@@ -42,6 +44,12 @@ KINDS = {
     "Tiny ImageNet": [("symmetric", 0.05), ("symmetric", 0.2)],
 }
 BINS = 10
+COUNTS = (
+    *("dataset", "labels", "samples", "draws", "wrong", "expected", "above_half"),
+    *("above_half_wrong_share", "suspicion_auroc", "minus_label_margin", "minus_label_margin_95"),
+    "machine",
+)
+RANGES = ("p_wrong_from", "p_wrong_to", "labels", "mean_p_wrong", "wrong_share")
 
 
 @dataclass(frozen=True)
@@ -147,55 +155,74 @@ def sets(study: Study) -> Iterator[tuple[str, int, Callable[[int], Labelled]]]:
             yield title, size, partial(draw_texts, texts, rate, size)
 
 
-def row_of(title: str, size: int, draws: list[Found]) -> list[str]:
-    """The cells of a set of labels: means over the draws, and the precision of all of them."""
+def row_of(title: str, size: int, draws: list[Found]) -> Row:
+    """The row of a set of labels: means over the draws, and the precision of all of them."""
 
     def mean(name: str) -> float:
         return float(np.mean([getattr(each, name) for each in draws]))
 
     flagged = sum(each.flagged for each in draws)
     right = sum(each.right_flags for each in draws)
-    cells = [title, f"{size:,}", f"{mean('wrong'):,.0f}", f"{mean('expected'):,.0f}"]
-    precise = f"{right / flagged:.2f}" if right else NONE
-    cells += [f"{mean('flagged'):,.0f}", precise]
-    if not mean("wrong"):
-        return [*cells, NONE, NONE]
-    gains = np.array([each.suspicion - each.margin for each in draws])
-    spread = 1.96 * gains.std(ddof=1) / np.sqrt(len(gains))
-    return [*cells, f"{mean('suspicion'):.3f}", f"{gains.mean():+.3f} ± {spread:.3f}"]
+    dataset, labels = title.split(", ")
+    row = {"dataset": dataset, "labels": labels, "samples": str(size), "draws": str(len(draws))}
+    row |= {name: f"{mean(name):.0f}" for name in ("wrong", "expected")}
+    row |= {"above_half": f"{mean('flagged'):.0f}", "machine": machine()}
+    if right:
+        row["above_half_wrong_share"] = f"{right / flagged:.2f}"
+    if mean("wrong"):
+        gains = np.array([each.suspicion - each.margin for each in draws])
+        row["suspicion_auroc"] = f"{mean('suspicion'):.3f}"
+        row["minus_label_margin"] = f"{gains.mean():.3f}"
+        row["minus_label_margin_95"] = f"{1.96 * gains.std(ddof=1) / np.sqrt(len(gains)):.3f}"
+    return row
 
 
-def reliability(draws: list[Found]) -> str:
-    """How often labels are wrong by ranges of `p_wrong`."""
+def reliability(draws: list[Found]) -> Iterator[Row]:
+    """How often labels are wrong by ranges of `p_wrong`; ranges without labels are left out."""
     p_wrong = np.concatenate([each.p_wrong for each in draws])
     wrong = np.concatenate([each.is_wrong for each in draws])
     bins = np.minimum((p_wrong * BINS).astype(int), BINS - 1)
-    rows = []
-    for each in range(BINS):
+    for each in np.unique(bins):
         chosen = bins == each
-        ends = f"{each / BINS:.1f} to {(each + 1) / BINS:.1f}"
-        means = (f"{values[chosen].mean():.3f}" for values in (p_wrong, wrong))
-        rows.append([ends, f"{chosen.sum():,}", *means])
-    return markdown(("`p_wrong`", "labels", "mean", "share wrong"), rows)
+        yield {
+            "p_wrong_from": f"{each / BINS:.1f}",
+            "p_wrong_to": f"{(each + 1) / BINS:.1f}",
+            "labels": str(chosen.sum()),
+            "mean_p_wrong": f"{p_wrong[chosen].mean():.3f}",
+            "wrong_share": f"{wrong[chosen].mean():.3f}",
+        }
+
+
+def write_counts(docs: Path, rows: list[Row], draws: list[Found]) -> None:
+    """Writes both tables, and the page that shows rows of them.
+
+    Args:
+        docs: Folder of the page.
+        rows: Rows of all sets of labels.
+        draws: All draws of all sets.
+    """
+    write_rows(docs / TABLES / "counts.csv", COUNTS, rows)
+    write_rows(docs / TABLES / "p_wrong.csv", RANGES, reliability(draws))
+    write_page(docs)
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Judges every set of labels, then writes the tables and the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     parser.add_argument("--seeds", type=int, default=3, help="draws of each set")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
     study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
     require_data(study)
-    rows, all_draws = [], []
+    rows: list[Row] = []
+    all_draws: list[Found] = []
     for title, size, draw in sets(study):
         draws = [judge(draw(seed)) for seed in range(arguments.seeds)]
         rows.append(row_of(title, size, draws))
         all_draws += draws
-        print(" | ".join(rows[-1]), flush=True)
-    header = ("labels", "samples", "wrong", "expected", "above ½", "of these wrong")
-    print(markdown((*header, "AUROC of `suspicion`", "minus that of `label_margin`"), rows))
-    print(reliability(all_draws))
+        print(", ".join(rows[-1].values()), flush=True)
+    write_counts(arguments.docs, rows, all_draws)
 
 
 if __name__ == "__main__":

@@ -1,49 +1,22 @@
-"""The results of the cells, as the page asks for them."""
+"""The results of the cells, as the tables ask for them."""
 
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.evidence.cells import read_result
+from benchmarks.evidence.cells import STATISTIC, read_result
+from benchmarks.evidence.data import BACKBONES
 from benchmarks.evidence.label_sets import LabelSet
-from benchmarks.evidence.scored import cell_name
-
-OURS = {
-    "rmd": "rmd",
-    "md": "rmd",
-    "rmd_loo": "rmd",
-    "label_margin": "rmd",
-    "suspicion": "suspicion",
-    "agree": "agree",
-    "kmeans": "kmeans",
-    "knn": "knn",
-    "uncertainty": "uncertainty",
-}
-"""Score columns of this project, with the method whose cell has them."""
-
-PEERS = {
-    "cleanlab self_confidence": "cleanlab",
-    "cleanlab normalized_margin": "cleanlab",
-    "cleanlab confidence_weighted_entropy": "cleanlab",
-    "AUM": "training",
-    "EL2N": "training",
-    "forgetting": "training",
-    "kNN": "neighbours",
-    "SimiFeat vote": "neighbours",
-    "pytorch-ood Mahalanobis": "pytorch-ood",
-    "pytorch-ood RMD": "pytorch-ood",
-    "pytorch-ood RMD, own label": "pytorch-ood",
-    "scikit-learn LDA": "lda",
-    "scikit-learn LOF": "lof",
-}
-"""Score columns of peers, with the method whose cell has them."""
-
-COLUMNS = OURS | PEERS
+from benchmarks.evidence.names import COLUMNS, SUSPICION
+from benchmarks.evidence.scored import CONSENSUS, cell_name
 
 
-def label(column: str) -> str:
-    """A column as tables name it: ours in code."""
-    return f"`{column}`" if column in OURS else column
+def statistic_of(column: str, *cells: dict[str, Any] | None) -> dict[str, str]:
+    """Which statistic of `suspicion` a number goes by: nothing for other columns."""
+    if column != SUSPICION:
+        return {}
+    recorded = all(cell and cell.get("statistic") == STATISTIC for cell in cells)
+    return {"suspicion_statistic": "present" if recorded else "former"}
 
 
 @dataclass(frozen=True)
@@ -73,6 +46,12 @@ class Results:
             return None
         values: dict[str, Any] | None = found["columns"].get(column, {}).get(target)
         return values
+
+    def statistic(self, backbone: str, labels: LabelSet, column: str) -> dict[str, str]:
+        """Which statistic of `suspicion` a column goes by; a consensus by those of its members."""
+        members = BACKBONES if backbone == CONSENSUS else (backbone,)
+        cells = [self.cell(cell_name(each, labels, SUSPICION)) for each in members]
+        return statistic_of(column, *cells)
 
     def all_cells(self) -> list[dict[str, Any]]:
         """Values of all cells that have run."""

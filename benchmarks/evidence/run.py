@@ -1,10 +1,10 @@
-"""Runs the study and writes docs/evidence.md with its figures.
+"""Runs the study and writes its tables, docs/evidence/*.csv, its figures and docs/evidence.md.
 
     python -m benchmarks.evidence.run
 
-Every number of the page comes from a cell: a JSON file in the study's folder, which is computed
-once. A study that was stopped resumes, and the page says of cells that have not run that they
-have not.
+Every number of a table comes from a cell: a JSON file in the study's folder, which is computed
+once. A study that was stopped resumes; cells that have not run have no rows. The page is made of
+the tables alone (`python -m benchmarks.evidence.page`).
 """
 
 import argparse
@@ -16,10 +16,13 @@ from pathlib import Path
 from benchmarks.evidence.cells import Cell, fill
 from benchmarks.evidence.choices import AUGMENT_RUNS, augmentation_cells, choice_cells
 from benchmarks.evidence.data import BACKBONES, Study, extract, require_data
+from benchmarks.evidence.families import write_tables
+from benchmarks.evidence.figures import draw
 from benchmarks.evidence.label_sets import PLANTED_SETS, TEST_SET, TRAINING_SETS, LabelSet
-from benchmarks.evidence.page import write_page
+from benchmarks.evidence.page import DOCS, IMAGES, TABLES, write_page
 from benchmarks.evidence.paired import paired_cells
 from benchmarks.evidence.paper import paper_cells
+from benchmarks.evidence.results import Results
 from benchmarks.evidence.scored import consensus_cells, scored_cells
 from benchmarks.evidence.training.cells import search_cells, seed_cells
 from benchmarks.evidence.training.data import KINDS, prepare_splits
@@ -27,7 +30,6 @@ from benchmarks.evidence.training.methods import NETWORKS
 from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
 from benchmarks.evidence.views import extract_views, several_view_cells, single_view_cells
 
-ROOT = Path(__file__).resolve().parents[2]
 ALL_SETS = (TEST_SET, *TRAINING_SETS, *PLANTED_SETS)
 
 
@@ -75,15 +77,28 @@ def run(study: Study, jobs: int) -> list[str]:
     return failed + filled(paired_cells(study, BACKBONES, [TEST_SET, *TRAINING_SETS]))
 
 
+def write_results(folder: Path, docs: Path) -> None:
+    """Writes tables, figures and the page.
+
+    Args:
+        folder: Folder of the study.
+        docs: Folder of the page.
+    """
+    results = Results(folder)
+    write_tables(results, docs / TABLES)
+    draw(results, docs / IMAGES)
+    write_page(docs)
+
+
 def main() -> None:
-    """Fills the missing cells, then writes the page."""
+    """Fills the missing cells, then writes what the page is made of."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     parser.add_argument(
         "--jobs", type=int, default=os.cpu_count(), help="parallel processes; 0 for a debugger"
     )
-    parser.add_argument("--docs", type=Path, default=ROOT / "docs", help="folder of the page")
-    parser.add_argument("--draw", action="store_true", help="only write the page anew")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
+    parser.add_argument("--draw", action="store_true", help="only write tables and page anew")
     arguments = parser.parse_args()
     shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
     study = Study(arguments.folder, shared)
@@ -91,7 +106,7 @@ def main() -> None:
     if not arguments.draw:
         require_data(study)
         failed = run(study, arguments.jobs)
-    write_page(study.folder, arguments.docs)
+    write_results(study.folder, arguments.docs)
     if failed:
         sys.exit(f"{len(failed)} cells failed: {', '.join(failed)}")
 

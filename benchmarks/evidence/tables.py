@@ -1,68 +1,48 @@
-"""Markdown tables of the page, whose best numbers are bold."""
+"""Tables of the study: rows of text that CSV files keep and pages show."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
-NOT_RUN = "not run"
+from difficulty_service.base.files import replacing
+
+Row = Mapping[str, str]
+"""Texts by the names of columns; one that is absent is empty."""
+
 NONE = "-"
 
 
-@dataclass(frozen=True)
-class Number:
-    """A number of a table.
-
-    Attributes:
-        value: Decides which of several is best.
-        text: What the table shows.
-    """
-
-    value: float
-    text: str
+def write_rows(file: Path, columns: Sequence[str], rows: Iterable[Row]) -> None:
+    """Writes a CSV file; without rows it has the header alone."""
+    with replacing(file) as temporary, temporary.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
-Shown = Number | str
-"""A number, or words where there is none."""
+def read_rows(file: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file."""
+    with file.open(newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
-def with_error(value: float, error: float) -> Number:
-    """A value with the half-width of its interval."""
-    return Number(value, f"{value:.4f} ± {error:.4f}")
+def interval(values: Mapping[str, float]) -> dict[str, str]:
+    """A rank correlation with the ends of its 95 % interval."""
+    ends = {"spearman": "spearman", "spearman_low": "low", "spearman_high": "high"}
+    return {column: f"{values[key]:.3f}" for column, key in ends.items()}
 
 
-def with_interval(values: Mapping[str, float], key: str) -> Number:
-    """A value with its interval."""
-    return Number(values[key], f"{values[key]:.3f} ({values['low']:.3f} to {values['high']:.3f})")
+def unsigned(value: float, digits: int) -> str:
+    """A number without the sign of a zero."""
+    return f"{round(value, digits) + 0.0:.{digits}f}"
 
 
-def bold_best(cells: Sequence[Shown]) -> list[str]:
-    """The texts of some cells, bold where they read as that of the largest number does."""
-    numbers = [cell for cell in cells if isinstance(cell, Number)]
-    if not numbers:
-        return [str(cell) for cell in cells]
-    best = max(numbers, key=lambda cell: cell.value).text
-    texts = [cell.text if isinstance(cell, Number) else cell for cell in cells]
+def bold(texts: Sequence[str], best: str | None) -> list[str]:
+    """The texts, bold where they are the best one."""
     return [f"**{text}**" if text == best else text for text in texts]
 
 
-def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+def markdown(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
-
-
-def best_in_columns(
-    header: Sequence[str], names: Sequence[str], columns: Sequence[Sequence[Shown]]
-) -> str:
-    """A table whose columns each have their best number bold; a row without numbers is left out."""
-    texts = [bold_best(column) for column in columns]
-    rows = [
-        [name, *(column[place] for column in texts)]
-        for place, name in enumerate(names)
-        if any(isinstance(column[place], Number) for column in columns)
-    ]
-    return markdown(header, rows)
-
-
-def best_in_rows(header: Sequence[str], rows: Mapping[str, Sequence[Shown]]) -> str:
-    """A table whose rows each have their best number bold."""
-    return markdown(header, [[name, *bold_best(cells)] for name, cells in rows.items()])
+    first, *others = (f"| {' | '.join(line)} |" for line in (header, *rows))
+    return "\n".join([first, "|" + "---|" * len(header), *others]) + "\n"

@@ -109,8 +109,7 @@ class FeatureKind(Contract):
     mode: Annotated[Literal["fast", "exact"] | None, MUST_AGREE] = None
     """Preprocessing of images, `fast` or `exact`; absent for texts."""
     precision_pilot: Annotated[PrecisionPilot | None, MAY_CHANGE] = None
-    """Comparison by which the precision was chosen (num_images, float32, bfloat16, agreement); only
-    where it was measured."""
+    """Comparison by which the precision was chosen; only where it was measured."""
 
     def kind(self) -> dict[str, Any]:
         """JSON values of what made the features; null for what is not known."""

@@ -1,9 +1,9 @@
 """The score file: one row per sample, and where the scores came from.
 
-This schema is the contract between writers and readers of scores; `docs/score-file.md` documents
-it. A file has the columns that were computed, and no others. Larger is harder in every score
-column. The ending of the name chooses the format. Parquet also holds where the scores came from;
-CSV and JSON Lines have a JSON file beside them for that.
+This schema is the contract between writers and readers of scores; `score_columns` declares its
+columns, and `docs/score-file.md` documents it. A file has the columns that were computed, and no
+others. Larger is harder in every score column. The ending of the name chooses the format. Parquet
+also holds where the scores came from; CSV and JSON Lines have a JSON file beside them for that.
 """
 
 import json
@@ -25,39 +25,25 @@ from difficulty_service.base.tables import (
     read_csv,
     read_json_lines,
 )
-from difficulty_service.score_columns import PLUGGED, require_columns
+from difficulty_service.score_columns import COLUMNS, ColumnType, require_columns
 from difficulty_service.scores.provenance import Provenance
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"difficulty"
 REMEDY = "score again, or take a copy of the file"
 
+_TYPES: Mapping[ColumnType, pa.DataType] = {
+    "string": pa.string(),
+    "dictionary of string": pa.dictionary(pa.int32(), pa.string()),
+    "int32": pa.int32(),
+    "float32": pa.float32(),
+    "float64": pa.float64(),
+}
+
 SCHEMA = pa.schema(
     [
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("label", pa.int32(), nullable=False),
-        pa.field("label_name", pa.dictionary(pa.int32(), pa.string()), nullable=False),
-        pa.field("md", pa.float64()),
-        pa.field("md_agnostic", pa.float64()),
-        pa.field("rmd", pa.float64()),
-        pa.field("rmd_std", pa.float32()),
-        pa.field("rmd_loo", pa.float64()),
-        pa.field("nearest_label", pa.int32()),
-        pa.field("nearest_label_name", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("label_margin", pa.float64()),
-        pa.field("percentile", pa.float32()),
-        pa.field("duplicate_of", pa.string()),
-        pa.field("near_duplicate_of", pa.string()),
-        pa.field("kmeans", pa.float32()),
-        pa.field("knn", pa.float32()),
-        pa.field("suspicion", pa.float64()),
-        pa.field("p_wrong", pa.float32()),
-        pa.field("suggested_label", pa.int32()),
-        pa.field("suggested_label_name", pa.dictionary(pa.int32(), pa.string())),
-        pa.field("agree", pa.float64()),
-        pa.field("loss", pa.float64()),
-        pa.field("doubt", pa.float64()),
-        *(pa.field(scorer.name, pa.float64()) for scorer in PLUGGED),
+        pa.field(column.name, _TYPES[column.type], nullable=not column.required)
+        for column in COLUMNS.values()
     ]
 )
 """Every column that a file may have, in their order; those that take no nulls are in every file."""

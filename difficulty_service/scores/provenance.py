@@ -160,15 +160,13 @@ class Provenance(Extraction):
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     suspicion: LabelRuleFit | None = None
-    """What was fitted for `suspicion`: ridge, scale, likelihood, landmarks, width, noise_samples,
-    noise_scale, noise_wrong, noise_wrong_low, noise_wrong_high and noise_seen; only with that
-    column."""
+    """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None
-    """What was fitted for `agree`: ridge, scale and likelihood; only with that column."""
+    """What was fitted for `agree`; only with that column."""
     consensus: Consensus | None = None
-    """In a consensus, mean_of, inputs and the meaning of each of its columns."""
+    """What was averaged, of which inputs, and the meaning of each column; only in a consensus."""
     predictions: EvaluatedRun | None = None
-    """In a file of `difficulty evaluate`, run, recipe, seeds and the meaning of its columns."""
+    """Run, recipe, seeds and the meaning of each column; only of `difficulty evaluate`."""
 
     @classmethod
     def of_features(cls, description: FeatureDescription) -> Self:

@@ -1,4 +1,4 @@
-"""The block on the training page that repeats a paper's comparison runs as it is printed."""
+"""The block on the page of the papers that repeats a paper's comparison runs as it is printed."""
 
 import csv
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "training.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
 LINES_TO_CHANGE = 3
 
 LOSSES = ("cross_entropy", "entropy", "focal", "label_smoothing", "logit_l1", "poly_loss")

@@ -1,6 +1,7 @@
-"""Whether each way to train helps, and when: sentences that follow from the numbers by a rule."""
+"""Whether each way to train helps, and when: answers that follow from the numbers by a rule."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 from benchmarks.evidence.label_sets import OFFICIAL
 from benchmarks.evidence.results import Results
@@ -15,33 +16,51 @@ from benchmarks.evidence.training.methods import (
     SCRATCH,
     WRONG_LABELS,
     Method,
+    Network,
     methods_for,
 )
 
-LABELS = {
-    OFFICIAL: "official labels",
-    "worst": "`worst`, 40 % wrong",
-    "aggre": "`aggre`, 9 % wrong",
-}
 NETWORKS = {SCRATCH: "from scratch", PROBE: "probe"}
-"""Names of the networks, in the order of the page."""
+"""Names of the networks, in the order of the tables."""
 
-HELPS, IN_PART, DOES_NOT, HARMS = "Helps", "Helps in part", "Does not help", "Does harm"
-NOT_KNOWN = "Too few runs to say"
+HELPS, IN_PART, DOES_NOT, HARMS = "helps", "helps in part", "does not help", "does harm"
+NOT_KNOWN = "too few runs to say"
 
 
-def answers(results: Results) -> str:
-    """One item for each method, and one for what difficulty adds to the entropy term."""
-    lines = [
-        f"- **{method.name[0].upper()}{method.name[1:]}**. {_cases(results, method, PLAIN)}.\n"
-        for method in (*ANY_LABELS, *WRONG_LABELS)
-        if method is not PLAIN
-    ]
-    lines.append(
-        "- **Difficulty-weighted entropy beside constant entropy**, which knows nothing of "
-        f"difficulty. {_cases(results, DIFFICULTY, CONSTANT)}.\n"
-    )
-    return "".join(lines)
+@dataclass(frozen=True)
+class Answer:
+    """Whether a method helps beside another.
+
+    Attributes:
+        network: What is trained.
+        kind: Labels that it is trained on.
+        method: The method.
+        other: The other one.
+        text: The answer.
+        better: Names of the measures that are better.
+        worse: Names of those that are worse.
+    """
+
+    network: Network
+    kind: str
+    method: Method
+    other: Method
+    text: str
+    better: tuple[str, ...]
+    worse: tuple[str, ...]
+
+
+def answers(results: Results) -> Iterator[Answer]:
+    """Every method beside cross-entropy, and what difficulty adds to the entropy term."""
+    pairs = [(each, PLAIN) for each in (*ANY_LABELS, *WRONG_LABELS) if each is not PLAIN]
+    for method, other in [*pairs, (DIFFICULTY, CONSTANT)]:
+        for network in NETWORKS:
+            for kind in KINDS:
+                if method in methods_for(kind):
+                    both = [runs_of(results, network, kind, each) for each in (method, other)]
+                    complete = all(len(runs) == network.seeds for runs in both)
+                    found = counting(differences(*both), kind) if complete else []
+                    yield Answer(network, kind, method, other, *judge(found))
 
 
 def counting(found: Sequence[Difference], kind: str) -> list[Difference]:
@@ -53,45 +72,23 @@ def counting(found: Sequence[Difference], kind: str) -> list[Difference]:
     return [each for each in found if kind == OFFICIAL or each.measure.stage == "raw"]
 
 
-def judge(found: Sequence[Difference]) -> tuple[str, str]:
+def judge(found: Sequence[Difference]) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """An answer to the question whether a method helps, and the measures that decide it.
 
     Args:
         found: Differences from another method, of several measures.
 
     Returns:
-        The answer, and the reason in brackets; empty where there is none.
+        The answer, the measures that are better, and those that are worse.
     """
     better, worse = (
-        "; ".join(each.measure.name.removesuffix(", %") for each in found if each.verdict == sign)
+        tuple(each.measure.name.removesuffix(" (%)") for each in found if each.verdict == sign)
         for sign in (1, -1)
     )
     if not found:
-        return NOT_KNOWN, ""
-    if better and worse:
-        return IN_PART, f" (better: {better}. Worse: {worse})"
-    if better:
-        return HELPS, f" ({better})"
-    if worse:
-        return HARMS, f" ({worse})"
-    return DOES_NOT, ""
-
-
-def _cases(results: Results, method: Method, other: Method) -> str:
-    """The networks and labels for which a method helps beside another, and the others."""
-    cases: dict[str, list[str]] = {
-        answer: [] for answer in (HELPS, IN_PART, DOES_NOT, HARMS, NOT_KNOWN)
-    }
-    for network, name in NETWORKS.items():
-        for kind in KINDS:
-            if method in methods_for(kind):
-                both = [runs_of(results, network, kind, each) for each in (method, other)]
-                complete = all(len(runs) == network.seeds for runs in both)
-                answer, reason = judge(counting(differences(*both), kind) if complete else [])
-                cases[answer].append(f"{name}, {LABELS[kind]}{reason}")
-    total = sum(map(len, cases.values()))
-    return ". ".join(
-        f"{answer} in {len(some)} of {total}: {'; '.join(some)}"
-        for answer, some in cases.items()
-        if some
-    )
+        answer = NOT_KNOWN
+    elif better:
+        answer = IN_PART if worse else HELPS
+    else:
+        answer = HARMS if worse else DOES_NOT
+    return answer, better, worse

@@ -36,7 +36,7 @@ class Measure:
 
 
 MEASURES = (
-    Measure("accuracy, %", "raw", "accuracy", larger_is_better=True, scale=100, digits=1),
+    Measure("accuracy (%)", "raw", "accuracy", larger_is_better=True, scale=100, digits=1),
     Measure(
         "AUROC of errors",
         "raw",
@@ -45,10 +45,10 @@ MEASURES = (
         scale=1,
         digits=3,
     ),
-    Measure("adaptive ECE, %", "raw", "adaptive_ece", larger_is_better=False, scale=100, digits=1),
+    Measure("adaptive ECE (%)", "raw", "adaptive_ece", larger_is_better=False, scale=100, digits=1),
     Measure("NLL", "raw", "nll", larger_is_better=False, scale=1, digits=3),
     Measure(
-        "adaptive ECE scaled, %",
+        "adaptive ECE scaled (%)",
         "temperature_nll",
         "adaptive_ece",
         larger_is_better=False,

@@ -25,22 +25,23 @@ EACH = 10
 EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with noise of a colour per class, of which dog/9.png is a copy of cat/0.png."""
+    folder = tmp_path_factory.mktemp("service")
     generator = np.random.default_rng(0)
     for label, name in enumerate(CLASSES):
-        (tmp_path / "photos" / name).mkdir(parents=True)
+        (folder / "photos" / name).mkdir(parents=True)
         for number in range(EACH):
             pixels = generator.integers(0, 120, (16, 16, 3))
             pixels[:, :, label] += 120
-            path = tmp_path / "photos" / name / f"{number}.png"
+            path = folder / "photos" / name / f"{number}.png"
             Image.fromarray(pixels.astype(np.uint8)).save(path)
-    copied = (tmp_path / "photos" / "cat" / "0.png").read_bytes()
-    (tmp_path / "photos" / "dog" / "9.png").write_bytes(copied)
+    copied = (folder / "photos" / "cat" / "0.png").read_bytes()
+    (folder / "photos" / "dog" / "9.png").write_bytes(copied)
     settings = Settings(
-        data_dir=tmp_path / "data",
-        roots={"photos": str(tmp_path / "photos")},
+        data_dir=folder / "data",
+        roots={"photos": str(folder / "photos")},
         default_backbone="builtin",
         device="cpu",
     )
@@ -48,12 +49,28 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def run_job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Callable[[], Job]:
+    """Makes a job and runs it as a worker does."""
+
+    def run() -> Job:
+        body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
+        client.post("/v1/jobs", json=body).raise_for_status()
+        return run_next_job(client)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def job(run_job: Callable[[], Job]) -> Job:
+    """A job that no test changes."""
+    return run_job()
+
+
 @pytest.fixture
-def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
-    """A job that was run as a worker runs it."""
-    body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
-    client.post("/v1/jobs", json=body).raise_for_status()
-    return run_next_job(client)
+def own_job(run_job: Callable[[], Job]) -> Job:
+    """A job that a test may change."""
+    return run_job()
 
 
 def state_of(client: TestClient) -> tuple[Settings, Artifacts]:
@@ -114,32 +131,32 @@ def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> No
     assert '<span class="copy">copy of this</span>' in first
 
 
-def test_a_job_without_vectors_says_what_makes_them(client: TestClient, job: Job) -> None:
-    remove(client, job, "vectors.npy")
+def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job: Job) -> None:
+    remove(client, own_job, "vectors.npy")
 
-    page = client.get(f"/jobs/{job.id}/images/3").raise_for_status().text
+    page = client.get(f"/jobs/{own_job.id}/images/3").raise_for_status().text
 
     assert 'id="similar"' not in page
     assert "Score the dataset again" in page
 
 
 def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
-    client: TestClient, job: Job
+    client: TestClient, own_job: Job
 ) -> None:
     settings, local = state_of(client)
     elsewhere = SubTreeFileSystem("/", LocalFileSystem())
     remote = Artifacts(StoredPath(elsewhere, local.root.path.lstrip("/")))
-    finished = get_job(client.app.state.engine, None, job.id)  # type: ignore[attr-defined]
+    finished = get_job(client.app.state.engine, None, own_job.id)  # type: ignore[attr-defined]
     assert finished is not None
 
     found = SimilarImages(settings, remote).get(finished, 3)
     copied = vectors_file(settings, finished).exists()
-    delete_job_files(settings, remote, job.id)
+    delete_job_files(settings, remote, own_job.id)
 
     assert len(found or ()) == 12
     assert copied
-    assert not columns_folder(settings, job.id).exists()
-    assert local.list_folders(f"jobs/{job.id}") == []
+    assert not columns_folder(settings, own_job.id).exists()
+    assert local.list_folders(f"jobs/{own_job.id}") == []
 
 
 def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
@@ -163,20 +180,20 @@ def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
     assert len(client.get(f"/jobs/{job.id}/map").content) < 8000
 
 
-def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, job: Job) -> None:
-    remove(client, job, "map.parquet")
+def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_job: Job) -> None:
+    remove(client, own_job, "map.parquet")
 
-    assert client.get(f"/jobs/{job.id}/map/points").status_code == 404
-    assert "There is no map" in client.get(f"/jobs/{job.id}/map").text
-    in_area = client.get(f"/jobs/{job.id}/images?area={EVERYTHING}").text
+    assert client.get(f"/jobs/{own_job.id}/map/points").status_code == 404
+    assert "There is no map" in client.get(f"/jobs/{own_job.id}/map").text
+    in_area = client.get(f"/jobs/{own_job.id}/images?area={EVERYTHING}").text
     assert "this job has no map" in in_area
 
 
 def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
-    client: TestClient, job: Job
+    client: TestClient, own_job: Job
 ) -> None:
-    points = client.get(f"/jobs/{job.id}/map/points").json()
-    address = f"/jobs/{job.id}/images"
+    points = client.get(f"/jobs/{own_job.id}/map/points").json()
+    address = f"/jobs/{own_job.id}/images"
 
     everything = rows_of(client, f"{address}?area={EVERYTHING}&sort=file")
     nothing = rows_of(client, f"{address}?area=-9_-9_-8_-9_-8_-8")
@@ -191,7 +208,7 @@ def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
     assert nothing == []
     assert cats == list(range(10, 20))
     assert f"area={EVERYTHING}" in marked.headers["Location"]
-    marks = client.get(f"/v1/jobs/{job.id}/marks").json()["marks"]
+    marks = client.get(f"/v1/jobs/{own_job.id}/marks").json()["marks"]
     assert [mark["row"] for mark in marks] == cats
     following = client.get(f"{address}/10?area={EVERYTHING}&label=cat&sort=file").text
     assert re.search(r'id="next"[^>]*images/11\?[^"]*area=', following)

@@ -23,9 +23,10 @@ HOSTILE = "<script>alert(1)</script> & stir the soup"
 EACH = 20
 
 
-@pytest.fixture
-def client(tmp_path: Path) -> Iterator[TestClient]:
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with a table of texts on two subjects, the first of which looks like HTML."""
+    folder = tmp_path_factory.mktemp("service")
     texts, labels = [], []
     for name, sentence in SUBJECTS.items():
         words = sentence.split()
@@ -33,11 +34,11 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
             texts.append(" ".join(words[number % 5 :] + words[: number % 7]))
             labels.append(name)
     texts[0] = HOSTILE
-    (tmp_path / "texts").mkdir()
-    pq.write_table(pa.table({"body": texts, "label": labels}), tmp_path / "texts/t.parquet")
+    (folder / "texts").mkdir()
+    pq.write_table(pa.table({"body": texts, "label": labels}), folder / "texts/t.parquet")
     settings = Settings(
-        data_dir=tmp_path / "data",
-        roots={"texts": str(tmp_path / "texts")},
+        data_dir=folder / "data",
+        roots={"texts": str(folder / "texts")},
         default_backbone="builtin",
         device="cpu",
         max_pixels=1000,  # applies to images only
@@ -59,17 +60,15 @@ def submitted(client: TestClient, **fields: Any) -> Any:  # noqa: ANN401 - an an
     return client.post("/v1/jobs", json=body)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     """A job of texts that was run as a worker runs it."""
     submitted(client).raise_for_status()
     return run_next_job(client)
 
 
-def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job, tmp_path: Path) -> None:
-    expected = score_dataset(
-        str(tmp_path / "texts/t.parquet"), modality="text", text_column="body"
-    ).table
+def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job) -> None:
+    expected = score_dataset(str(client_table(client)), modality="text", text_column="body").table
 
     rows = client.get(f"/v1/jobs/{job.id}/scores?limit=100&sort=label").json()["samples"]
 
@@ -138,7 +137,7 @@ def test_what_does_not_fit_texts_is_refused(
     assert problem in str(answer.json())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def scored_job(client: TestClient, job: Job) -> Job:
     """The job as others find it once it has succeeded."""
     found: dict[str, Any] = client.get(f"/v1/jobs/{job.id}").json()
@@ -201,7 +200,7 @@ def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job:
 
 
 def test_the_form_takes_a_column_of_texts(
-    client: TestClient, run_next_job: Callable[[TestClient], Job]
+    client: TestClient, job: Job, run_next_job: Callable[[TestClient], Job]
 ) -> None:
     form = {"source": "root", "root": "texts", "path": "t.parquet", "text_column": "body"}
     refused = client.post("/", data=form | {"limit": "many"})
@@ -210,10 +209,10 @@ def test_the_form_takes_a_column_of_texts(
 
     assert 'name="text_column" value="body"' in refused.text
     assert sent.status_code == 303
-    (listed,) = client.get("/v1/jobs").json()["jobs"]
-    assert listed["request"]["text_column"] == "body"
-    run_next_job(client)
-    assert client.get("/v1/jobs").json()["jobs"][0]["state"] == "succeeded"
+    made = run_next_job(client)
+    assert made.id != job.id
+    listed = client.get(f"/v1/jobs/{made.id}").json()
+    assert (listed["state"], listed["request"]["text_column"]) == ("succeeded", "body")
 
 
 def test_backbones_say_what_they_encode(client: TestClient) -> None:

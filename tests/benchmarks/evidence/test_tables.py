@@ -1,27 +1,60 @@
-"""Tables whose best numbers are bold, as a reader sees them."""
+"""Tables keep what was written, and show the best numbers bold as a reader sees them."""
 
-from benchmarks.evidence.tables import NOT_RUN, Number, best_in_columns, best_in_rows
+from pathlib import Path
+
+from benchmarks.evidence.page_text import Column, of_scores
+from benchmarks.evidence.tables import read_rows, write_rows
+
+OTHERS = [{"score": name, "auroc": text} for name, text in (("AUM", "0.988"), ("EL2N", "0.5"))]
+
+
+def test_a_table_is_read_as_it_was_written(tmp_path: Path) -> None:
+    rows = [{"score": "rmd, own", "auroc": "0.9"}, {"score": "AUM"}]
+
+    write_rows(tmp_path / "a.csv", ("score", "auroc"), rows)
+
+    assert read_rows(tmp_path / "a.csv") == [rows[0], {"score": "AUM", "auroc": ""}]
+
+
+def test_a_table_without_rows_has_its_header(tmp_path: Path) -> None:
+    write_rows(tmp_path / "a.csv", ("score", "auroc"), [])
+
+    assert (tmp_path / "a.csv").read_text() == "score,auroc\n"
+
+
+def test_a_score_that_is_the_best_is_shown_though_nobody_asked_for_it() -> None:
+    rows = [{"score": "rmd", "auroc": "0.9"}, *OTHERS]
+
+    shown = of_scores(["rmd"], [Column("worst", rows, "auroc")])
+
+    assert shown.splitlines()[2:] == ["| `rmd` | 0.9 |", "| AUM | **0.988** |"]
 
 
 def test_numbers_that_read_the_same_are_equally_good() -> None:
-    row = [Number(0.98761, "0.988"), Number(0.98764, "0.988"), Number(0.5, "0.500")]
+    rows = [{"score": "rmd", "auroc": "0.988"}, *OTHERS]
 
-    table = best_in_rows(("labels", "a", "b", "c"), {"worst": row})
+    shown = of_scores(["rmd"], [Column("worst", rows, "auroc")])
 
-    assert table.splitlines()[-1] == "| worst | **0.988** | **0.988** | 0.500 |"
+    assert shown.splitlines()[2:] == ["| `rmd` | **0.988** |", "| AUM | **0.988** |"]
 
 
 def test_what_has_not_run_is_never_the_best() -> None:
-    row = [NOT_RUN, Number(-0.1, "-0.100")]
+    columns = [Column("worst", OTHERS, "auroc"), Column("aggre", [], "auroc")]
 
-    table = best_in_rows(("labels", "a", "b"), {"worst": row})
+    shown = of_scores(["rmd"], columns)
 
-    assert table.splitlines()[-1] == "| worst | not run | **-0.100** |"
+    assert shown.splitlines()[2:] == [
+        "| `rmd` | not run | not run |",
+        "| AUM | **0.988** | not run |",
+    ]
 
 
-def test_each_column_has_its_own_best_and_empty_rows_are_left_out() -> None:
-    columns = [[Number(1, "1"), Number(2, "2"), NOT_RUN], [Number(4, "4"), Number(3, "3"), NOT_RUN]]
+def test_the_widest_interval_of_the_scores_that_are_shown_is_said() -> None:
+    rows = [
+        {"score": "rmd", "auroc": "0.9", "auroc_95": "0.01"},
+        {"score": "md", "auroc": "0.5", "auroc_95": "0.2"},
+    ]
 
-    table = best_in_columns(("score", "a", "b"), ["x", "y", "z"], columns)
+    shown = of_scores(["rmd"], [Column("worst", rows, "auroc")], "auroc_95")
 
-    assert table.splitlines()[2:] == ["| x | 1 | **4** |", "| y | **2** | 3 |"]
+    assert shown.splitlines()[-1] == "| 95 % interval: ± at most | 0.01 |"

@@ -1,7 +1,6 @@
-"""The provenance of scores: its bytes in a file, its page, and values of another type."""
+"""The provenance of scores: its bytes in a file, and values of another type."""
 
 import json
-import re
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +11,6 @@ from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "score-file.md"
 
 WRITTEN = (
     '{"agnostic_condition": 3.5, "agnostic_intensity": 0.0, "agnostic_rank": 2, '
@@ -112,15 +109,3 @@ def test_a_value_of_another_type_is_named(
 
     with pytest.raises(ScoreFileError, match=rf"the provenance of .*s\.parquet {fault}"):
         read_scores(path)
-
-
-def test_the_page_of_the_score_file_describes_each_key() -> None:
-    documented = re.findall(r"^\| `(\w+)` \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
-
-    described = [
-        (name, " ".join(str(field.description).split()))
-        for name, field in Provenance.model_fields.items()
-    ]
-
-    start = documented.index(described[0])
-    assert documented[start : start + len(described)] == described

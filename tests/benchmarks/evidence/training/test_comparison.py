@@ -1,4 +1,4 @@
-"""Methods are compared seed by seed, and the page's answers follow from the numbers by a rule."""
+"""Methods are compared seed by seed, and the answers follow from the numbers by a rule."""
 
 import pytest
 from scipy.stats import ttest_rel
@@ -62,11 +62,11 @@ def test_a_method_helps_only_if_something_is_better_beyond_doubt_and_nothing_wor
     better, unsure = Difference(0.02, 0.01, ACCURACY), Difference(0.02, 0.03, ACCURACY)
     worse = Difference(0.2, 0.1, NLL)
 
-    assert judge([better, unsure]) == ("Helps", " (accuracy)")
-    assert judge([unsure]) == ("Does not help", "")
-    assert judge([worse, unsure]) == ("Does harm", " (NLL)")
-    assert judge([better, worse]) == ("Helps in part", " (better: accuracy. Worse: NLL)")
-    assert judge([]) == ("Too few runs to say", "")
+    assert judge([better, unsure]) == ("helps", ("accuracy",), ())
+    assert judge([unsure]) == ("does not help", (), ())
+    assert judge([worse, unsure]) == ("does harm", (), ("NLL",))
+    assert judge([better, worse]) == ("helps in part", ("accuracy",), ("NLL",))
+    assert judge([]) == ("too few runs to say", (), ())
 
 
 def test_measures_after_temperature_scaling_count_under_right_labels_only() -> None:
@@ -74,5 +74,5 @@ def test_measures_after_temperature_scaling_count_under_right_labels_only() -> N
 
     assert counting(found, "official") == found
     assert [each.measure.name for each in counting(found, "worst")] == [
-        *("accuracy, %", "AUROC of errors", "adaptive ECE, %", "NLL")
+        *("accuracy (%)", "AUROC of errors", "adaptive ECE (%)", "NLL")
     ]

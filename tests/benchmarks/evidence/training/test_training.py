@@ -11,6 +11,7 @@ from benchmarks.evidence.cells import fill, read_result
 from benchmarks.evidence.data import Study, extract, read_images
 from benchmarks.evidence.label_sets import LabelSet, label_samples
 from benchmarks.evidence.results import Results
+from benchmarks.evidence.training import answers, tables
 from benchmarks.evidence.training.cells import chosen_alpha, run_name, search_cells, seed_cells
 from benchmarks.evidence.training.data import SOURCE, prepare_splits, read_splits
 from benchmarks.evidence.training.methods import (
@@ -20,7 +21,7 @@ from benchmarks.evidence.training.methods import (
     SCRATCH,
     WRONG_LABELS,
 )
-from benchmarks.evidence.training.section import training
+from benchmarks.evidence.training.tables import training, verdicts
 from difficulty_service.scores.file import read_scores
 
 NETWORKS = [replace(each, epochs=1, seeds=2) for each in (PROBE, SCRATCH)]
@@ -121,17 +122,29 @@ def test_every_method_and_seed_trains_another_network(filled: Study) -> None:
 
 
 @pytest.mark.slow
-def test_the_page_has_every_method_and_says_what_has_not_run(filled: Study) -> None:
-    text = training(Results(filled.folder))
+def test_methods_without_all_their_seeds_have_no_row_and_no_verdict(filled: Study) -> None:
+    results = Results(filled.folder)
 
-    worst, official = (
-        text.partition(f"### Training: probe, {labels}")[2].partition("###")[0]
-        for labels in ("`worst`", "official labels")
-    )
+    said = {row["answer"] for row in verdicts(results)}
+
+    assert list(training(results)) == []  # two of five seeds have run
+    assert said == {"too few runs to say"}
+
+
+@pytest.mark.slow
+def test_methods_with_all_their_seeds_are_compared_with_cross_entropy(
+    filled: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {NETWORKS[0]: "probe"}
+    for module in (tables, answers):
+        monkeypatch.setattr(module, "NETWORKS", names)
+
+    rows = list(training(Results(filled.folder)))
+
     methods = [method.name for method in (*ANY_LABELS, *WRONG_LABELS)]
-    assert [f"| {name} |" in worst for name in methods] == [
-        name != "cross-entropy" for name in methods
-    ]
-    assert f"Not run with all seeds: {', '.join(methods)}." in worst  # two of five
-    assert "|" not in official
-    assert text.count("**. Too few runs to say in ") == len(methods) - 1
+    assert {row["labels"] for row in rows} == {"worst"}
+    assert list(dict.fromkeys(row["method"] for row in rows)) == methods
+    assert {row["method"] for row in rows if "difference" not in row} == {"cross-entropy"}
+    assert {row["method"] for row in rows if row.get("suspicion_statistic") == "present"} == {
+        method.name for method in WRONG_LABELS
+    }

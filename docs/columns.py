@@ -1,0 +1,56 @@
+"""Writes the columns and the keys of docs/score-file.md, from what declares them.
+
+Run: python docs/columns.py
+"""
+
+from pathlib import Path
+
+from difficulty_service.base.errors import Setting
+from difficulty_service.cli.wrong_call import as_option
+from difficulty_service.score_columns import COLUMNS, COMPUTED_BY, Column
+from difficulty_service.scores.provenance import Provenance
+
+PAGE = Path(__file__).with_name("score-file.md")
+
+START = "<!-- {name}: written by `python docs/columns.py` -->\n\n"
+END = "\n<!-- end of {name} -->"
+
+
+def page() -> str:
+    """The whole page, with what is made of declarations written anew."""
+    text = PAGE.read_text()
+    for name, written in {"columns": _columns(), "keys": _keys()}.items():
+        start, end = (mark.format(name=name) for mark in (START, END))
+        before, rest = text.split(start)
+        _, after = rest.split(end)
+        text = "".join([before, start, written, end, after])
+    return text
+
+
+def _columns() -> str:
+    header = "| column | type | values | meaning | needs |\n| --- | --- | --- | --- | --- |\n"
+    rows = [
+        f"| `{column.name}` | {column.type} | {column.values} | {column.sentence} "
+        f"| {_settings(column)} |\n"
+        for column in COLUMNS.values()
+    ]
+    return header + "".join(rows)
+
+
+def _settings(column: Column) -> str:
+    """The options that compute a column, from the remedy of the error where it is absent."""
+    remedy = COMPUTED_BY.get(column.name, ())
+    unwanted = any(isinstance(part, str) and part.endswith("without ") for part in remedy)
+    options = [f"`{as_option(part)}`" for part in remedy if isinstance(part, Setting)]
+    return " ".join(["no", *options] if unwanted else options)
+
+
+def _keys() -> str:
+    return "".join(
+        f"- `{name}`: {' '.join((field.description or '').split())}\n"
+        for name, field in Provenance.model_fields.items()
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
