@@ -1,4 +1,5 @@
-# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder,
+# Every target installs what it needs into .venv first: the demo the package alone, all others what
+# development needs. Settings: PYTHON=python3.12, VENV=folder,
 # WORKERS=processes of the tests.
 
 PYTHON ?= python3
@@ -6,6 +7,7 @@ VENV ?= .venv
 # One more than there are processors: many tests wait for a process of their own.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
@@ -16,7 +18,7 @@ ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
+demo: $(RUNTIME) ## score bundled images offline, show the hardest and the easiest
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
@@ -114,11 +116,15 @@ clean: ## remove the environment and every tool's cache
 	    .pytest_cache .ruff_cache
 
 # Some systems ship Python without ensurepip; there the system's pip fills the environment.
-$(INSTALLED): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { \
 	    $(PYTHON) -m venv --without-pip $(VENV) && \
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install -c constraints.txt -e '.[$(ACCELERATOR),dev]'
+	$(BIN)/python .ci/install.py -c constraints.txt -e .
+	@touch $@
+
+$(INSTALLED): $(RUNTIME)
+	$(BIN)/python .ci/install.py --compile-bytecode -c constraints.txt -e '.[$(ACCELERATOR),dev]'
 	@touch $@

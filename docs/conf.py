@@ -25,6 +25,7 @@ smartquotes = False  # would make dashes of the hyphens before an option
 NAVIGATION = {
     "Start": {
         "self": "What it is",
+        "install": "Installation",
         "review": "Your first review",
         "cleaning": "Your cleaned dataset",
     },
