@@ -1,4 +1,5 @@
-# Every target installs what it needs into .venv first. Settings: PYTHON=python3.12, VENV=folder,
+# Every target installs what it needs into .venv first: the demo the package alone, all others what
+# development needs. Settings: PYTHON=python3.12, VENV=folder,
 # WORKERS=processes of the tests.
 
 PYTHON ?= python3
@@ -6,6 +7,7 @@ VENV ?= .venv
 # One more than there are processors: many tests wait for a process of their own.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
 INSTALLED := $(VENV)/.installed
 # Only the driver knows whether its GPU can be used.
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
@@ -16,7 +18,7 @@ ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: $(INSTALLED) ## score bundled images offline, show the hardest and the easiest
+demo: $(RUNTIME) ## score bundled images offline, show the hardest and the easiest
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
@@ -28,11 +30,14 @@ test: $(INSTALLED) numeric-tests ## all tests, in several processes
 NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/gaussians \
     tests/trainer/training/test_strided_convolutions.py
 
+# One process for each set of instructions, side by side: starting more takes longer than the tests.
 numeric-tests: $(INSTALLED)
 	@for set in SSE4.2 AVX2; do \
 	    $(BIN)/python -m benchmarks.processors --as $$set --unless-native \
-	        $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 $(NUMERIC) || exit 1; \
-	done
+	        $(BIN)/python -m pytest -q -n 0 -p no:cacheprovider $(NUMERIC) & \
+	    started="$$started $$!"; \
+	done; \
+	for one in $$started; do wait $$one || exit 1; done
 
 # glibc checks its heap at every call where its debugging library is loaded.
 portable: $(INSTALLED) ## numeric tests and scores as on every processor (half an hour)
@@ -57,8 +62,10 @@ types: $(INSTALLED) ## types (mypy, strict)
 architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports
 
-docs: $(INSTALLED) ## the site of the pages and the Python API, in site/ (mkdocs)
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+docs: $(INSTALLED) ## the site of the pages, the commands and the Python API, in site/ (Sphinx)
+	rm -rf site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet --fresh-env \
+	    --doctree-dir build/doctrees docs site
 
 figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/figures
 	$(BIN)/python docs/figures/draw.py
@@ -77,7 +84,7 @@ gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, tra
 fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
-	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=10000 $(BIN)/python -m pytest -n 0 \
+	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=2500 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
@@ -109,11 +116,15 @@ clean: ## remove the environment and every tool's cache
 	    .pytest_cache .ruff_cache
 
 # Some systems ship Python without ensurepip; there the system's pip fills the environment.
-$(INSTALLED): pyproject.toml constraints.txt
+$(RUNTIME): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	    echo "Python 3.11 or newer is needed; name one: make PYTHON=python3.12"; exit 1; }
 	$(PYTHON) -m venv $(VENV) || { \
 	    $(PYTHON) -m venv --without-pip $(VENV) && \
 	    $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install -c constraints.txt -e '.[$(ACCELERATOR),dev]'
+	$(BIN)/python .ci/install.py -c constraints.txt -e .
+	@touch $@
+
+$(INSTALLED): $(RUNTIME)
+	$(BIN)/python .ci/install.py --compile-bytecode -c constraints.txt -e '.[$(ACCELERATOR),dev]'
 	@touch $@

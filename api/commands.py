@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from difficulty_service.base.extras import needs_extra
+
 if TYPE_CHECKING:
     from sqlalchemy import Engine
 
@@ -18,6 +20,7 @@ Device = Annotated[
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65535))]
 
 
+@needs_extra('"difficulty serve"', "serve")
 def serve(
     *,
     host: str | None = None,
@@ -42,6 +45,7 @@ def serve(
     run_server(settings, workers if with_worker else 0)
 
 
+@needs_extra('"difficulty worker"', "serve")
 def worker(*, device: Device = None, once: bool = False) -> None:
     """Runs the jobs of the service; start one worker per device.
 
@@ -67,6 +71,7 @@ def worker(*, device: Device = None, once: bool = False) -> None:
         engine.dispose()
 
 
+@needs_extra('"difficulty explore"', "serve")
 def explore_scores(
     scores: Path,
     /,
@@ -103,6 +108,7 @@ def explore_scores(
     explore(scores, images, features, port, lambda sentence: print_warnings([sentence]), show)
 
 
+@needs_extra('"difficulty keys create"', "serve")
 def create(name: str, /, *, scopes: str = "write") -> None:
     """Creates an API key and prints its secret, once.
 
@@ -123,6 +129,7 @@ def create(name: str, /, *, scopes: str = "write") -> None:
     out.print(secret, markup=False)
 
 
+@needs_extra('"difficulty keys list"', "serve")
 def show() -> None:
     """Lists the API keys, without their secrets."""
     from api.storage.database import open_database
@@ -146,6 +153,7 @@ def show() -> None:
     )
 
 
+@needs_extra('"difficulty keys revoke"', "serve")
 def revoke(key_id: Annotated[str, Parameter("ID")], /) -> None:
     """Revokes an API key permanently.
 

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from difficulty_service.extraction import precision
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
+from tests.warm_command import warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -38,6 +40,7 @@ import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.clear()
 os.environ.update(environment)
+os.chdir(folder)
 for number, path in ((1, output), (2, errors)):
     os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
 sys.argv[:] = ["difficulty", *arguments]
@@ -101,12 +104,14 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
     def start(
         *arguments: object,
         environment: Mapping[str, str] = os.environ,
+        folder: Path | str = ".",
         output: Path | str = os.devnull,
         errors: Path | str = os.devnull,
     ) -> ForkServerProcess:
         values = {
             "arguments": [str(argument) for argument in arguments],
             "environment": dict(environment),
+            "folder": os.path.abspath(folder),  # noqa: PTH100 - of this process, not of the child
             "output": str(output),
             "errors": str(errors),
         }
@@ -119,6 +124,13 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
     for process in started:
         process.kill()
         process.join()
+
+
+@pytest.fixture(scope="session")
+def commands(fork_command: ForkCommand) -> Iterator[Path]:
+    """Folder for the front of PATH with a `difficulty` that need not load torch."""
+    with TemporaryDirectory() as folder, warm_command(Path(folder), fork_command) as commands:
+        yield commands
 
 
 @pytest.fixture(scope="session")

@@ -297,7 +297,7 @@ print("found", json.dumps({
 
 
 def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) -> None:
-    for package in ("difficulty_service", "api", "docs"):
+    for package in ("difficulty_service", "api", "trainer", "docs"):
         shutil.copytree(
             ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pyc*", "*.png")
         )

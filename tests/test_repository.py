@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from importlinter.cli import lint_imports
 
 from difficulty_service.base import errors
@@ -175,6 +176,17 @@ def test_every_constraint_is_a_name_and_a_version() -> None:
     pins = [line for line in lines if line and not line.startswith("#")]
 
     assert [pin for pin in pins if not re.fullmatch(r"[\w.-]+==[\w.+!]+", pin)] == []
+
+
+def test_the_citation_names_the_version_of_the_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+
+    assert citation["version"] == project["version"]
+    assert citation["license"] == project["license"]
+    assert [each["name"] for each in citation["authors"]] == [
+        each["name"] for each in project["authors"]
+    ]
 
 
 def test_no_file_names_a_registry_or_the_folder_it_was_written_in() -> None:

@@ -18,7 +18,10 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    module = import_module("trainer.interface")
+    from difficulty_service.base.extras import needs_extra
+
+    with needs_extra(f"trainer.{name}", "train"):
+        module = import_module("trainer.interface")
     globals().update({each: getattr(module, each) for each in __all__})
     return globals()[name]
 

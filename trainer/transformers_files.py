@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.base.errors import ConfigError, MissingPackage
+from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.extras import needs_extra
 
 PREFIX = "transformers:"
 """Of the names of models that are networks of transformers."""
@@ -81,13 +82,8 @@ def load_network(name: str, *, pretrained: bool) -> Any:  # noqa: ANN401 - no ty
 
 
 def _package(name: str) -> Any:  # noqa: ANN401 - a module
-    try:
+    with needs_extra(f"{PREFIX}{name}", "text"):
         import transformers
-    except ImportError:
-        raise MissingPackage(
-            f"{PREFIX}{name} needs the package transformers, which is not installed",
-            "pip install 'difficulty-service[text]'",
-        ) from None
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     return transformers
 

@@ -15,6 +15,7 @@ from alembic.script import ScriptDirectory
 
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError, DifficultyError
+from difficulty_service.base.extras import needs_extra
 
 DAMAGED_SQLITE_CODES = (11, 26)  # SQLITE_CORRUPT, SQLITE_NOTADB
 
@@ -122,6 +123,7 @@ def _open_sqlite(url: sa.URL) -> sa.Engine:
     return engine
 
 
+@needs_extra("a PostgreSQL database", "postgresql", parameter="database_url")
 def _open_postgresql(url: sa.URL) -> sa.Engine:
     return sa.create_engine(
         url.set(drivername="postgresql+psycopg"),

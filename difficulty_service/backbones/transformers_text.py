@@ -11,7 +11,8 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
-from difficulty_service.base.errors import BackboneError, MissingPackage, Setting
+from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.base.files import file_sha256
 
 MAX_TOKENS = 512
@@ -136,14 +137,8 @@ def _from_hub(name: str, model: str) -> Path:
 
 
 def _load(name: str, folder: Path) -> tuple[Any, Any]:
-    try:
+    with needs_extra(name, "text", parameter="backbone"):
         import transformers
-    except ImportError:
-        raise MissingPackage(
-            f"{name} needs the package transformers, which is not installed",
-            "pip install 'difficulty-service[text]'",
-            parameter="backbone",
-        ) from None
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)

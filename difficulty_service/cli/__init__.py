@@ -12,6 +12,7 @@ from docstring_parser.parser import parse_from_object
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.cli.lazily import add_command
+from difficulty_service.cli.own_packages import prefer_own_packages
 from difficulty_service.cli.wrong_call import WrongCall, as_option, describe_wrong_call
 
 PLUGIN_GROUP = "difficulty.commands"
@@ -130,6 +131,7 @@ def main() -> int:
     enable_avx512_kernels()
     keep_freed_memory()
     try:
+        prefer_own_packages(entry_points(group=PLUGIN_GROUP))
         create_app()([word for word in sys.argv[1:] if word != "--debug"])
     except (WrongCall, CycloptsError) as error:
         return fail(describe_wrong_call(error), 2)

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, MissingPackage, Setting
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, several_labels_warning
@@ -91,14 +92,8 @@ def open_rows(
 
 def require_package(action: str, parameter: str | None = None) -> Any:  # noqa: ANN401 - has no types
     """The package `datasets`, which reading and writing its datasets needs."""
-    try:
+    with needs_extra(f"{action} a Hugging Face dataset", "hugging-face", parameter=parameter):
         import datasets
-    except ImportError as error:
-        raise MissingPackage(
-            f"{action} a Hugging Face dataset needs the package `datasets`, which is not installed",
-            "pip install 'difficulty-service[hugging-face]'",
-            parameter=parameter,
-        ) from error
     return datasets
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from PIL import ExifTags, Image, ImageFile
 
 from difficulty_service.base.errors import ImageError, Setting
+from difficulty_service.base.extras import pip_command
 
 if TYPE_CHECKING:
     from difficulty_service.datasets.sample import ImageOpener
@@ -140,7 +141,7 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
     if is_heif(head) and "HEIF" not in plugins():
         raise ImageError(
             "a HEIC image, which the package pillow-heif decodes, and it is not installed",
-            "pip install 'difficulty-service[heic]'",
+            f"install it with: {pip_command('heic')}",
         )
     for name, (plugin, accepts) in plugins().items():
         if accepts(head) is True:

@@ -3,10 +3,11 @@
 import html
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.score_columns import require_columns
@@ -16,6 +17,20 @@ from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    class Column(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
+        """A column of the scores; what is not declared here is as in pyarrow."""
+
+        def __len__(self) -> int: ...
+
+        def to_numpy(self) -> NDArray[Any]:
+            """The values as an array of shape (samples,)."""
+
+        def to_pylist(self) -> list[Any]:
+            """The values as a list."""
+
+else:
+    Column = pa.ChunkedArray
 
 SHOWN = 5
 """Number of samples in each list that a notebook shows."""
@@ -49,14 +64,15 @@ class Scores:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def __getitem__(self, column: str) -> pa.ChunkedArray:
+    def __getitem__(self, column: str) -> Column:
         """One column, such as `rmd`.
 
         Raises:
             ScoreFileError: It is absent; the remedy is what computes it.
         """
         require_columns([column], self.table.column_names, "the table of scores")
-        return self.table.column(column)
+        values: Column = self.table.column(column)
+        return values
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)

@@ -5,20 +5,19 @@ from types import ModuleType
 import torch
 from torch import Tensor
 
-from difficulty_service.base.errors import MissingPackage, Setting, StatisticsError
+from difficulty_service.base.errors import Setting, StatisticsError
+from difficulty_service.base.extras import needs_extra, pip_command
 
 
 def load_faiss(parameter: str = "scorers") -> ModuleType:
     """Imports faiss and limits it to the number of threads that torch uses."""
-    try:
+    with needs_extra(
+        "a search for neighbours (kmeans, knn, near duplicates)",
+        "cpu",
+        or_else=f", or with an NVIDIA GPU: {pip_command('gpu')}; rmd works without",
+        parameter=parameter,
+    ):
         import faiss
-    except ImportError as error:
-        raise MissingPackage(
-            "kmeans, knn and near duplicates need faiss, which is not installed",
-            "pip install 'difficulty-service[cpu]', or with an NVIDIA GPU "
-            "pip install 'difficulty-service[gpu]'; rmd works without faiss",
-            parameter=parameter,
-        ) from error
     faiss.omp_set_num_threads(torch.get_num_threads())
     module: ModuleType = faiss
     return module

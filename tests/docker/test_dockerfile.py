@@ -60,7 +60,8 @@ def test_every_extra_that_is_installed_exists(instructions: list[Any]) -> None:
     assert len(installs) == 2
     for text in installs:
         extras = text.partition("'.[")[2].partition("]")[0].split(",")
-        assert "postgresql" in extras  # compose.yaml has one
+        # What the services of compose.yaml and compose.gpu.yaml run.
+        assert {"postgresql", "serve", "train"} < set(extras)
         assert all(f"\n{extra} = [" in project for extra in extras)
 
 

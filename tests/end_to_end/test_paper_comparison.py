@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ LOSSES = ("cross_entropy", "entropy", "focal", "label_smoothing", "logit_l1", "p
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
 def test_one_block_scores_trains_every_baseline_and_compares_them(
-    few_photos: Path, tmp_path: Path
+    few_photos: Path, tmp_path: Path, commands: Path
 ) -> None:
     blocks = re.findall(r"^```bash\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     (block,) = (block for block in blocks if "runs/proposed" in block or "run proposed" in block)
@@ -28,16 +27,16 @@ def test_one_block_scores_trains_every_baseline_and_compares_them(
                   --set schedule.name=constant --set training.batch_size=8 --device cpu"
         seeds="[0]"
     """
-    commands = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
+    script = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
     environment = os.environ | {
-        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
         "HF_HUB_OFFLINE": "1",
         "HF_HOME": str(tmp_path / "hub"),
         "OMP_NUM_THREADS": "1",
     }
 
     done = subprocess.run(  # noqa: S603 - what the page says
-        ["bash", "-c", commands],  # noqa: S607
+        ["bash", "-c", script],  # noqa: S607
         cwd=tmp_path,
         env=environment,
         capture_output=True,

@@ -16,7 +16,7 @@ KINDS = (
     *("scores", "provenance", "part", "store", "errors", "gaussians", "columns", "explanation"),
     *("predictions", "checkpoint", "run"),
 )
-NUM_FILES = int(os.environ.get("DIFFICULTY_DAMAGED_FILES", "330"))
+NUM_FILES = int(os.environ.get("DIFFICULTY_DAMAGED_FILES", "110"))
 
 
 def outcomes(kind: str, folder: Path, number: int) -> Iterator[str]:

@@ -25,7 +25,7 @@ from tests.faults.service import Service
 from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
 from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
 
-NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "40"))
+NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "20"))
 MAX_SECONDS = max(900, 3.6 * NUM_KILLS)  # on one database
 
 DATASETS = tuple(f"dataset-{number}" for number in range(8))

@@ -6,9 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.extras import needs_extra
 from trainer.commands import Level, Resamples
 
 
+@needs_extra('"difficulty compare"', "train")
 def compare(
     runs: Annotated[list[Path], Parameter("RUN...", help="Folders of runs.")],
     /,

@@ -6,10 +6,12 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.cli.wrong_call import WrongCall
 from trainer.commands import Device, OnError
 
 
+@needs_extra('"difficulty evaluate"', "train")
 def evaluate(
     run: Path,
     /,

@@ -5,9 +5,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.cli.wrong_call import WrongCall
 
 
+@needs_extra('"difficulty figures"', "train")
 def figures(
     inputs: Annotated[list[Path], Parameter("RUN...")],
     /,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.extras import needs_extra
 from trainer.commands import (
     STOPPED,
     Device,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from trainer.runs.sweep import SweptRun
 
 
+@needs_extra('"difficulty sweep"', "train")
 def sweep(
     recipe: Recipe,
     /,

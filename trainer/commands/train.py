@@ -4,10 +4,12 @@ from pathlib import Path
 
 from cyclopts.types import NonNegativeInt
 
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.cli.wrong_call import WrongCall
 from trainer.commands import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 
+@needs_extra('"difficulty train"', "train")
 def train(
     recipe: Recipe,
     /,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.extras import needs_extra
 from trainer.commands import Device
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
 """Values of `difficulty extract --precision` by the name of the dtype."""
 
 
+@needs_extra('"difficulty uncertainty"', "train")
 def uncertainty(
     head: Path,
     source: Annotated[str, Parameter("STORE|DATASET")],

@@ -20,7 +20,8 @@ from typing import Any
 import torch
 
 from difficulty_service.backbones.backbone import Backbone, best_precision
-from difficulty_service.base.errors import DifficultyError, EngineError, MissingPackage, Setting
+from difficulty_service.base.errors import DifficultyError, EngineError, Setting
+from difficulty_service.base.extras import needs_extra
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
 from difficulty_service.extraction.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.extraction.engines.shard_extractor import (
@@ -42,15 +43,9 @@ def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
     # Hides GPUs from actors that reserve none: the default of a future version, of which this one
     # warns.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    try:
+    with needs_extra("the engine ray", "ray", parameter="engine"):
         import ray
         import ray.exceptions
-    except ImportError as error:
-        raise MissingPackage(
-            "the engine ray needs the package ray",
-            "pip install 'difficulty-service[ray]'",
-            parameter="engine",
-        ) from error
     return ray
 
 

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -18,13 +16,12 @@ import httpx2
 import pytest
 
 from api.storage.database import connect as connect_database
-from api.storage.keys import list_keys, revoke_key
+from api.storage.keys import create_key, list_keys, revoke_key
 from tests.factories import write_image_folder
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 8
 MANY = 3000
-COMMAND = (sys.executable, "-m", "difficulty_service")
 TIMEOUT = 120.0
 BODY_LIMIT = 1 << 20
 LIMITS = {
@@ -72,14 +69,10 @@ class Service:
 
     def new_key(self, name: str, scopes: str = "write") -> str:
         """The secret of a new key."""
-        made = subprocess.run(  # noqa: S603 - our own command
-            [*COMMAND, "keys", "create", name, "--scopes", scopes],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return made.stdout.strip()
+        engine = connect_database(self.environment["DIFFICULTY_DATABASE_URL"])
+        _, secret = create_key(engine, name, scopes.split(","))
+        engine.dispose()
+        return secret
 
     def revoke_key(self, name: str) -> None:
         """Revokes the keys of a name."""
@@ -202,19 +195,27 @@ def secret(photos: Path) -> bytes:
     return SECRET
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def service(
-    start_service: StartService,
-    sqlite_url: str,
+    fork_command: ForkCommand,
+    tmp_path_factory: pytest.TempPathFactory,
+    photos: Path,
     secret: bytes,  # noqa: ARG001 - its files exist
-) -> Service:
+) -> Iterator[Service]:
     """A service with low limits, beside files that it must not read."""
-    return start_service(sqlite_url, max_body_bytes=BODY_LIMIT, max_upload_bytes=10 * BODY_LIMIT)
+    folder = tmp_path_factory.mktemp("service")
+    settings = {
+        "database_url": f"sqlite:///{folder / 'difficulty.sqlite'}",
+        "max_body_bytes": BODY_LIMIT,
+        "max_upload_bytes": 10 * BODY_LIMIT,
+    }
+    with running_service(fork_command, folder, {"photos": photos}, settings) as service:
+        yield service
 
 
 @pytest.fixture
 def tenants(service: Service) -> Tenants:
-    """Two keys of that service, the second one with a finished job."""
+    """Two new keys of that service, the second one with a finished job."""
     mine, theirs = service.new_key("mine"), service.new_key("theirs")
     with service.client(theirs) as client:
         body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}

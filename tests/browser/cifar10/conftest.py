@@ -2,12 +2,13 @@
 
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -18,9 +19,10 @@ from difficulty_service.scores.file import read_scores
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
-COMMAND = Path(sys.executable).with_name("difficulty")
 TIMEOUT = 120.0
+LINES = 2  # that are printed once it serves
 
+ForkCommand = Callable[..., ForkServerProcess]
 Exploring = Callable[[str, Path], AbstractContextManager[str]]
 
 
@@ -44,14 +46,14 @@ class Scored:
 
 
 @pytest.fixture(scope="session")
-def run_words() -> Callable[[str, Path], str]:
+def run_words(commands: Path) -> Callable[[str, Path], str]:
     """Runs a line of a shell in a folder; gives what it prints."""
 
     def run(line: str, folder: Path) -> str:
         program, *words = shlex.split(line)
         assert program == "difficulty"
         done = subprocess.run(  # noqa: S603 - our own command
-            [COMMAND, *words], cwd=folder, capture_output=True, text=True, check=False
+            [commands / program, *words], cwd=folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout
@@ -84,24 +86,23 @@ def score_cifar10(
 
 
 @pytest.fixture(scope="session")
-def exploring() -> Exploring:
+def exploring(fork_command: ForkCommand) -> Exploring:
     """Runs `difficulty explore` from a line of a shell; gives what it prints while it serves."""
 
     @contextmanager
     def run(line: str, folder: Path) -> Iterator[str]:
-        process = subprocess.Popen(  # noqa: S603 - our own command
-            [COMMAND, *shlex.split(line)[1:]],
-            cwd=folder,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline() + process.stdout.readline()
-        finally:
-            process.terminate()
-            process.communicate(timeout=TIMEOUT)
-        assert process.returncode == 0
+        with TemporaryDirectory() as written:
+            output = Path(written, "output")
+            process = fork_command(*shlex.split(line)[1:], folder=folder, output=output)
+            while not output.exists() or output.read_text().count("\n") < LINES:
+                assert process.is_alive()
+                process.join(0.05)
+            try:
+                yield output.read_text()
+            finally:
+                process.terminate()
+                process.join(TIMEOUT)
+        assert process.exitcode == 0
 
     return run
 

@@ -1,14 +1,19 @@
 """`import difficulty_service` is light, and its names are complete and typed."""
 
 import json
+import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 from pathlib import Path
 
 import pytest
 
 import difficulty_service as ds
 from difficulty_service.interface.names import HOMES
+
+ROOT = Path(ds.__file__).parents[1]
 
 USER_CODE = """
 import numpy as np
@@ -20,6 +25,10 @@ reveal_type(ds.RelativeMahalanobis().fit([[0.0]], [1]).predict([[0.0]]))
 reveal_type(ds.backbone("builtin").encode([]))
 reveal_type(ds.score_dataset("photos", split="train"))
 reveal_type(ds.__version__)
+reveal_type(scores["rmd"].to_numpy())
+reveal_type(scores["label_name"].to_pylist())
+reveal_type(scores.to_pandas())
+reveal_type(scores["rmd"].is_valid())
 error: ds.errors.DifficultyError
 ds.score([[0.0]], [1], shrinkage="lw")
 ds.score_dataset("photos", splits="train")
@@ -49,25 +58,59 @@ def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
         ds.reveiw  # noqa: B018 # type: ignore[attr-defined]
 
 
+@pytest.fixture
+def python(tmp_path: Path) -> Path:
+    """An environment in which a checkout of the project is installed as editable.
+
+    What it needs is taken from the environment of the tests.
+    """
+    checkout, environment = tmp_path / "checkout", tmp_path / "environment"
+    checkout.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, checkout)
+    for name in ("difficulty_service", "trainer", "api"):
+        ignored = shutil.ignore_patterns("__pycache__", "static", "*.safetensors")
+        shutil.copytree(ROOT / name, checkout / name, ignore=ignored)
+    venv.create(environment, with_pip=False)
+    python = environment / "bin" / "python"
+    places = {"base": environment, "platbase": environment}
+    site = Path(sysconfig.get_path("purelib", "venv", places))
+    (site / "requirements.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    pip = (python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install")
+    subprocess.run(  # noqa: S603 - our own files
+        [*pip, "--no-deps", "--no-build-isolation", "--no-index", "--editable", checkout],
+        check=True,
+    )
+    return python
+
+
 @pytest.mark.slow
-def test_the_names_are_typed_for_strict_checkers(tmp_path: Path) -> None:
-    (tmp_path / "user.py").write_text(USER_CODE)
+def test_a_strict_checker_finds_the_names_and_their_types_in_an_editable_installation(
+    python: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "project"
+    (folder / "stubs" / "pandas").mkdir(parents=True)
+    (folder / "stubs" / "pandas" / "__init__.pyi").write_text("class DataFrame: ...")
+    (folder / "user.py").write_text(USER_CODE)
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "user.py"]
 
     run = subprocess.run(  # noqa: S603
-        [*command, "--cache-dir", str(tmp_path / "cache"), "--follow-imports=silent"],
-        cwd=tmp_path,
-        env={"MYPYPATH": str(Path(ds.__file__).parents[1])},
+        [*command, "--python-executable", python, "--cache-dir", folder / "cache"],
+        cwd=folder,
+        env={"MYPYPATH": str(folder / "stubs")},
         check=False,
         capture_output=True,
         text=True,
     )
 
-    revealed = [line.partition('"')[2].rpartition('"')[0] for line in run.stdout.splitlines()]
+    lines = run.stdout.splitlines()
+    revealed = [line.partition('"')[2].rpartition('"')[0] for line in lines]
     assert revealed[0] == "difficulty_service.interface.scores.Scores"
     assert revealed[1].startswith("numpy.ndarray")
     assert "float" in revealed[2]
     assert revealed[3:5] == [revealed[0], "str"]
+    assert revealed[5].startswith("numpy.ndarray")
+    assert revealed[6:9] == ["list[Any]", "pandas.DataFrame", "Any"]
     assert 'Argument "shrinkage" to "score" has incompatible type' in run.stdout
     assert '"splits"' in run.stdout
     assert "Found 2 errors" in run.stdout

@@ -1,0 +1,306 @@
+"""The core runs without the packages of the extras, and what needs one says which.
+
+Packages are hidden from new processes and from all that these start, as if not installed.
+"""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, requires
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from difficulty_service.base.errors import MissingPackage
+from difficulty_service.base.extras import needs_extra
+
+ROOT = Path(__file__).resolve().parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+USED_IF_PRESENT = {"pandas", "sklearn"}
+"""Packages that no extra brings: users pass their objects, or ask for them."""
+
+HIDE = """
+import json, os, sys
+
+HIDDEN = json.loads(os.environ["HIDDEN_PACKAGES"])
+
+class WithoutHidden:
+    def __init__(self, finder):
+        self.finder = finder
+
+    def find_spec(self, name, *arguments):
+        hidden = name.partition(".")[0] in HIDDEN["modules"]
+        return None if hidden else self.finder.find_spec(name, *arguments)
+
+    def find_distributions(self, *arguments):
+        find = getattr(self.finder, "find_distributions", lambda *_: ())
+        for found in find(*arguments):
+            if found.name not in HIDDEN["distributions"]:
+                yield found
+
+    def __getattr__(self, name):
+        return getattr(self.finder, name)
+
+sys.meta_path[:] = map(WithoutHidden, sys.meta_path)
+"""
+
+
+owners_of_modules = cache(packages_distributions)
+
+
+def requirements(extras: Sequence[str] = ()) -> list[Requirement]:
+    """What the project itself needs with some extras."""
+    return [Requirement(line) for line in PROJECT["dependencies"]] + [
+        Requirement(line) for extra in extras for line in EXTRAS[extra]
+    ]
+
+
+def closure(first: Sequence[Requirement]) -> set[str]:
+    """Names of the distributions that an installation of these requirements brings."""
+    found: set[tuple[str, str]] = set()
+    waiting = [(each, "") for each in first]
+    while waiting:
+        requirement, extra = waiting.pop()
+        if requirement.marker and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        name = canonicalize_name(requirement.name)
+        for chosen in {"", *requirement.extras}:
+            if (name, chosen) not in found:
+                found.add((name, chosen))
+                try:
+                    lines = requires(name) or []
+                except PackageNotFoundError:
+                    continue
+                waiting += [(Requirement(line), chosen) for line in lines]
+    return {name for name, _ in found}
+
+
+@cache
+def hidden_packages(*extras: str) -> dict[str, list[str]]:
+    """Modules and distributions that neither the core nor some extras bring."""
+    kept = closure(requirements(extras)) | {canonicalize_name(PROJECT["name"]), "pip"}
+    modules, distributions = set(), set()
+    for module, owners in owners_of_modules().items():
+        if not {canonicalize_name(owner) for owner in owners} & kept:
+            modules.add(module)
+            distributions |= set(owners)
+    return {"modules": sorted(modules), "distributions": sorted(distributions)}
+
+
+def environment(folder: Path, *extras: str) -> dict[str, str]:
+    """Variables with which Python finds only what the core and some extras bring."""
+    (folder / "sitecustomize.py").write_text(HIDE)
+    path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(path),
+        "HIDDEN_PACKAGES": json.dumps(hidden_packages(*extras)),
+        "COLUMNS": "400",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
+
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Run:
+    """Runs Python where the core alone is installed."""
+    (tmp_path / "site").mkdir()
+    variables = environment(tmp_path / "site")
+
+    def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(  # noqa: S603 - fixed arguments
+            [sys.executable, *map(str, arguments)],
+            cwd=tmp_path,
+            env=variables,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+
+    return run
+
+
+def test_a_hidden_package_is_absent(core: Run) -> None:
+    program = (
+        "from importlib.util import find_spec; from importlib.metadata import distributions; "
+        "names = {each.name for each in distributions()}; "
+        "print(find_spec('accelerate'), find_spec('fastapi'), {'accelerate', 'fastapi'} & names)"
+    )
+
+    assert core("-c", program).stdout == "None None set()\n"
+
+
+@pytest.mark.slow
+def test_the_core_scores_the_demo_and_draws_its_report(core: Run, tmp_path: Path) -> None:
+    done = core("-m", "difficulty_service", "demo", "--no-open", "--out", "demo")
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "demo" / "scores.parquet").exists()
+    assert (tmp_path / "demo" / "report.html").exists()
+
+
+def test_every_name_of_the_python_interface_loads_from_the_core(core: Run) -> None:
+    program = "import difficulty_service as ds; print({n for n in ds.__all__ if getattr(ds, n)})"
+
+    done = core("-c", program)
+
+    assert done.returncode == 0, done.stderr
+    assert "score_dataset" in done.stdout
+
+
+def test_help_lists_the_commands_of_all_extras(core: Run) -> None:
+    done = core("-m", "difficulty_service", "--help")
+
+    assert {"score", "train", "serve", "explore"} <= set(re.findall(r"│ (\w+)", done.stdout))
+    assert core("-m", "difficulty_service", "score", "--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "extra", "package"),
+    [
+        ("train x.toml", "train", "accelerate"),
+        ("compare runs", "train", "accelerate"),
+        ("serve", "serve", "structlog"),
+        ("keys list", "serve", "sqlalchemy"),
+        ("explore scores.parquet", "serve", "sqlalchemy"),
+    ],
+)
+def test_a_command_without_its_packages_is_one_line_with_the_remedy(
+    core: Run, words: str, extra: str, package: str
+) -> None:
+    done = core("-m", "difficulty_service", *words.split())
+
+    command = " ".join(word for word in words.split() if word.isalpha() and word != "runs")
+    assert done.returncode == 1
+    assert done.stderr == (
+        f'error: "difficulty {command}" needs packages that are not installed ({package}); '
+        f"install them with: pip install 'difficulty-service[{extra}]'\n"
+    )
+
+
+def test_training_from_python_without_its_packages_names_the_extra(core: Run) -> None:
+    done = core("-c", "import trainer; trainer.train")
+
+    assert done.stderr.splitlines()[-1] == (
+        "difficulty_service.base.errors.MissingPackage: trainer.train needs packages that are not "
+        "installed (accelerate); install them with: pip install 'difficulty-service[train]'"
+    )
+
+
+PACKAGES = pytest.mark.parametrize(
+    ("package", "extras"),
+    [("difficulty_service", ()), ("trainer", ("train",)), ("api", ("serve",))],
+)
+
+IMPORT_ALL = """
+import importlib, pathlib, sys
+package = importlib.import_module(sys.argv[1])
+root = pathlib.Path(package.__file__).parent.parent
+for file in sorted(root.joinpath(sys.argv[1]).rglob("*.py")):
+    name = ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+    if ".migrations." not in name:
+        importlib.import_module(name)
+"""
+
+
+@PACKAGES
+def test_every_module_is_imported_with_its_own_extra_alone(
+    tmp_path: Path, package: str, extras: tuple[str, ...]
+) -> None:
+    done = subprocess.run(  # noqa: S603 - fixed arguments
+        [sys.executable, "-c", IMPORT_ALL, package],
+        env=environment(tmp_path, *extras),
+        cwd=tmp_path,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+
+
+def imported(package: str) -> Iterator[tuple[str, Path]]:
+    """Top-level names that a package imports anywhere, each with its file."""
+    for file in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                yield from ((each.name.partition(".")[0], file) for each in node.names)
+            elif isinstance(node, ast.ImportFrom):
+                yield str(node.module).partition(".")[0], file
+
+
+ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "postgresql", "ray", "text")
+"""Extras whose packages are imported where they are asked for."""
+
+
+@PACKAGES
+def test_every_imported_package_is_declared(package: str, extras: tuple[str, ...]) -> None:
+    named = {canonicalize_name(each.name) for each in requirements([*extras, *ON_DEMAND])}
+    owners = owners_of_modules()
+
+    undeclared = {
+        f"{module} in {file.relative_to(ROOT)}"
+        for module, file in imported(package)
+        if module not in sys.stdlib_module_names | USED_IF_PRESENT
+        and module not in ("api", "difficulty_service", "trainer")
+        and not {canonicalize_name(owner) for owner in owners.get(module, [])} & named
+    }
+
+    assert undeclared == set()
+
+
+def test_every_requirement_has_a_lower_bound() -> None:
+    lines = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
+
+    unbounded = [
+        line
+        for line in lines
+        if Requirement(line).name != PROJECT["name"]
+        and ">=" not in str(Requirement(line).specifier)
+    ]
+
+    assert unbounded == []
+
+
+def test_every_requirement_admits_the_version_that_is_tested() -> None:
+    pins = dict(
+        line.split("==")
+        for line in (ROOT / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    )
+    tested = {canonicalize_name(name): version for name, version in pins.items()}
+    lines = PROJECT["dependencies"] + [line for extra in EXTRAS.values() for line in extra]
+
+    refused = [
+        str(each)
+        for each in map(Requirement, lines)
+        if each.name != PROJECT["name"]
+        and not each.specifier.contains(tested[canonicalize_name(each.name)])
+    ]
+
+    assert refused == []
+
+
+def test_all_is_every_extra_of_users_but_the_two_that_exclude_each_other() -> None:
+    (everything,) = map(Requirement, EXTRAS["all"])
+
+    assert everything.extras == EXTRAS.keys() - {"all", "cpu", "gpu", "dev", "docs", "peers"}
+
+
+def test_a_package_that_is_there_and_cannot_be_imported_is_not_called_absent() -> None:
+    with (
+        pytest.raises(MissingPackage, match=r"packages that are damaged \(no libfaiss.so\)"),
+        needs_extra("this", "cpu"),
+    ):
+        raise ImportError("no libfaiss.so", name="numpy")
