@@ -38,6 +38,7 @@ import os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.clear()
 os.environ.update(environment)
+os.chdir(folder)
 for number, path in ((1, output), (2, errors)):
     os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
 sys.argv[:] = ["difficulty", *arguments]
@@ -101,12 +102,14 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
     def start(
         *arguments: object,
         environment: Mapping[str, str] = os.environ,
+        folder: Path | str = os.curdir,
         output: Path | str = os.devnull,
         errors: Path | str = os.devnull,
     ) -> ForkServerProcess:
         values = {
             "arguments": [str(argument) for argument in arguments],
             "environment": dict(environment),
+            "folder": str(folder),
             "output": str(output),
             "errors": str(errors),
         }
