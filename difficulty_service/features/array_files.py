@@ -33,6 +33,9 @@ ID_NAMES = ("sample_id", "ids", "id")
 LABELS_FILE = "labels.npy"
 """Name of the labels beside a file of features alone."""
 
+IMAGE_DIMENSIONS = 4
+"""Of an array of images: image, row, column and channel."""
+
 Names = Sequence[str]
 
 
@@ -50,6 +53,8 @@ def is_array_file(path: Path) -> bool:
     suffix = path.suffix.lower()
     if suffix not in READERS or not path.is_file():
         return False
+    if suffix == ".npy":
+        return not _holds_images(path)
     if suffix != ".parquet":
         return True
     try:
@@ -121,6 +126,14 @@ def _read_parquet(path: Path) -> SavedArrays:
         None if labels is None else table.column(labels).combine_chunks(),
         None if ids is None else table.column(ids).cast(pa.string()).combine_chunks(),
     )
+
+
+def _holds_images(path: Path) -> bool:
+    """Whether an array is one of pictures, as the files of CIFAR-10-C are."""
+    try:
+        return np.load(path, mmap_mode="r", allow_pickle=False).ndim == IMAGE_DIMENSIONS
+    except UNREADABLE:
+        return False  # the reader of features names what is wrong with it
 
 
 READERS = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}

@@ -66,6 +66,12 @@ def test_features_and_labels_are_read(
     assert source.description.dataset == str(path)
 
 
+def test_an_array_of_images_holds_no_features(tmp_path: Path) -> None:
+    np.save(tmp_path / "fog.npy", np.zeros((5, 32, 32, 3), np.uint8))
+
+    assert not is_array_file(tmp_path / "fog.npy")
+
+
 def test_ids_in_the_file_are_those_of_the_samples(
     tmp_path: Path, features: NDArray[np.float32]
 ) -> None:

@@ -1,0 +1,324 @@
+"""Every command on the pages that show how to do something runs, in the order of its page."""
+
+import ast
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import chdir
+from dataclasses import dataclass, field
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from socketserver import StreamRequestHandler, TCPServer
+
+import httpx2
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+
+from difficulty_service.cli import create_app
+from difficulty_service.scores.file import read_scores
+from tests.end_to_end.conftest import CLASSES, make_photos
+
+ForkCommand = Callable[..., ForkServerProcess]
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+KINDS = ("Start", "How-to")
+NAVIGATION = next(
+    ast.literal_eval(statement.value)
+    for statement in ast.parse((DOCS / "conf.py").read_text()).body
+    if isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) == "NAVIGATION"
+)
+"""Read, because only those who build the site have what its settings import."""
+
+NAMES = [name.replace("self", "index") for kind in KINDS for name in NAVIGATION[kind]]
+PAGES = {"README.md": DOCS.parent / "README.md"} | {
+    f"{name}.md": DOCS / f"{name}.md" for name in NAMES
+}
+
+SMALLER = (
+    ("--backbone clip-vit-b16", "--backbone builtin", "its weights would be downloaded"),
+    ("--only clip-vit-b16 --only timm:resnet18", "--only builtin", "they take a minute"),
+    ("--benchmark --images", "--benchmark --only builtin --images", "all of them take minutes"),
+    ("cuda:0", "cpu", "there is no GPU"),
+    ("cuda:1", "cpu", "there is no GPU"),
+    ("srun --ntasks 8", "env SLURM_PROCID=0 SLURM_NTASKS=8", "there is no Slurm"),
+    ("accelerate launch", "launch", "the other machine is missing"),
+    ("torchrun", "rm -r runs/weighted; launch", "that run is there from the line before"),
+    ("/shared/runs", "runs", "there is no such disk"),
+    ("/data/photos", "'$PWD/split'", "there is no such disk"),
+    ("localhost:8000", "$(cat service)", "the port may be taken"),
+    ("OTHER-RUN", "runs/other", "stands for a run of the reader"),
+    ("RUN", "runs/mine", "stands for a run of the reader"),
+    ("revoke ID", 'revoke "$(difficulty keys list | grep -Eo -m 1 "^[0-9a-z]{26}")"', "made anew"),
+)
+"""What is changed in a command, from longer to shorter: text, its replacement and why."""
+
+NOT_HERE = (
+    ("pip install", "installs"),
+    ("python benchmarks/", "is no command of the package"),
+    ("s3://", "needs a bucket and a Ray cluster"),
+    ("difficulty explain", "needs a CLIP; test_explain_command.py runs it with a small one"),
+    ("difficulty score NAME:REFERENCE", "is a pattern"),
+)
+"""What marks a line of a page that is not run, and why."""
+
+SERVING = ("serve", "explore", "worker")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+[^\s\"]*")
+BLOCK_OR_CODE = re.compile(
+    r"^```(?P<language>[^\n]*)\n(?P<block>.*?)^```\n|`(?P<code>difficulty [a-z-]+ [^`-][^`]*)`",
+    re.MULTILINE | re.DOTALL,
+)
+CALL = re.compile(r"(?:^|[\s'])difficulty(?:_service)? [a-z]")
+
+RECIPE = """
+[data]
+train = "{train}"
+image_size = 16
+validation = 0.2
+
+[model]
+name = "small_resnet"
+widths = [4, 8]
+blocks = [1, 1]
+
+[regulariser]
+alpha = 0.3
+weights = "scores"
+
+[training]
+epochs = 1
+batch_size = 16
+precision = "fp32"
+"""
+
+FUNCTIONS = """
+set -e
+launch() { while [ "$1" != difficulty_service ]; do shift; done; shift; difficulty "$@"; }
+curl() { command curl --silent --show-error --fail-with-body "$@"; }
+"""
+
+STAND_IN = """#!{python} -IS
+import json, os, socket, sys
+with socket.create_connection(("127.0.0.1", {port})) as connection:
+    request = [sys.argv[1:], os.getcwd(), dict(os.environ)]
+    connection.sendall(json.dumps(request).encode() + b"\\n")
+    code, output = json.loads(connection.makefile().readline())
+print(output, end="")
+sys.exit(code)
+"""
+
+
+def lines_of(page: Path) -> list[str]:
+    """The command lines of a page: those of its blocks that call `difficulty`, and of sentences."""
+    found = BLOCK_OR_CODE.finditer(page.read_text())
+    texts = [
+        each["block"] or " ".join(each["code"].split()) for each in found if not each["language"]
+    ]
+    calls = [re.sub(r"\\\n *", "", text) for text in texts if CALL.search(text)]
+    return [line for text in calls for line in text.splitlines()]
+
+
+def is_run(line: str) -> bool:
+    """Whether the test can run a line."""
+    return not any(mark in line for mark, _ in NOT_HERE)
+
+
+def made_smaller(line: str) -> str:
+    for old, new, _ in SMALLER:
+        line = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", lambda _, new=new: new, line)
+    return line
+
+
+@dataclass
+class Relay:
+    """Runs what scripts call as `difficulty`, in processes that need not load torch.
+
+    Attributes:
+        folder: Place of what the commands print.
+        calls: Their arguments.
+        servers: Those that still answer.
+    """
+
+    fork_command: ForkCommand
+    folder: Path
+    calls: list[list[str]] = field(default_factory=list)
+    servers: list[tuple[ForkServerProcess, Path]] = field(default_factory=list)
+
+    def run(
+        self, arguments: list[str], folder: str, environment: dict[str, str]
+    ) -> tuple[int, str]:
+        """Exit code and output of a command; a server answers until the next one is called."""
+        self.interrupt()
+        self.calls.append(arguments)
+        printed = self.folder / f"{len(self.calls)}.txt"
+        printed.touch()
+        process = self.fork_command(
+            *arguments, environment=environment, folder=folder, output=printed, errors=printed
+        )
+        if arguments[0] in SERVING:
+            return self._ask(process, printed, Path(folder))
+        process.join(300)
+        return -1 if process.exitcode is None else process.exitcode, printed.read_text()
+
+    def _ask(self, process: ForkServerProcess, printed: Path, folder: Path) -> tuple[int, str]:
+        while not (found := ADDRESS.search(printed.read_text())):
+            process.join(0.05)
+            if not process.is_alive():
+                return 1, printed.read_text()
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=60) as client:
+            answer = client.get(found[0], follow_redirects=True)
+        (folder / "service").write_text(found[0].removeprefix("http://"))
+        self.servers.append((process, printed))
+        return int(answer.is_error), printed.read_text()
+
+    def interrupt(self) -> None:
+        """Ends the servers as Ctrl-C does, which is no error."""
+        for process, printed in self.servers:
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGINT)
+            process.join(60)
+            assert process.exitcode == 0, printed.read_text()
+        self.servers.clear()
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory, small_bert: Path) -> Path:
+    """A folder with what the pages name, made by the commands that they say make it."""
+    folder = tmp_path_factory.mktemp("world")
+    with chdir(folder):
+        make_images()
+        make_tables()
+        shutil.copytree(small_bert, "models/bert")
+        make_scores()
+        make_runs()
+    return folder
+
+
+def difficulty(*words: str) -> None:
+    create_app()([word for each in words for word in each.split()])
+
+
+def make_images() -> None:
+    make_photos(Path("photos"), CLASSES, 20)
+    make_photos(Path("split/test"), CLASSES, 8)
+    for image in Path("split/test").rglob("*.png"):
+        image.rename(image.with_stem(f"test-{image.stem}"))
+    shutil.copytree("photos", "split/train")
+    make_photos(Path("more-photos"), CLASSES, 4)
+    make_photos(Path("other-photos"), ("boat", "car"), 4)
+
+
+def make_tables() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(30) % 3
+    np.savez("features.npz", features=generator.normal(size=(30, 4)), labels=labels)
+
+    pixels = generator.integers(0, 256, (50, 32, 32, 3)).astype(np.uint8)
+    Path("CIFAR-10-C").mkdir()
+    np.save("CIFAR-10-C/fog.npy", np.concatenate([pixels[:30]] * 5))
+    np.save("CIFAR-10-C/labels.npy", np.concatenate([labels] * 5))
+    for part, name in enumerate(("cifar10_train_0", "cifar10_train_1", "cifar10_test")):
+        images = [path.read_bytes() for path in sorted(Path("split/test").rglob("*.png"))]
+        index = range(24 * part, 24 * part + 24)
+        table = {"image": images, "label": np.arange(24) // 8, "index": index}
+        pq.write_table(pa.table(table), f"{name}.parquet")
+
+    texts = [f"the {word} sat {row}" for row in range(20) for word in ("cat", "dog")]
+    table = {"text": texts, "label": ["cat", "dog"] * 20}
+    pq.write_table(pa.table(table), "reviews.parquet")
+    notes = [f"{row},{text},{text.split()[1]}" for row, text in enumerate(texts)]
+    Path("notes.csv").write_text("\n".join(["key,body,label", *notes]))
+
+
+def make_scores() -> None:
+    score = "score photos/ --backbone builtin --device cpu"
+    difficulty(score, "--scorers rmd,suspicion --out scores.parquet")
+    difficulty("score scores.features --out clip.parquet")
+    difficulty("score scores.features --shrinkage 0.5 --out dinov2.parquet")
+    for name in ("clean", "year-1", "year-2"):
+        difficulty(f"fit scores.features --out {name}.safetensors")
+    table = read_scores(Path("scores.parquet")).table
+    doubtful = table.filter(pc.greater(table["label_margin"], 0))["sample_id"].to_pylist()
+    marks = [f"{name},{('drop', 'keep')[row % 2]}" for row, name in enumerate(doubtful)]
+    for name in ("marks.csv", "reviewed.csv"):
+        Path(name).write_text("\n".join(["sample_id,mark", *marks]))
+
+
+def make_runs() -> None:
+    Path("my.toml").write_text(RECIPE.format(train="photos/train"))
+    Path("imagenet.toml").write_text(RECIPE.format(train="photos"))
+    train = "train imagenet.toml --out runs/mine --set regulariser.weights=constant"
+    difficulty(train, "--set data.test=split/test --device cpu")
+    difficulty("evaluate runs/mine --data more-photos/ --device cpu")
+    shutil.copytree("runs/mine", "runs/other")
+
+
+@pytest.fixture
+def relay(fork_command: ForkCommand, tmp_path: Path) -> Iterator[Relay]:
+    """A program `difficulty` in `tmp_path / "bin"`, whose calls the relay takes."""
+    relay = Relay(fork_command, tmp_path)
+
+    class Handler(StreamRequestHandler):
+        def handle(self) -> None:
+            answer = relay.run(*json.loads(self.rfile.readline()))
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+    with TCPServer(("127.0.0.1", 0), Handler) as server:
+        program = tmp_path / "bin" / "difficulty"
+        program.parent.mkdir()
+        program.write_text(STAND_IN.format(python=sys.executable, port=server.server_address[1]))
+        program.chmod(0o700)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        yield relay
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+@pytest.mark.parametrize(
+    "page", [name for name, page in PAGES.items() if any(map(is_run, lines_of(page)))]
+)
+def test_every_command_on_a_page_runs(page: str, relay: Relay, world: Path, tmp_path: Path) -> None:
+    lines = [line for line in lines_of(PAGES[page]) if is_run(line)]
+    here = shutil.copytree(world, tmp_path / "here")
+    if any("photos/train" in line for line in lines):
+        shutil.rmtree(here / "photos")
+        shutil.copytree(here / "split", here / "photos")
+    if any("--out scores." in line for line in lines):
+        (here / "scores.parquet").unlink()
+        shutil.rmtree(here / "scores.features")
+    environment = os.environ | {
+        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
+        "HF_HUB_OFFLINE": "1",  # the default network is then the built-in one
+        "HF_HOME": str(tmp_path / "hub"),
+        "OMP_NUM_THREADS": "1",
+        "DIFFICULTY_PORT": "0",
+    }
+
+    done = subprocess.run(  # noqa: S603 - what the page says
+        ["bash", "-x", "-c", FUNCTIONS + "\n".join(map(made_smaller, lines))],  # noqa: S607
+        cwd=here,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    relay.interrupt()
+    assert len(relay.calls) >= sum(bool(CALL.search(line)) for line in lines)
+
+
+@pytest.mark.parametrize("text", [text for text, *_ in (*SMALLER, *NOT_HERE)])
+def test_every_exception_is_on_a_page(text: str) -> None:
+    assert any(text in line for page in PAGES.values() for line in lines_of(page))
