@@ -2,13 +2,16 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -51,6 +54,8 @@ for words in json.loads(sys.argv[1]):
 # What `accelerate launch` starts where there are GPUs; without any it starts one process.
 LAUNCH = (sys.executable, "-m", "torch.distributed.run")
 ON_CPUS = os.environ | {"ACCELERATE_USE_CPU": "true", "OMP_NUM_THREADS": "1"}
+
+WAITING_SECONDS = 240
 
 # Two processes share batches of 15 as 8 and 7.
 VARIATIONS = {
@@ -203,27 +208,49 @@ def test_two_machines_train_the_same_model_as_one(
     recipe.write_text(FEATURES_RECIPE.format(features=write_features(tmp_path / "features", 94)))
     port = free_port()
 
-    machines = [
-        subprocess.Popen(  # noqa: S603 - our own command
-            [
-                *(*LAUNCH, "--nnodes", "2", "--node_rank", str(rank), "--nproc_per_node", "1"),
-                *("--master_addr", "127.0.0.1", "--master_port", port),
-                *("-m", "difficulty_service", "train", recipe, "--out", tmp_path / "two"),
-            ],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=ON_CPUS,
-        )
+    outputs, codes = outputs_of(
+        [
+            *(*LAUNCH, "--nnodes", "2", "--node_rank", str(rank), "--nproc_per_node", "1"),
+            *("--master_addr", "127.0.0.1", "--master_port", port),
+            *("-m", "difficulty_service", "train", recipe, "--out", tmp_path / "two"),
+        ]
         for rank in range(2)
-    ]
-    outputs = [machine.communicate(timeout=300)[0] for machine in machines]
+    )
     assert difficulty("train", recipe, "--out", tmp_path / "one", "--device", "cpu").returncode == 0
 
-    assert [machine.returncode for machine in machines] == [0, 0], outputs
+    assert codes == [0, 0], outputs
     assert ["epoch 3/3" in text for text in outputs] == [True, False], "only one process prints"
     assert "2 processes" in outputs[0]
     assert_nearly_same_run(tmp_path / "two" / "seed-0", tmp_path / "one" / "seed-0")
+
+
+def outputs_of(commands: Iterable[Sequence[object]]) -> tuple[list[str], list[int]]:
+    """What commands print that run at once, and their exit codes.
+
+    Where they wait for each other for minutes, all are aborted, and print where they were.
+    """
+    machines = [
+        subprocess.Popen(  # noqa: S603 - our own command
+            list(map(str, words)),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=ON_CPUS | {"PYTHONFAULTHANDLER": "1"},
+        )
+        for words in commands
+    ]
+    outputs = []
+    for machine in machines:
+        try:
+            outputs.append(machine.communicate(timeout=WAITING_SECONDS)[0])
+        except subprocess.TimeoutExpired:
+            for each in machines:
+                with suppress(psutil.NoSuchProcess):
+                    launcher = psutil.Process(each.pid)
+                    for process in [*launcher.children(recursive=True), launcher]:
+                        process.send_signal(signal.SIGABRT)
+            outputs.append(machine.communicate()[0])
+    return outputs, [machine.returncode for machine in machines]
 
 
 def free_port() -> str:
