@@ -5,7 +5,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 import torch
@@ -15,7 +14,7 @@ from difficulty_service.extraction import precision
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
-from tests.warm_command import warm_command
+from tests.warm_command import Call, warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -129,8 +128,20 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
 @pytest.fixture(scope="session")
 def commands(fork_command: ForkCommand) -> Iterator[Path]:
     """Folder for the front of PATH with a `difficulty` that need not load torch."""
-    with TemporaryDirectory() as folder, warm_command(Path(folder), fork_command) as commands:
-        yield commands
+
+    def run(call: Call) -> int | None:
+        process = fork_command(
+            *call.words,
+            environment=call.environment,
+            folder=call.folder,
+            output=call.output,
+            errors=call.errors,
+        )
+        process.join()
+        return process.exitcode
+
+    with warm_command(run) as folder:
+        yield folder
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,15 @@
 """Every command on the pages that show how to do something runs, in the order of its page."""
 
 import ast
-import json
 import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import chdir
 from dataclasses import dataclass, field
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from socketserver import StreamRequestHandler, TCPServer
 
 import httpx2
 import numpy as np
@@ -26,6 +21,7 @@ import pytest
 from difficulty_service.cli import create_app
 from difficulty_service.scores.file import read_scores
 from tests.end_to_end.conftest import CLASSES, make_photos
+from tests.warm_command import Call, run_script, warm_command
 
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -105,16 +101,6 @@ launch() { while [ "$1" != difficulty_service ]; do shift; done; shift; difficul
 curl() { command curl --silent --show-error --fail-with-body "$@"; }
 """
 
-STAND_IN = """#!{python} -IS
-import json, os, socket, sys
-with socket.create_connection(("127.0.0.1", {port})) as connection:
-    request = [sys.argv[1:], os.getcwd(), dict(os.environ)]
-    connection.sendall(json.dumps(request).encode() + b"\\n")
-    code, output = json.loads(connection.makefile().readline())
-print(output, end="")
-sys.exit(code)
-"""
-
 
 def lines_of(page: Path) -> list[str]:
     """The command lines of a page: those of its blocks that call `difficulty`, and of sentences."""
@@ -142,8 +128,8 @@ class Relay:
     """Runs what scripts call as `difficulty`, in processes that need not load torch.
 
     Attributes:
-        folder: Place of what the commands print.
-        calls: Their arguments.
+        folder: Place of what servers print.
+        calls: Words of all calls.
         servers: Those that still answer.
     """
 
@@ -152,32 +138,45 @@ class Relay:
     calls: list[list[str]] = field(default_factory=list)
     servers: list[tuple[ForkServerProcess, Path]] = field(default_factory=list)
 
-    def run(
-        self, arguments: list[str], folder: str, environment: dict[str, str]
-    ) -> tuple[int, str]:
-        """Exit code and output of a command; a server answers until the next one is called."""
+    def run(self, call: Call) -> int:
+        """Exit code of a command; a server answers until the next one is called."""
         self.interrupt()
-        self.calls.append(arguments)
+        self.calls.append(call.words)
+        if call.words[0] in SERVING:
+            return self._serve(call)
+        process = self._fork(call, call.output, call.errors)
+        process.join(300)
+        return -1 if process.exitcode is None else process.exitcode
+
+    def _fork(self, call: Call, output: Path | str, errors: Path | str) -> ForkServerProcess:
+        return self.fork_command(
+            *call.words,
+            environment=call.environment,
+            folder=call.folder,
+            output=output,
+            errors=errors,
+        )
+
+    def _serve(self, call: Call) -> int:
+        """Starts a server, asks it once, and copies what it has printed by then."""
         printed = self.folder / f"{len(self.calls)}.txt"
         printed.touch()
-        process = self.fork_command(
-            *arguments, environment=environment, folder=folder, output=printed, errors=printed
-        )
-        if arguments[0] in SERVING:
-            return self._ask(process, printed, Path(folder))
-        process.join(300)
-        return -1 if process.exitcode is None else process.exitcode, printed.read_text()
+        process = self._fork(call, printed, printed)
+        failed = not self._answers(process, printed, Path(call.folder))
+        with Path(call.output).open("a") as output:
+            output.write(printed.read_text())
+        return int(failed)
 
-    def _ask(self, process: ForkServerProcess, printed: Path, folder: Path) -> tuple[int, str]:
+    def _answers(self, process: ForkServerProcess, printed: Path, folder: Path) -> bool:
         while not (found := ADDRESS.search(printed.read_text())):
             process.join(0.05)
             if not process.is_alive():
-                return 1, printed.read_text()
+                return False
         with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=60) as client:
             answer = client.get(found[0], follow_redirects=True)
         (folder / "service").write_text(found[0].removeprefix("http://"))
         self.servers.append((process, printed))
-        return int(answer.is_error), printed.read_text()
+        return not answer.is_error
 
     def interrupt(self) -> None:
         """Ends the servers as Ctrl-C does, which is no error."""
@@ -262,25 +261,9 @@ def make_runs() -> None:
 
 
 @pytest.fixture
-def relay(fork_command: ForkCommand, tmp_path: Path) -> Iterator[Relay]:
-    """A program `difficulty` in `tmp_path / "bin"`, whose calls the relay takes."""
-    relay = Relay(fork_command, tmp_path)
-
-    class Handler(StreamRequestHandler):
-        def handle(self) -> None:
-            answer = relay.run(*json.loads(self.rfile.readline()))
-            self.wfile.write(json.dumps(answer).encode() + b"\n")
-
-    with TCPServer(("127.0.0.1", 0), Handler) as server:
-        program = tmp_path / "bin" / "difficulty"
-        program.parent.mkdir()
-        program.write_text(STAND_IN.format(python=sys.executable, port=server.server_address[1]))
-        program.chmod(0o700)
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-        thread.start()
-        yield relay
-        server.shutdown()
-        thread.join()
+def relay(fork_command: ForkCommand, tmp_path: Path) -> Relay:
+    """What takes the calls of the commands of a page."""
+    return Relay(fork_command, tmp_path)
 
 
 @pytest.mark.slow
@@ -297,22 +280,10 @@ def test_every_command_on_a_page_runs(page: str, relay: Relay, world: Path, tmp_
     if any("--out scores." in line for line in lines):
         (here / "scores.parquet").unlink()
         shutil.rmtree(here / "scores.features")
-    environment = os.environ | {
-        "PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}",
-        "HF_HUB_OFFLINE": "1",  # the default network is then the built-in one
-        "HF_HOME": str(tmp_path / "hub"),
-        "OMP_NUM_THREADS": "1",
-        "DIFFICULTY_PORT": "0",
-    }
+    script = FUNCTIONS + "\n".join(map(made_smaller, lines))
 
-    done = subprocess.run(  # noqa: S603 - what the page says
-        ["bash", "-x", "-c", FUNCTIONS + "\n".join(map(made_smaller, lines))],  # noqa: S607
-        cwd=here,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    with warm_command(relay.run) as commands:
+        done = run_script(script, commands, here, DIFFICULTY_PORT="0")
 
     assert done.returncode == 0, done.stdout + done.stderr
     relay.interrupt()

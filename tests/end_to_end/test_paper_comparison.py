@@ -1,13 +1,13 @@
 """The block on the page of the papers that repeats a paper's comparison runs as it is printed."""
 
 import csv
-import os
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
+
+from tests.warm_command import run_script
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
 LINES_TO_CHANGE = 3
@@ -28,21 +28,8 @@ def test_one_block_scores_trains_every_baseline_and_compares_them(
         seeds="[0]"
     """
     script = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
-    environment = os.environ | {
-        "PATH": f"{commands}{os.pathsep}{os.environ['PATH']}",
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(tmp_path / "hub"),
-        "OMP_NUM_THREADS": "1",
-    }
 
-    done = subprocess.run(  # noqa: S603 - what the page says
-        ["bash", "-c", script],  # noqa: S607
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run_script(script, commands, tmp_path)
 
     assert done.returncode == 0, done.stdout + done.stderr
     with (tmp_path / "comparison.csv").open(newline="") as file:
