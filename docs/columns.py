@@ -9,22 +9,14 @@ from difficulty_service.base.errors import Setting
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.score_columns import COLUMNS, COMPUTED_BY, Column
 from difficulty_service.scores.provenance import Provenance
+from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("score-file.md")
-
-START = "<!-- {name}: written by `python docs/columns.py` -->\n\n"
-END = "\n<!-- end of {name} -->"
 
 
 def page() -> str:
     """The whole page, with what is made of declarations written anew."""
-    text = PAGE.read_text()
-    for name, written in {"columns": _columns(), "keys": _keys()}.items():
-        start, end = (mark.format(name=name) for mark in (START, END))
-        before, rest = text.split(start)
-        _, after = rest.split(end)
-        text = "".join([before, start, written, end, after])
-    return text
+    return with_parts(PAGE, "columns.py", {"columns": _columns(), "keys": _keys()})
 
 
 def _columns() -> str:

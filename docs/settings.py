@@ -3,24 +3,21 @@
 Run: python docs/settings.py
 """
 
-import re
 from datetime import timedelta
 from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
 from api.settings import Settings
+from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("api.md")
-TABLE = re.compile(
-    r"(?<=<!-- settings: written by `python docs/settings.py` -->\n).*?(?=<!-- end)", re.DOTALL
-)
 UNITS = {30: "GiB", 20: "MiB", 10: "KiB"}
 
 
 def page() -> str:
     """The page with the table of the present settings."""
-    return TABLE.sub(lambda _: table(), PAGE.read_text(), count=1)
+    return with_parts(PAGE, "settings.py", {"settings": table()})
 
 
 def table() -> str:
@@ -30,7 +27,7 @@ def table() -> str:
         f"| {_sentence(name, field)} |"
         for name, field in Settings.model_fields.items()
     ]
-    return "\n".join(["", "| variable and default | meaning |", "| --- | --- |", *rows, "", ""])
+    return "\n".join(["| variable and default | meaning |", "| --- | --- |", *rows, ""])
 
 
 def _default(value: object) -> str:
