@@ -1,6 +1,5 @@
 """Fixtures that every test may use."""
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -10,10 +9,12 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from difficulty_service.base import apart
 from difficulty_service.extraction import precision
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
+from tests.fork_server import ForkedContext, fork_server_address
 from tests.warm_command import Call, warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,7 +22,8 @@ ROOT = Path(__file__).resolve().parent.parent
 ForkCommand = Callable[..., ForkServerProcess]
 
 PRELOADED = [
-    *("api.server", "api.worker.job_child", "difficulty_service.cli", "trainer.runs.train"),
+    *("api.online.scorer", "api.server", "api.worker.job_child", "difficulty_service.cli"),
+    "trainer.runs.train",
     # What the first image of a process loads.
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
 ]
@@ -45,8 +47,13 @@ for number, path in ((1, output), (2, errors)):
 sys.argv[:] = ["difficulty", *arguments]
 
 import torch
+from difficulty_service.base import apart
 from difficulty_service.cli import main
+from tests.fork_server import ForkedContext, use_fork_server
 
+if address is not None:
+    use_fork_server(address)
+    apart.context_of_children = ForkedContext()
 if "OMP_NUM_THREADS" in environment:
     torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
 sys.exit(main())
@@ -87,17 +94,28 @@ def shared() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def forkserver() -> ForkServerContext:
+@pytest.fixture(scope="session", autouse=True)
+def forkserver() -> Iterator[ForkServerContext]:
     """Starts processes by forking one that has loaded torch and this project, which is slow."""
-    context = multiprocessing.get_context("forkserver")
+    context = ForkedContext()
     context.set_forkserver_preload(PRELOADED)
-    return context
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(apart, "context_of_children", context)
+        yield context
+
+
+@pytest.fixture
+def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has children start with nothing, and be children in every sense, as for users."""
+    monkeypatch.setattr(apart, "context_of_children", apart.NEW_INTERPRETER)
 
 
 @pytest.fixture(scope="session")
 def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
-    """Starts the command `difficulty` in a process of its own that need not load torch."""
+    """Starts the command `difficulty` in a process of its own that need not load torch.
+
+    Nor need those that it starts itself, unless it is told not to fork them.
+    """
     started: list[ForkServerProcess] = []
 
     def start(
@@ -106,8 +124,10 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
         folder: Path | str = ".",
         output: Path | str = os.devnull,
         errors: Path | str = os.devnull,
+        forks: bool = True,
     ) -> ForkServerProcess:
         values = {
+            "address": fork_server_address() if forks else None,
             "arguments": [str(argument) for argument in arguments],
             "environment": dict(environment),
             "folder": os.path.abspath(folder),  # noqa: PTH100 - of this process, not of the child

@@ -1,6 +1,5 @@
 """Worker processes beside a server: started, restarted when they die, and ended with it."""
 
-import multiprocessing
 import os
 import signal
 import sys
@@ -14,6 +13,7 @@ import structlog
 
 from api.logs import set_up_logging
 from api.settings import Settings
+from difficulty_service.base import apart
 from difficulty_service.base.apart import call_after_parent
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import keep_freed_memory
@@ -94,9 +94,10 @@ class _Supervisor:
             self.stopping.wait(self.delay)
 
     def _start(self) -> BaseProcess:
-        # Never forked: threads of this process may hold locks, which a fork would wait for.
-        context = multiprocessing.get_context("spawn")
-        process = context.Process(target=run_child, args=(self.settings, self.index))
+        # mypy: only the concrete contexts declare `Process`.
+        process: BaseProcess = apart.context_of_children.Process(  # type: ignore[attr-defined]
+            target=run_child, args=(self.settings, self.index)
+        )
         process.start()
         structlog.get_logger().info("worker-process-started", pid=process.pid)
         return process

@@ -28,6 +28,13 @@ PR_SET_PDEATHSIG = 1  # in sys/prctl.h
 CLOSING_SECONDS = 2.0  # that an idle process has to end by itself
 KILL_SECONDS = 5.0  # after which a process that cannot be killed is left to the kernel
 
+NEW_INTERPRETER: BaseContext = multiprocessing.get_context("spawn")
+"""Starts a process without anything that this one has. Never by a fork of this one, whose threads
+may hold locks, for which a fork would wait."""
+
+context_of_children = NEW_INTERPRETER
+"""Starts processes that have no limit of memory."""
+
 
 class Child:
     """A running process and the connections to it.
@@ -41,8 +48,7 @@ class Child:
             argument. An empty message or the end of the first connection asks it to return.
         max_memory: Bytes of data above which allocations fail; on Linux only, as no other system
             has such a limit.
-        context: How the process is started, by default as a new interpreter. Never by a fork:
-            threads of this process may hold locks, for which a fork would wait.
+        context: How the process is started; None for `context_of_children`.
 
     Raises:
         OSError: The system has no room for a process.
@@ -61,7 +67,7 @@ class Child:
         ends = [theirs for _, theirs in pipes]
         # A thread may end while its process goes on, and the kernel watches a thread only.
         watched = threading.current_thread() is threading.main_thread()
-        context = context or multiprocessing.get_context("spawn")
+        context = context or context_of_children
         # mypy: only the concrete contexts declare `Process`.
         self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
             target=_run, args=(serve, ends, arguments, max_memory, watched)
@@ -219,7 +225,14 @@ class Apart(Generic[P, Result]):
         threads: int = 1,
         limits: Limits = Limits(),
     ) -> None:
-        start = partial(Child, _serve, make, limits, connections=threads, max_memory=limits.memory)
+        context = None if limits == Limits() else NEW_INTERPRETER
+        start = partial(
+            Child,
+            *(_serve, make, limits),
+            connections=threads,
+            max_memory=limits.memory,
+            context=context,
+        )
         self._places = [_Place(start) for _ in range(processes)]
         self._calls = processes * threads
         self._idle: queue.LifoQueue[tuple[_Place, int]] = queue.LifoQueue()

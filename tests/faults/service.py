@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from api.server import run_server
 from api.settings import Settings
 from api.worker.worker import run_worker
+from tests.fork_server import fork_server_address, use_fork_server
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,7 @@ class NotedProcess(ForkServerProcess):
 
 def run_noted_worker(settings: Settings, notes: Path, address: str) -> None:
     """Runs a worker; the processes of its jobs need not load torch either, and are noted."""
-    # A forked process would start a fork server of its own, which loads torch for seconds.
-    server: Any = forkserver._forkserver  # there is no public way
-    server._forkserver_address = address
-    server.ensure_running = lambda: None
+    use_fork_server(address)
     context = ForkServerContext()
     noted = partial(NotedProcess, notes / str(os.getpid()))
     context.Process = noted  # type: ignore[misc, assignment]
@@ -160,9 +157,7 @@ class Service:
         self._paused.difference_update(pids)
 
     def _start_worker(self) -> ForkServerProcess:
-        server: Any = forkserver._forkserver  # there is no public way
-        address = server._forkserver_address
-        return self._start(run_noted_worker, self._settings, self._notes, address)
+        return self._start(run_noted_worker, self._settings, self._notes, fork_server_address())
 
     def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
         process = self._context.Process(target=target, args=arguments)

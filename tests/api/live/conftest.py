@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -132,18 +133,37 @@ def many_photos(photos: Path) -> Path:
     return folder.parent
 
 
+@contextmanager
+def starting(
+    fork_command: ForkCommand, folder: Path, roots: dict[str, Path]
+) -> Iterator[StartService]:
+    """Starts servers, each with a worker, on databases; ends all with the context."""
+    with ExitStack() as stack:
+
+        def start(database_url: str, *, forks: bool = True, **settings: object) -> Service:
+            settings |= {"database_url": database_url}
+            start_command = partial(fork_command, forks=forks)
+            service = running_service(start_command, folder, roots, settings)
+            return stack.enter_context(service)
+
+        yield start
+
+
 @pytest.fixture
 def start_service(
     fork_command: ForkCommand, tmp_path: Path, photos: Path
 ) -> Iterator[StartService]:
     """Starts a server and a worker on a database; ends them after the test."""
-    with ExitStack() as stack:
+    with starting(fork_command, tmp_path, {"photos": photos}) as start:
+        yield start
 
-        def start(database_url: str, **settings: object) -> Service:
-            settings |= {"database_url": database_url}
-            service = running_service(fork_command, tmp_path, {"photos": photos}, settings)
-            return stack.enter_context(service)
 
+@pytest.fixture(scope="module")
+def start_for_all(
+    fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory, photos: Path
+) -> Iterator[StartService]:
+    """Starts a server and a worker on a database; ends them after the tests of a file."""
+    with starting(fork_command, tmp_path_factory.mktemp("service"), {"photos": photos}) as start:
         yield start
 
 

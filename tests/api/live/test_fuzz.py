@@ -67,7 +67,8 @@ def fuzzed(
     """A service with a job that has finished, its key and its id."""
     roots = json.dumps({"photos": str(photos), "tables": str(tables)})
     database = f"sqlite:///{data / 'difficulty.sqlite'}"
-    service = start_service(database, roots=roots, data_dir=data / "files", **SETTINGS)
+    # Not forked: the memory of all children is counted.
+    service = start_service(database, forks=False, roots=roots, data_dir=data / "files", **SETTINGS)
     key = service.new_key("fuzz")
     with service.client(key) as client:
         body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}

@@ -67,9 +67,12 @@ def huge_photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def attack(start_service: Callable[..., Any], sqlite_url: str, huge_photos: Path) -> Attack:
-    service = start_service(sqlite_url, roots=f'{{"huge": "{huge_photos}"}}')
+@pytest.fixture(scope="module")
+def attack(start_for_all: Callable[..., Any], huge_photos: Path) -> Attack:
+    sqlite_url = f"sqlite:///{huge_photos / 'difficulty.sqlite'}"
+    # Not forked: the memory of the server's children is counted.
+    roots = f'{{"huge": "{huge_photos}"}}'
+    service = start_for_all(sqlite_url, forks=False, roots=roots)
     keys = [service.new_key("attacker"), service.new_key("other")]
     jobs = []
     for key in keys:

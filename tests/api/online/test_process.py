@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields, replace
 from multiprocessing import active_children
-from multiprocessing.context import SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
@@ -75,7 +75,13 @@ UNKNOWN = np.full(6, -1)
 
 
 @pytest.fixture(scope="module")
-def scoring(settings: Settings) -> Iterator[ScoringProcess]:
+def others() -> set[BaseProcess]:
+    """Processes that score nothing here."""
+    return set(active_children())
+
+
+@pytest.fixture(scope="module")
+def scoring(settings: Settings, others: set[BaseProcess]) -> Iterator[ScoringProcess]:  # noqa: ARG001 - found before it starts one
     with closing(ScoringProcess(settings)) as scoring:
         yield scoring
 
@@ -161,10 +167,14 @@ def test_a_problem_in_the_other_process_is_the_same_problem_here(
 
 
 def test_an_error_of_the_work_is_not_taken_for_the_death_of_the_process(
-    scoring: ScoringProcess, settings: Settings, job: Job, images: list[bytes]
+    scoring: ScoringProcess,
+    others: set[BaseProcess],
+    settings: Settings,
+    job: Job,
+    images: list[bytes],
 ) -> None:
     scoring.encode_and_score(job, images[:1], UNKNOWN[:1])
-    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
+    (process,) = set(active_children()) - others
     Path(settings.artifact_root, "jobs", "folder", GAUSSIANS_FILE).mkdir(parents=True)
 
     with pytest.raises(RuntimeError, match="IndexError"):
@@ -187,10 +197,10 @@ def test_a_problem_crosses_processes_whole() -> None:
 
 
 def test_a_request_fails_whose_process_dies_and_the_next_finds_a_new_one(
-    scoring: ScoringProcess, job: Job, images: list[bytes]
+    scoring: ScoringProcess, others: set[BaseProcess], job: Job, images: list[bytes]
 ) -> None:
     scoring.encode_and_score(job, images, UNKNOWN)
-    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
+    (process,) = set(active_children()) - others
     assert process.pid is not None
 
     os.kill(process.pid, signal.SIGSTOP)
@@ -203,10 +213,10 @@ def test_a_request_fails_whose_process_dies_and_the_next_finds_a_new_one(
 
 
 def test_a_process_that_died_between_requests_is_replaced_before_the_next(
-    scoring: ScoringProcess, job: Job, images: list[bytes]
+    scoring: ScoringProcess, others: set[BaseProcess], job: Job, images: list[bytes]
 ) -> None:
     scoring.encode_and_score(job, images, UNKNOWN)
-    (process,) = (child for child in active_children() if isinstance(child, SpawnProcess))
+    (process,) = set(active_children()) - others
     process.kill()
     process.join(30)
 

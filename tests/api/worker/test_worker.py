@@ -193,7 +193,7 @@ def test_a_signal_ends_a_worker_whose_job_hangs_within_the_grace_period(
 ) -> None:
     job = submitted(augment_runs=100)
 
-    process = start_worker(DIFFICULTY_GRACE="1")
+    process = start_worker(forks=False, DIFFICULTY_GRACE="1")
     wait_for_progress(sqlite_engine, job)
     child = child_of(process)
     os.kill(child, signal.SIGSTOP)
@@ -212,7 +212,7 @@ def test_nothing_is_left_of_a_worker_that_ends_at_once_while_its_job_hangs(
 ) -> None:
     job = submitted(augment_runs=100)
 
-    process = start_worker()
+    process = start_worker(forks=False)
     wait_for_progress(sqlite_engine, job)
     child = child_of(process)
     os.kill(child, signal.SIGSTOP)
@@ -241,7 +241,10 @@ def wait_until_gone(process: int) -> None:
 
 @pytest.fixture
 def start_worker(fork_command: Callable[..., ForkServerProcess], settings: Settings) -> StartWorker:
-    """Starts `difficulty worker` as a process of its own."""
+    """Starts `difficulty worker` as a process of its own.
+
+    Only one that does not fork has the process of its jobs as its child.
+    """
     environment = os.environ | {
         "DIFFICULTY_ROOTS": json.dumps(settings.roots),
         "DIFFICULTY_DATA_DIR": str(settings.data_dir),
@@ -249,7 +252,9 @@ def start_worker(fork_command: Callable[..., ForkServerProcess], settings: Setti
         "DIFFICULTY_DEVICE": "cpu",
         "DIFFICULTY_HEARTBEAT": "0.05",
     }
-    return lambda **more: fork_command("worker", environment=environment | more)
+    return lambda forks=True, **more: fork_command(
+        "worker", environment=environment | more, forks=forks
+    )
 
 
 def wait_for_progress(engine: Engine, job: Job) -> None:

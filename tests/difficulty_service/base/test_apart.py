@@ -15,6 +15,8 @@ import pytest
 from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLong, call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError
 
+pytestmark = pytest.mark.usefixtures("new_interpreters")
+
 
 class Unportable(Exception):
     """An error that cannot be made again from its message."""

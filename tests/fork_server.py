@@ -1,0 +1,42 @@
+"""Processes that need not load torch, because they are forked from one that has loaded it.
+
+A process that was forked so starts its own children in the same way once it is told where.
+"""
+
+import os
+from multiprocessing import forkserver
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import Any
+
+_server: Any = forkserver._forkserver  # there is no public way
+
+
+class ForkedProcess(ForkServerProcess):
+    """A process with the environment variables of the one that starts it, as any other has."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:  # noqa: ANN401 - of the base class
+        super().__init__(*args, **options)
+        self._environment = dict(os.environ)
+
+    def run(self) -> None:
+        os.environ.clear()
+        os.environ.update(self._environment)
+        super().run()
+
+
+class ForkedContext(ForkServerContext):
+    """Starts processes with the environment of the one that starts them."""
+
+    Process = ForkedProcess
+
+
+def fork_server_address() -> str:
+    """Where the server that forks for this process listens."""
+    _server.ensure_running()
+    return str(_server._forkserver_address)
+
+
+def use_fork_server(address: str) -> None:
+    """Has this process, which was forked, use a server; else it would start one of its own."""
+    _server._forkserver_address = address
+    _server.ensure_running = lambda: None
