@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks.evidence import uncertainty
 from benchmarks.evidence.cells import Cell, fill, read_result
 from benchmarks.evidence.data import Study, extract
 from benchmarks.evidence.label_sets import TEST_SET, TRAINING_SETS, LabelSet
@@ -18,16 +19,23 @@ from benchmarks.evidence.scored import cell_name, score_samples
 from benchmarks.evidence.tables import read_rows
 from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
 from benchmarks.evidence.views import View, look_at, view_name
+from difficulty_service.cli import create_app
 
 AGGREGATED = TRAINING_SETS[0]
+IMAGES = 300
 PLANTED = [LabelSet("cifar100-test", kind, 0.1) for kind in NOISE]
+
+
+def difficulty(*words: object) -> None:
+    """The command in this process, which has loaded torch."""
+    create_app()([str(word) for word in words])
 
 
 @pytest.fixture(scope="module")
 def written(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The folder of the page of the quick form, and that of the study."""
     folder, docs = (tmp_path_factory.mktemp(name) for name in ("study", "docs"))
-    study = Study(folder, shared, limit=300)
+    study = Study(folder, shared, limit=IMAGES)
     assert score_all(study, "builtin", [TEST_SET, AGGREGATED], jobs=0) == []
     extract(study, "cifar100-test", "builtin")
     cells = [
@@ -39,7 +47,9 @@ def written(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pat
     ]
     cells += [cell for cell in paper_cells(study) if cell.name == "paper/errors/builtin"]
     cells += [head_cell(study, "builtin", [TEST_SET, AGGREGATED])]
-    assert fill(folder, cells, jobs=0) == []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(uncertainty, "_difficulty", difficulty)
+        assert fill(folder, cells, jobs=0) == []
     heads = uncertainty_cells(study, "builtin", [TEST_SET, AGGREGATED])
     assert fill(folder, heads, jobs=0) == []
     write_results(folder, docs)
@@ -93,7 +103,7 @@ def test_the_figures_of_the_page_are_drawn(written: tuple[Path, Path]) -> None:
 def test_two_views_together_keep_every_score_with_its_image(
     written: tuple[Path, Path], shared: Path
 ) -> None:
-    study = Study(written[1], shared, limit=300)
+    study = Study(written[1], shared, limit=IMAGES)
     views = [View("builtin"), View("builtin", flip=True)]
     for view in views:
         extract(study, TEST_SET.source, view.backbone, flip=view.flip)
