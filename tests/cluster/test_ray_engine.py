@@ -37,8 +37,8 @@ def assert_same_scores(run: Run, expected: Run) -> None:
         assert (run.features / name).read_bytes() == (expected.features / name).read_bytes(), name
 
 
-def on_ray(cluster: Cluster, actors: str = "1:3") -> tuple[str, ...]:
-    """The options of a run on the cluster."""
+def on_ray(cluster: Cluster, actors: str = "1") -> tuple[str, ...]:
+    """The options of a run on the cluster; each actor loads torch, for seconds."""
     return ("--engine", "ray", "--ray-address", cluster.address, "--ray-actors", actors)
 
 
@@ -74,7 +74,7 @@ def test_an_actor_and_a_node_that_are_killed_change_nothing(
 def test_after_the_driver_was_killed_the_same_command_goes_on(
     cluster: Cluster, start_score: StartScore, local_run: Run, tmp_path: Path
 ) -> None:
-    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster))
+    run = start_score(tmp_path / "scores.parquet", *on_ray(cluster, "1:2"))
     run.wait_for_parts(3)
     run.process.kill()
     run.process.join()
