@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchem
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
 from difficulty_service.images.corruption_strengths import STRENGTHS
-from difficulty_service.score_columns import SCORERS
+from difficulty_service.score_columns import DEFAULT_SCORERS, SCORERS
 
 MOST_SAMPLES = 10**12
 LARGEST_SEED = 2**31 - 1
@@ -190,13 +190,18 @@ class ScorerOptions(Options):
         Scorers,
         Field(description=f"Some of {', '.join(SCORERS)}; rmd is always computed."),
         Parameter(metavar="NAME,..."),
-    ] = ("rmd",)
+    ] = DEFAULT_SCORERS
 
     near_duplicates: Annotated[
         Annotated[float, Field(gt=0, le=1)] | None, Parameter(metavar="COSINE")
     ] = None
     """Also find near copies: samples whose features have at least this cosine, above 0 and up to 1.
     0.97 is a good start. The time grows with the square of the number of samples."""
+
+    @property
+    def names_scorers(self) -> bool:
+        """Whether a person named the scorers, so that none of them may be left out."""
+        return "scorers" in self.model_fields_set
 
 
 @panel("Statistics")

@@ -216,6 +216,9 @@ PLUGGED = tuple(
 SCORERS: Mapping[str, Scorer] = {scorer.name: scorer for scorer in (*_OWN, *PLUGGED)}
 """Every scorer by its name."""
 
+DEFAULT_SCORERS = ("rmd", "suspicion")
+"""Scorers that are computed where none are named."""
+
 COLUMNS: Mapping[str, Column] = {
     **{column.name: column for column in _OWN_COLUMNS},
     **{

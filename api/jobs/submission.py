@@ -28,7 +28,8 @@ def validate_submission(
 ) -> dict[str, Any]:
     """Checks everything that can be checked before an image is read.
 
-    Gives the request to store with the job, with defaults filled in.
+    Gives the request to store with the job, with defaults filled in but for the scorers: a job
+    whose scorers nobody named may leave one out.
     """
     if not settings.takes_jobs:
         raise forbidden(
@@ -41,7 +42,8 @@ def validate_submission(
     _check_dataset(body.dataset, settings, engine, owner)
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
-    return body.model_dump(mode="json") | {
+    unnamed = set() if body.names_scorers else {"scorers"}
+    return body.model_dump(mode="json", exclude=unnamed) | {
         "backbone": backbone,
         "dataset": body.dataset.as_request(),
     }

@@ -96,7 +96,7 @@ def _texts(default: object) -> tuple[str, ...]:
 
 
 def entered_values(fields: Iterable[OptionField]) -> dict[str, Any]:
-    """What was entered, as values of a JSON body; fields that were left alone are not there.
+    """What was entered, as values of a JSON body; fields left as they were are not there.
 
     Raises:
         ValueError: A number cannot be read; it begins with the name of the option.
@@ -104,6 +104,8 @@ def entered_values(fields: Iterable[OptionField]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for each in fields:
         texts = [text.strip() for text in each.entered if text.strip()]
+        if tuple(texts) == each.usual:
+            continue
         if texts and each.kind in ("checks", "check"):
             values[each.name] = texts if each.kind == "checks" else True
         elif texts:

@@ -97,7 +97,7 @@ class ScoredJob:
             "noun": self.job.kind,
             "name": job_name(self.job),
             "address": self.address,
-            "by_suspicion": self.samples.suspicion is not None,
+            "by_suspicion": self.samples.by_suspicion,
             "measure": self.samples.measure,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": tray,

@@ -43,6 +43,7 @@ def consensus(
 def report_consensus(result: "ScoreFile", out: Path) -> None:
     """Prints what a consensus was made of and how many labels it doubts."""
     from difficulty_service.base.wording import count_of
+    from difficulty_service.scores.label_counts import WRONG
 
     table, made = result.table, result.provenance.consensus
     assert made is not None  # noqa: S101 - it is one
@@ -55,7 +56,7 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
         console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})", markup=False)
     for column, meaning in (
         ("label_margin", "look more like another class than their own"),
-        ("suspicion", "have a label that is more likely wrong than right"),
+        ("suspicion", f"have a label that is {WRONG}"),
     ):
         if column in made.columns:
             above = sum(value is not None and value > 0 for value in table[column].to_pylist())

@@ -31,7 +31,7 @@ LEAVE_OUT = (
 )
 """The next step where images look more like another class than their own."""
 FEW_SAMPLES = 10_000
-"""With fewer, each is worth a look before it is left out."""
+"""With fewer, no condition on scores is suggested that would leave samples out."""
 MARKED = (
     "apply the marks that you make there; the {samples} stay as they are",
     "difficulty clean {scores} --marks marks.csv --out cleaned.parquet",
@@ -80,6 +80,8 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
 
 def report_doubtful(summary: "ScoreSummary") -> None:
     """Prints how many labels are doubtful, and the clearest of them."""
+    from difficulty_service.scores.label_counts import BETWEEN, WRONG
+
     if summary.labels is not None:
         out.print(f"\n{summary.labels}")
     elif not summary.num_doubtful:
@@ -97,8 +99,12 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     if not summary.num_doubtful:
         return
     rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
-    if len(rows) < summary.num_doubtful:
-        out.print(f"the {len(rows)} clearest of them:")
+    clearest = f"the {len(rows)} clearest" if len(rows) < summary.num_doubtful else ""
+    if summary.labels is not None:
+        tier = WRONG if summary.labels.wrong else BETWEEN
+        out.print(f"{', '.join(filter(None, (tier, clearest)))}:")
+    elif clearest:
+        out.print(f"{clearest} of them:")
     cells = [
         (
             row["sample_id"],
@@ -131,8 +137,10 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = 
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else None
     out.print("\nnext:")
-    leave_out = MARKED if summary.num_samples < FEW_SAMPLES else LEAVE_OUT
-    steps = (LOOK, *([] if cut is None else [leave_out]), *NEXT_STEPS)
+    # What lies between two classes is rarely wrong, and of few samples each is worth a look.
+    are_wrong = summary.labels is None or summary.labels.wrong > 0
+    decide = LEAVE_OUT if are_wrong and summary.num_samples >= FEW_SAMPLES else MARKED
+    steps = (LOOK, *([] if cut is None else [decide]), *NEXT_STEPS)
     for purpose, command in steps[1:] if reported else steps:
         filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
         named = purpose.format(samples=f"{summary.modality}s")

@@ -24,6 +24,7 @@ from difficulty_service.interface.options import (
 from difficulty_service.interface.scores import Scores
 from difficulty_service.pipeline import Callbacks, ScoreRequest, plan_extraction
 from difficulty_service.pipeline import score_dataset as run_pipeline
+from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.rows import require_packages
@@ -40,7 +41,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
     ids: Column = None,
     shrinkage: Shrinkage = "auto",
     matmul_dtype: str = "auto",
-    scorers: Sequence[str] = ("rmd",),
+    scorers: Sequence[str] = DEFAULT_SCORERS,
     near_duplicates: float | None = None,
 ) -> Scores:
     """Scores how hard each sample is, given its features and its label; larger is harder.
@@ -59,8 +60,9 @@ def score(  # noqa: PLR0913 - one parameter for each option
             the rows, counted from 0. Shape (samples,).
         shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, `leave-one-out`, or an intensity in [0, 1].
         matmul_dtype: `auto`, `float32` or `float64`: dtype of the matrix products.
-        scorers: Some of `rmd`, `kmeans`, `knn`, `suspicion`, `agree`; the Mahalanobis columns are
-            always there.
+        scorers: Some of `rmd`, `suspicion`, `agree`, `kmeans`, `knn`; the Mahalanobis columns are
+            always there. Left at its default, `suspicion` is left out with a warning where there
+            are more than 10,000 classes.
         near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
             duplicate named in the column `near_duplicate_of`; None to look for none.
 
@@ -74,8 +76,9 @@ def score(  # noqa: PLR0913 - one parameter for each option
         {
             "shrinkage": shrinkage,
             "matmul_dtype": matmul_dtype,
-            "scorers": scorers,
             "near_duplicates": near_duplicates,
+            # Whoever leaves the default has asked for none of them by name.
+            **({} if scorers is DEFAULT_SCORERS else {"scorers": scorers}),
         }
     )
     require_packages(options)

@@ -13,6 +13,7 @@ from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
+from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
 from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -96,16 +97,18 @@ class Scores:
     def doubtful(self, n: int = 20) -> pa.Table:
         """The `n` samples with the most doubtful labels, most doubtful first.
 
-        They are those with the largest `suspicion` where the scores have it, and else with the
+        They are those with the largest `suspicion` where one is above zero, and else with the
         largest `label_margin`. Above zero, another class (`suggested_label`, `nearest_label`) fits
         better than the label.
         """
         return self._largest(self._evidence, n)
 
     @property
-    def _evidence(self) -> str:
-        """The column that speaks against labels."""
-        return "suspicion" if "suspicion" in self.table.column_names else "label_margin"
+    def _evidence(self) -> Evidence:
+        """The column by which labels are doubted."""
+        if "suspicion" not in self.table.column_names:
+            return "label_margin"
+        return evidence_of(pc.sum(pc.greater(self["suspicion"], 0)).as_py() or 0)
 
     def save(self, path: str | Path) -> Path:
         """Writes a score file, which the commands and the trainer read, and returns its path.
@@ -130,11 +133,7 @@ class Scores:
         doubtful = self.doubtful(SHOWN)
         doubtful = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
         by_suspicion = self._evidence == "suspicion"
-        title = (
-            "almost certainly have a wrong label"
-            if by_suspicion
-            else "look more like another class"
-        )
+        title = f"labels {WRONG}" if by_suspicion else "look more like another class"
         lists = {title: doubtful}
         columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence]
         if "rmd" in self.table.column_names:

@@ -20,7 +20,7 @@ from difficulty_service.review.charts import (
     scale_of,
     shade_of,
 )
-from difficulty_service.scores.label_counts import LabelCounts
+from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -269,6 +269,7 @@ class Summary:
 
     Attributes:
         labels: How many labels are of which kind; None without suspicion.
+        by_suspicion: Whether samples are doubted by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
     """
@@ -285,11 +286,14 @@ class Summary:
     scale: Scale | None
     bars: Sequence[Bar]
     labels: LabelCounts | None = None
+    by_suspicion: bool = False
 
     @property
-    def by_suspicion(self) -> bool:
-        """Whether samples are doubted by their suspicion, and not by their margin."""
-        return self.labels is not None
+    def doubtful_kind(self) -> str:
+        """What the doubtful samples are, in words."""
+        if self.by_suspicion:
+            return f"labels {WRONG}"
+        return "another class fits better" if self.labels is None else BETWEEN
 
     @property
     def num_typical(self) -> int:
@@ -349,6 +353,7 @@ def summarise(
         scale=scale,
         bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
         labels=samples.label_counts,
+        by_suspicion=samples.by_suspicion,
     )
 
 
@@ -410,7 +415,7 @@ def review_data(
     return {
         "key": key,
         "total": len(samples),
-        "doubt": "margin" if samples.suspicion is None else "suspicion",
+        "doubt": "suspicion" if samples.by_suspicion else "margin",
         "names": {label: samples.name_of(label) for label in labels},
         "typical": {label: list(selection.typical[label]) for label in labels},
         "cuts": cuts.values,

@@ -49,7 +49,7 @@ from difficulty_service.scores.shared_samples import (
     describe_consensus,
     share_samples,
 )
-from difficulty_service.scores.store import score_in_memory
+from difficulty_service.scores.store import RMD_ONLY, score_in_memory
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def density_consensus(stores: Mapping[str, FeatureSource], options: FitOptions) 
     Two numbers for each sample and class are held in memory, and some more while they are judged.
     """
     fitted = {name: fit_store(store, options) for name, store in stores.items()}
-    files = {name: score_in_memory(store, fitted[name]) for name, store in stores.items()}
+    files = {name: score_in_memory(store, fitted[name], RMD_ONLY) for name, store in stores.items()}
     shared = share_samples(
         [
             LabelledIds(

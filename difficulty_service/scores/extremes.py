@@ -1,15 +1,19 @@
 """The hardest, the easiest and the most doubtful samples, picked while the scores pass by."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.scores.file import SCHEMA
+from difficulty_service.scores.label_counts import Evidence
 
-OTHER_CLASS = {"label_margin": "nearest_label_name", "suspicion": "suggested_label_name"}
-"""Columns that are above 0 where a sample looks more like another class, and that class."""
+OTHER_CLASS: Mapping[Evidence, str] = {
+    "label_margin": "nearest_label_name",
+    "suspicion": "suggested_label_name",
+}
+"""The column with the name of the class that a sample looks like."""
 
 
 class TopRows:
@@ -39,7 +43,7 @@ class TopRows:
 class Extremes:
     """The samples at the ends of a score file."""
 
-    def __init__(self, count: int, evidence: str = "label_margin") -> None:
+    def __init__(self, count: int, evidence: Evidence = "label_margin") -> None:
         self.evidence = evidence
         shown = ("sample_id", "label_name")
         self._hardest = TopRows(count, "rmd", shown)

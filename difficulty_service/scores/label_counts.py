@@ -1,10 +1,25 @@
-"""What suspicion says about the labels of all samples, in one sentence or two."""
+"""The three tiers of labels, and how many labels are in each, in one sentence or two."""
 
 import math
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from difficulty_service.base.wording import is_or_are
 from difficulty_service.scores.provenance import Provenance
+
+WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
+"""The tiers: `p_wrong` above 1/2; of the others, `label_margin` above 0; the rest."""
+
+Evidence: TypeAlias = Literal["label_margin", "suspicion"]
+"""A column that is above 0 where a sample looks more like another class."""
+
+
+def evidence_of(num_suspicious: int) -> Evidence:
+    """The column by which labels are listed that a person should check.
+
+    Where no label is almost certainly wrong, those between two classes are left to look at.
+    """
+    return "suspicion" if num_suspicious else "label_margin"
 
 
 @dataclass(frozen=True)
@@ -25,8 +40,8 @@ class LabelCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.wrong:,} of {self.judged:,} labels {is_or_are(self.wrong)} almost certainly "
-            f"wrong (p_wrong above 1/2), {self.beside}"
+            f"{self.wrong:,} of {self.judged:,} labels {is_or_are(self.wrong)} {WRONG} (p_wrong "
+            f"above 1/2), {self.beside}"
         )
 
     @property
@@ -34,8 +49,8 @@ class LabelCounts:
         """What is to say besides how many labels are almost certainly wrong."""
         fit = self.judged - self.wrong - self.between
         kinds = (
-            f"{self.between:,} {is_or_are(self.between)} between two classes (another one looks "
-            f"nearer, but ambiguity explains it), and {fit:,} {'fits' if fit == 1 else 'fit'}."
+            f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (another one looks nearer, but "
+            f"ambiguity explains it), and {fit:,} {FITS if fit == 1 else 'fit'}."
         )
         if self.shares is None:
             return kinds

@@ -150,7 +150,7 @@ class Provenance(Extraction):
     num_scored: int | None = None
     """Number of samples with an `rmd`, or of a classifier's predictions with a `loss`."""
     num_doubtful: int | None = None
-    """Number of samples with a `suspicion` above 0, or without that column a `label_margin`."""
+    """Number of samples with a `suspicion` above 0, or where none has one a `label_margin`."""
     num_duplicates: int | None = None
     """Number of samples with a `duplicate_of`."""
     near_duplicates: int | float | None = None

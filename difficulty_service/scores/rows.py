@@ -146,7 +146,7 @@ class _PieceScorer:
             arrays["suggested_label"] = pc.if_else(
                 arrays["suspicion"].is_valid(),
                 arrays["suggested_label"],
-                pa.scalar(None, pa.int32()),
+                pa.nulls(len(labels) // self.store.runs, pa.int32()),  # a scalar loads pandas
             )
         for name in LABEL_COLUMNS:
             if name in arrays:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
+from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
 
 
 def class_names_of(scores: ScoreFile) -> dict[int, str]:
@@ -68,7 +68,7 @@ class ScoredSamples:
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
-            score file does not have them. Shape (samples,).
+            score file has none at all. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none; None where the score file does
             not have them. Shape (samples,).
         measure: Which of MEASURES `rmd` holds.
@@ -96,10 +96,18 @@ class ScoredSamples:
         """Whether the label is doubted: doubts above 0. Shape (samples,)."""
         return self.doubts > 0
 
+    @cached_property
+    def by_suspicion(self) -> bool:
+        """Whether labels are doubted by their suspicion, and not by their margin."""
+        suspicious = 0 if self.suspicion is None else int((self.suspicion > 0).sum())
+        return evidence_of(suspicious) == "suspicion"
+
     @property
     def doubts(self) -> NDArray[np.float64]:
         """What speaks against each label: suspicion, or else the margin. Shape (samples,)."""
-        return self.margins if self.suspicion is None else self.suspicion
+        if self.suspicion is None or not self.by_suspicion:
+            return self.margins
+        return self.suspicion
 
     @property
     def label_counts(self) -> LabelCounts | None:
@@ -107,9 +115,11 @@ class ScoredSamples:
         if self.suspicion is None:
             return None
         judged = ~np.isnan(self.suspicion)
-        between = judged & ~self.is_doubtful & (self.margins > 0)
-        wrong = int(self.is_doubtful.sum())
-        return LabelCounts(int(judged.sum()), wrong, int(between.sum()), self.shares_of_wrong)
+        wrong = self.suspicion > 0
+        between = judged & ~wrong & (self.margins > 0)
+        return LabelCounts(
+            int(judged.sum()), int(wrong.sum()), int(between.sum()), self.shares_of_wrong
+        )
 
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:
@@ -167,7 +177,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         return column
 
     nearest, suspicion = indices("nearest_label"), None
-    if {SUSPICION, SUSPECTED} <= {*present}:
+    if {SUSPICION, SUSPECTED} <= {*present} and table[SUSPICION].null_count < len(table):
         suspicion = numbers(SUSPICION)
         nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
     measure = next(name for name in MEASURES if name in present)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import UnmatchedScores
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.score_columns import SCORERS
+from difficulty_service.scores.label_counts import evidence_of
 from difficulty_service.scores.provenance import Consensus, ConsensusInput, Provenance
 
 IDS_SHOWN = 3
@@ -145,14 +146,18 @@ def describe_consensus(
     inputs = list(provenances.values())
     present = set(table.column_names)
     columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}
-    evidence = next((name for name in ("suspicion", "label_margin") if name in present), None)
+    above = {
+        name: pc.sum(pc.greater(table[name], 0)).as_py() or 0
+        for name in ("suspicion", "label_margin")
+        if name in present
+    }
     own = Provenance(
         backbone=" + ".join(each.backbone or "unknown" for each in inputs),
         class_names=tuple(class_names),
         reliable=all(each.reliable is not False for each in inputs),
         num_samples=len(table),
         num_scored=len(table) - table["rmd"].null_count,
-        num_doubtful=pc.sum(pc.greater(table[evidence], 0)).as_py() or 0 if evidence else 0,
+        num_doubtful=above.get(evidence_of(above.get("suspicion", 0)), 0),
         num_duplicates=(
             len(table) - table["duplicate_of"].null_count if "duplicate_of" in present else 0
         ),

@@ -18,7 +18,12 @@ from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
+from difficulty_service.scores.label_counts import (
+    Evidence,
+    LabelCounts,
+    evidence_of,
+    shares_of_wrong,
+)
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
@@ -34,8 +39,8 @@ class RowCounts:
     Attributes:
         compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
-        suspicious: Number of rows whose suspicion is above 0; None without that column.
-        judged: Number of rows that have a suspicion.
+        suspicious: Number of rows whose suspicion is above 0.
+        judged: Number of rows that have a suspicion; 0 without that column.
         between: Number of those that are doubtful, but not suspicious.
         near_duplicates: None where they were not looked for.
         unscored: Number of rows without an RMD, by their label.
@@ -44,7 +49,7 @@ class RowCounts:
     samples: int = 0
     compared: int = 0
     doubtful: int = 0
-    suspicious: int | None = None
+    suspicious: int = 0
     judged: int = 0
     between: int = 0
     duplicates: int = 0
@@ -57,9 +62,14 @@ class RowCounts:
         return self.samples - self.unscored.total()
 
     @property
+    def evidence(self) -> Evidence:
+        """Column that is above 0 where a row is to be checked."""
+        return evidence_of(self.suspicious)
+
+    @property
     def by_evidence(self) -> int:
-        """Number of doubtful rows: by their suspicion, or else by their label margin."""
-        return self.doubtful if self.suspicious is None else self.suspicious
+        """Number of rows whose evidence is above 0."""
+        return self.suspicious or self.doubtful
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Counts more rows."""
@@ -69,7 +79,7 @@ class RowCounts:
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
             suspicion = to_numpy(batch["suspicion"])
-            self.suspicious = (self.suspicious or 0) + int((suspicion > 0).sum())
+            self.suspicious += int((suspicion > 0).sum())
             self.judged += int((~np.isnan(suspicion)).sum())
             self.between += int(((suspicion <= 0) & (margins > 0)).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
@@ -111,8 +121,13 @@ def row_warnings(
     return sentences
 
 
-RMD_ONLY = ScorerOptions()
+DEFAULT = ScorerOptions()
+RMD_ONLY = ScorerOptions(scorers=("rmd",))
 """No column beside the Mahalanobis columns."""
+
+MOST_CLASSES = 10_000
+"""Number of classes up to which `suspicion` is computed where nobody named it: its memory grows
+with the square of their number."""
 
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of the score file."""
@@ -127,8 +142,7 @@ class ScoreSummary:
 
     Attributes:
         num_compared: Number of rows that are compared with other classes, by a label margin.
-        evidence: Column that is above 0 where a sample looks more like another class: `suspicion`
-            where it was asked for, `label_margin` elsewhere.
+        evidence: Column by which labels are listed to be checked, see `evidence_of`.
         num_doubtful: Number of rows whose evidence is above 0.
         num_near_duplicates: None where they were not looked for.
         labels: How many labels are of which kind; None without suspicion.
@@ -140,7 +154,7 @@ class ScoreSummary:
     num_samples: int
     num_scored: int
     num_compared: int
-    evidence: str
+    evidence: Evidence
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
@@ -158,7 +172,7 @@ class ScoreSummary:
 
 
 def score_store(
-    store: FeatureSource, fitted: FittedGaussians, out: Path, options: ScorerOptions = RMD_ONLY
+    store: FeatureSource, fitted: FittedGaussians, out: Path, options: ScorerOptions = DEFAULT
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -168,13 +182,12 @@ def score_store(
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
     """
-    suspicious = "suspicion" in options.scorers
-    extremes = Extremes(EXTREMES_KEPT, "suspicion" if suspicious else "label_margin")
     rows = _Rows(store, fitted, options)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
         copies, description = rows.finish()
+        extremes = Extremes(EXTREMES_KEPT, rows.counts.evidence)
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
         write_scores(out, _complete_tables(tables, copies, extremes), description)
     counts = rows.counts
@@ -186,11 +199,11 @@ def score_store(
         num_doubtful=counts.by_evidence,
         num_duplicates=counts.duplicates,
         num_near_duplicates=counts.near_duplicates,
-        labels=None
-        if counts.suspicious is None
-        else LabelCounts(
+        labels=LabelCounts(
             counts.judged, counts.suspicious, counts.between, shares_of_wrong(description)
-        ),
+        )
+        if counts.judged
+        else None,
         modality=description.modality,
         warnings=description.warnings,
         hardest=extremes.hardest,
@@ -200,7 +213,7 @@ def score_store(
 
 
 def score_in_memory(
-    store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions = RMD_ONLY
+    store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions = DEFAULT
 ) -> ScoreFile:
     """Like `score_store`, with the contents of the score file as the result."""
     rows = _Rows(store, fitted, options)
@@ -227,13 +240,16 @@ class _Rows:
         self._classes = match_classes(store.class_names, fitted.description.class_names)
         self._hashes = bytearray()
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
+        self._warnings: list[str] = []
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
         left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
-        scorers = self._options.scorers
+        scorers = self._affordable_scorers()
         posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype)
+        if posteriors is not None and posteriors.noise is None and not self._options.names_scorers:
+            posteriors = None  # no label can be compared with another one
         fits = {} if posteriors is None else posteriors.description
         self._posteriors = {name: LabelRuleFit.of(fit) for name, fit in fits.items()}
         for batch in score_rows(
@@ -244,6 +260,17 @@ class _Rows:
                 self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
                 batch = batch.drop_columns([HASH_COLUMN])
             yield batch
+
+    def _affordable_scorers(self) -> Sequence[str]:
+        """The scorers to compute: one that nobody named is left out where it takes too much."""
+        scorers, num_classes = self._options.scorers, len(self._store.class_names)
+        if self._options.names_scorers or num_classes <= MOST_CLASSES:
+            return scorers
+        self._warnings.append(
+            f"no suspicion of labels, whose memory grows with the square of the classes, here "
+            f"{num_classes:,}: name the scorer suspicion to have it above {MOST_CLASSES:,}"
+        )
+        return [name for name in scorers if name != "suspicion"]
 
     def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
         """The copies that were looked for, by their column, and the metadata of the score file."""
@@ -261,6 +288,7 @@ class _Rows:
             *self._store.warnings,
             *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
+            *self._warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
         features, counts = self._store.description, self.counts

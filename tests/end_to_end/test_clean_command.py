@@ -67,11 +67,11 @@ def test_a_condition_on_scores_that_were_not_asked_for_says_how_to_get_them(
 ) -> None:
     scores, out = scored[0] / "scores.parquet", tmp_path / "cleaned.csv"
 
-    done = difficulty("clean", scores, "--drop", "suspicion > 0", "--out", out)
+    done = difficulty("clean", scores, "--drop", "agree > 0", "--out", out)
 
     assert done.returncode == 1
-    assert done.stderr.strip().endswith("; score with --scorers suspicion")
-    assert "'suspicion'" in done.stderr
+    assert done.stderr.strip().endswith("; score with --scorers agree")
+    assert "'agree'" in done.stderr
     assert not out.exists()
 
 

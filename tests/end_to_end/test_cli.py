@@ -37,7 +37,6 @@ def test_a_dataset_becomes_a_score_file_with_the_columns_of_the_schema(scored: S
     table = pq.read_table(folder / "scores.parquet")
 
     optional = {"rmd_std", "near_duplicate_of", "kmeans", "knn", "agree", "loss", "doubt"}
-    optional |= {"suspicion", "p_wrong", "suggested_label", "suggested_label_name"}
     computed = pa.schema([field for field in SCHEMA if field.name not in optional])
     assert table.schema.remove_metadata() == computed
     assert len(set(table["sample_id"].to_pylist())) == 600
@@ -54,7 +53,7 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
 
     assert "found 600 images of 3 classes, 200 in each" in done.stderr
     assert "hardest" in done.stdout
-    assert "of 600 images look more like another class than their own" in done.stdout
+    assert "of 600 labels are almost certainly wrong (p_wrong above 1/2)" in done.stdout
     assert f"difficulty audit {folder / 'scores.parquet'}" in done.stdout
     assert f"600 of 600 images are scored in {folder / 'scores.parquet'}" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
@@ -257,7 +256,7 @@ def test_the_demo_scores_the_digits_and_draws_them(
     assert "hardest" in done.stdout
     assert len(read_scores(tmp_path / "demo" / "scores.parquet").table) == 1797
     assert len(list((tmp_path / "demo").glob("*.png"))) == 2
-    assert "of 1,797 images look more like" in (tmp_path / "demo" / "report.html").read_text()
+    assert "No label is almost certainly wrong." in (tmp_path / "demo" / "report.html").read_text()
     assert f"the report is in {tmp_path / 'demo' / 'report.html'}" in done.stdout
 
 

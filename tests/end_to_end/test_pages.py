@@ -239,7 +239,7 @@ def make_tables() -> None:
 
 def make_scores() -> None:
     score = "score photos/ --backbone builtin --device cpu"
-    difficulty(score, "--scorers rmd,suspicion --out scores.parquet")
+    difficulty(score, "--out scores.parquet")
     difficulty("score scores.features --out clip.parquet")
     difficulty("score scores.features --shrinkage 0.5 --out dinov2.parquet")
     for name in ("clean", "year-1", "year-2"):

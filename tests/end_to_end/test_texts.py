@@ -41,7 +41,7 @@ def test_a_wrong_label_among_texts_is_the_most_suspicious(
 
     ran = difficulty(
         *("score", table, "--modality", "text", "--id-column", "key"),
-        *("--scorers", "rmd,suspicion", "--out", out),
+        *("--out", out),
     )
 
     assert ran.returncode == 0, ran.stderr

@@ -230,7 +230,7 @@ def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
             "the loss depends on how likely labels are to be right, but no score file is named",
             "add ",
             Setting("scores", "scores.parquet"),
-            ", which `difficulty score --scorers suspicion` writes",
+            ", which `difficulty score` writes",
             parameter="scores",
         )
     return label_beliefs(samples, Path(config.scores), config)

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
+from api.schemas import JobRequest
 from api.settings import Settings
+from difficulty_service.score_columns import DEFAULT_SCORERS
 from tests.factories import client_of
 
 Body = dict[str, object]
@@ -60,6 +62,21 @@ def test_an_invalid_request_is_refused_at_once(
 
     assert_problem(answer, 422, "invalid-request", field)
     assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "names_scorers"), [({}, False), ({"scorers": ["rmd", "suspicion"]}, True)]
+)
+def test_a_job_remembers_whether_its_scorers_were_named(
+    client: TestClient, body: Body, change: Body, *, names_scorers: bool
+) -> None:
+    body = {name: value for name, value in body.items() if name != "scorers"}
+
+    job = client.post("/v1/jobs", json=body | change).json()
+
+    wanted = JobRequest(**job["request"])
+    assert wanted.scorers == DEFAULT_SCORERS
+    assert wanted.names_scorers == names_scorers
 
 
 def test_a_link_out_of_the_root_is_as_if_it_were_not_there(

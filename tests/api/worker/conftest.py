@@ -85,7 +85,6 @@ def submitted(sqlite_engine: Engine) -> Callable[..., Job]:
         request = {
             "dataset": {"root": "pictures", "path": "photos"},
             "backbone": "builtin",
-            "scorers": ["rmd"],
             "flip": False,
             "augment_runs": 0,
             "seed": 0,

@@ -1,6 +1,7 @@
 """A table of scores: rankings, conversions, and a file that every other reader understands."""
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores, open_scores
+from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import SCHEMA
 
 
@@ -21,16 +23,22 @@ def test_the_hardest_come_first(scores: Scores) -> None:
     assert hardest == sorted(scores["rmd"].to_pylist(), reverse=True)[:4]
 
 
-def test_the_most_doubtful_labels_come_first(scores: Scores) -> None:
+def test_the_clearest_margins_come_first_where_no_label_is_almost_certainly_wrong(
+    scores: Scores,
+) -> None:
+    assert max(scores["suspicion"].to_pylist()) <= 0
+
     margins = scores.doubtful(4)["label_margin"].to_pylist()
 
     assert margins == sorted(scores["label_margin"].to_pylist(), reverse=True)[:4]
 
 
-def test_doubtful_labels_are_ordered_by_suspicion_where_there_is_any(
+def test_labels_are_ordered_by_suspicion_where_one_is_almost_certainly_wrong(
     features: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> None:
-    scores = score(features, labels, scorers=("rmd", "suspicion"))
+    given = labels.copy()
+    given[::50] = (given[::50] + 1) % 3
+    scores = score(features + 3 * np.eye(3, features.shape[1])[labels], given)
 
     doubtful = scores.doubtful(4)["suspicion"].to_pylist()
 
@@ -59,10 +67,10 @@ def test_scores_are_converted_without_loss(scores: Scores) -> None:
 def test_columns_that_were_not_computed_are_absent_and_asked_for_by_name(scores: Scores) -> None:
     columns = set(scores.to_pandas().columns)
 
-    assert columns >= {"rmd", "rmd_loo", "label_margin", "duplicate_of"}
-    assert not columns & {"rmd_std", "near_duplicate_of", "kmeans", "suspicion", "agree", "loss"}
-    with pytest.raises(ScoreFileError, match=r"has no p_wrong; .*scorers='suspicion'"):
-        scores["p_wrong"]
+    assert columns >= {"rmd", "rmd_loo", "label_margin", "duplicate_of", "suspicion", "p_wrong"}
+    assert not columns & {"rmd_std", "near_duplicate_of", "kmeans", "agree", "loss"}
+    with pytest.raises(ScoreFileError, match=r"has no agree; .*scorers='agree'"):
+        scores["agree"]
 
 
 def test_a_saved_file_opens_again_with_its_provenance(scores: Scores, tmp_path: Path) -> None:
@@ -90,17 +98,29 @@ def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
     assert "<caption>hardest</caption>" in html
 
 
+@pytest.mark.parametrize(
+    ("scorers", "caption"),
+    [
+        (("rmd",), "look more like another class"),
+        (DEFAULT_SCORERS, "labels almost certainly wrong"),
+    ],
+)
 def test_a_notebook_lists_the_samples_that_look_more_like_another_class(
-    features: NDArray[np.float32], labels: NDArray[np.int64]
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    scorers: Sequence[str],
+    caption: str,
 ) -> None:
     given = labels.copy()
-    given[7] = (given[7] + 1) % 3
+    given[::50] = (given[::50] + 1) % 3
+    apart = features + 3 * np.eye(3, features.shape[1], dtype=np.float32)[labels]
 
-    html = score(features, given)._repr_html_()
+    scores = score(apart, given, scorers=scorers)
 
-    table = html.partition("<caption>look more like another class</caption>")[2]
+    table = scores._repr_html_().partition(f"<caption>{caption}</caption>")[2]
     ids = re.findall(r"<tr><td>(\d+)</td>", table.partition("<caption>")[0])
-    assert ids == score(features, given).doubtful(5)["sample_id"].to_pylist()
+    assert ids == scores.doubtful(5)["sample_id"].to_pylist()
+    assert {*ids} < {str(row) for row in range(0, 300, 50)}
 
 
 def test_percentiles_run_from_the_easiest_to_the_hardest(scores: Scores) -> None:

@@ -88,6 +88,28 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
     assert numbers[:2] == ["7.3", "2.5"]
 
 
+def test_labels_between_two_classes_are_listed_where_none_is_almost_certainly_wrong(
+    tmp_path: Path, make_scores: MakeScores
+) -> None:
+    margins = [-1.0, 7.3, 2.5, -3.0, -2.0, -1.0]
+    scores = make_scores(
+        6,
+        2,
+        label_margin=margins,
+        suspicion=[-9.0, -2.0, -1.0, -9.0, -9.0, -9.0],
+        suggested_label=[1] * 6,
+    )
+
+    page = page_of(tmp_path / "r.html", scores)
+
+    text = words(page)
+    assert "No label is almost certainly wrong. 2 are between two classes" in text
+    assert "2 between two classes Is the label right?" in text
+    assert "The number is the margin between both" in text
+    numbers = re.findall(r'class="number">([^<]*)<', page[page.index('id="labels"') :])
+    assert numbers == ["7.3", "2.5"]
+
+
 @pytest.mark.parametrize(
     ("margins", "sentence"),
     [
