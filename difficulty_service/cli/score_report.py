@@ -66,6 +66,8 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
             f"{summary.num_near_duplicates:,} of them {copies} of others, exact copies included "
             "(column near_duplicate_of)"
         )
+    if summary.caution is not None:
+        out.print(f"\n{summary.caution}", markup=False)
     if summary.num_compared:
         report_doubtful(summary)
         report_extremes(
@@ -73,9 +75,10 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
         )
         if verbose:
             report_extremes(f"easiest {summary.modality}s", summary.easiest[-EXTREMES_SHOWN:])
-    if summary.warnings:
+    warnings = [each for each in summary.warnings if each != summary.caution]
+    if warnings:
         err.print()
-    print_warnings(summary.warnings)
+    print_warnings(warnings)
 
 
 def report_doubtful(summary: "ScoreSummary") -> None:

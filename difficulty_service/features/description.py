@@ -189,7 +189,8 @@ class Extraction(FeatureKind):
     package_version: Annotated[str | None, MAY_CHANGE] = None
     """Version of this package that extracted the features or evaluated the classifier."""
     warnings: Annotated[Names, MAY_CHANGE] = ()
-    """Warnings for whoever reads the scores, one sentence each; those about the dataset first."""
+    """Warnings for whoever reads the scores, one sentence each: first that features hardly tell the
+    classes apart, then those about the dataset."""
 
     @property
     def noun(self) -> str:

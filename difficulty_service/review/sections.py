@@ -269,6 +269,7 @@ class Summary:
 
     Attributes:
         labels: How many labels are of which kind; None without suspicion.
+        caution: What to know before anything else; None if nothing is.
         by_suspicion: Whether samples are doubted by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
@@ -287,6 +288,7 @@ class Summary:
     bars: Sequence[Bar]
     labels: LabelCounts | None = None
     by_suspicion: bool = False
+    caution: str | None = None
 
     @property
     def doubtful_kind(self) -> str:
@@ -297,8 +299,9 @@ class Summary:
 
     @property
     def num_typical(self) -> int:
-        """Number of samples that are neither doubtful nor unusual."""
-        return self.num_samples - self.num_doubtful - (self.num_unusual or 0)
+        """Number of samples that fit their class and are not unusual."""
+        between = self.labels.between if self.labels and self.by_suspicion else 0
+        return self.num_samples - self.num_doubtful - between - (self.num_unusual or 0)
 
 
 @dataclass(frozen=True)
@@ -354,6 +357,7 @@ def summarise(
         bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
         labels=samples.label_counts,
         by_suspicion=samples.by_suspicion,
+        caution=samples.caution,
     )
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
+from difficulty_service.scores.separation import Separation
 
 
 def class_names_of(scores: ScoreFile) -> dict[int, str]:
@@ -73,6 +74,7 @@ class ScoredSamples:
             not have them. Shape (samples,).
         measure: Which of MEASURES `rmd` holds.
         shares_of_wrong: As in LabelCounts.
+        caution: What to know before anything else, where features hardly tell the classes apart.
     """
 
     ids: pa.StringArray
@@ -87,6 +89,7 @@ class ScoredSamples:
     agnostic: NDArray[np.float64] | None = None
     measure: str = "rmd"
     shares_of_wrong: tuple[float, float] | None = None
+    caution: str | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -128,7 +131,8 @@ class ScoredSamples:
             return np.zeros(len(self), bool)
         known = self.agnostic[~np.isnan(self.agnostic)]
         cut = np.quantile(known, 1 - UNUSUAL_SHARE)
-        return (self.agnostic >= cut) & (self.agnostic > known.min()) & ~self.is_doubtful
+        is_far = (self.agnostic >= cut) & (self.agnostic > known.min())
+        return is_far & ~self.is_doubtful & ~(self.margins > 0)
 
     @cached_property
     def hardest_cut(self) -> float:
@@ -183,11 +187,22 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     measure = next(name for name in MEASURES if name in present)
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
+    labels, margins = indices("label"), numbers("label_margin")
+    shares = shares_of_wrong(scores.provenance)
+    separation = Separation.of(
+        int((margins > 0).sum()),
+        np.unique(labels[~np.isnan(margins)], return_counts=True)[1].tolist(),
+        shares,
+    )
+    # A trained classifier has no features that another backbone could replace.
+    caution = (
+        None if separation is None or measure != "rmd" else separation.caution(scores.provenance)
+    )
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
-        labels=indices("label"),
+        labels=labels,
         nearest=nearest,
-        margins=numbers("label_margin"),
+        margins=margins,
         rmd=numbers(measure),
         agnostic=numbers(AGNOSTIC) if AGNOSTIC in present else None,
         percentiles=numbers("percentile"),
@@ -195,7 +210,8 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         names=class_names_of(scores),
         suspicion=suspicion,
         measure=measure,
-        shares_of_wrong=shares_of_wrong(scores.provenance),
+        shares_of_wrong=shares,
+        caution=caution,
     )
 
 

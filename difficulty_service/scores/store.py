@@ -27,6 +27,7 @@ from difficulty_service.scores.label_counts import (
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
+from difficulty_service.scores.separation import Separation
 
 KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
 """What the columns of copies name, for people."""
@@ -44,6 +45,7 @@ class RowCounts:
         between: Number of those that are doubtful, but not suspicious.
         near_duplicates: None where they were not looked for.
         unscored: Number of rows without an RMD, by their label.
+        class_sizes: Number of rows that are compared with other classes, by their label.
     """
 
     samples: int = 0
@@ -55,6 +57,7 @@ class RowCounts:
     duplicates: int = 0
     near_duplicates: int | None = None
     unscored: Counter[int] = field(default_factory=Counter)
+    class_sizes: Counter[int] = field(default_factory=Counter)
 
     @property
     def scored(self) -> int:
@@ -83,6 +86,9 @@ class RowCounts:
             self.judged += int((~np.isnan(suspicion)).sum())
             self.between += int(((suspicion <= 0) & (margins > 0)).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
+        compared = to_numpy(batch["label"].filter(batch["label_margin"].is_valid()))
+        labels, sizes = np.unique(compared, return_counts=True)
+        self.class_sizes.update(dict(zip(labels.tolist(), sizes.tolist(), strict=True)))
 
 
 def row_warnings(
@@ -103,12 +109,6 @@ def row_warnings(
         sentences.append(
             "there is no second class to compare with, so rmd and label_margin tell nothing: "
             "md_agnostic tells how unusual an image is"
-        )
-    if counts.doubtful > counts.compared / 2:
-        sentences.append(
-            "more than half of the images look more like another class than their own "
-            "(label_margin above 0), so these features hardly tell the classes apart; a stronger "
-            "backbone may do better"
         )
     for column, found in copies.items():
         if found.conflict:
@@ -144,6 +144,7 @@ class ScoreSummary:
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column by which labels are listed to be checked, see `evidence_of`.
         num_doubtful: Number of rows whose evidence is above 0.
+        caution: What to know before anything else, which is among the warnings; None if nothing is.
         num_near_duplicates: None where they were not looked for.
         labels: How many labels are of which kind; None without suspicion.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
@@ -155,6 +156,7 @@ class ScoreSummary:
     num_scored: int
     num_compared: int
     evidence: Evidence
+    caution: str | None
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
@@ -196,6 +198,7 @@ def score_store(
         num_scored=counts.scored,
         num_compared=counts.compared,
         evidence=extremes.evidence,
+        caution=rows.caution,
         num_doubtful=counts.by_evidence,
         num_duplicates=counts.duplicates,
         num_near_duplicates=counts.near_duplicates,
@@ -241,6 +244,7 @@ class _Rows:
         self._hashes = bytearray()
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
+        self.caution: str | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
@@ -284,7 +288,14 @@ class _Rows:
             near = find_near_duplicates(self._store, self.counts.samples, threshold)
             copies["near_duplicate_of"] = near
             self.counts.near_duplicates = len(near.positions)
+        fits = Provenance(**self._posteriors)
+        separation = Separation.of(
+            self.counts.doubtful, self.counts.class_sizes.values(), shares_of_wrong(fits)
+        )
+        if separation is not None:
+            self.caution = separation.caution(self._store.description)
         warnings = [
+            *filter(None, [self.caution]),
             *self._store.warnings,
             *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,

@@ -18,7 +18,7 @@ def labels() -> NDArray[np.int64]:
 @pytest.fixture(scope="session")
 def features(labels: NDArray[np.int64]) -> NDArray[np.float32]:
     noise = np.random.default_rng(0).standard_normal((len(labels), DIM), dtype=np.float32)
-    return noise + np.eye(3, DIM, dtype=np.float32)[labels]
+    return noise + 1.5 * np.eye(3, DIM, dtype=np.float32)[labels]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from difficulty_service.interface.scores import Scores
 @pytest.fixture
 def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
     """Scores of the same samples by other features."""
-    noise = np.random.default_rng(1).standard_normal(features.shape)
+    noise = 0.5 * np.random.default_rng(1).standard_normal(features.shape)
     return ds.score(features + noise, labels)
 
 

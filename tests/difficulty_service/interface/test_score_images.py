@@ -26,7 +26,9 @@ Pixels = NDArray[np.uint8]
 
 @pytest.fixture(scope="module")
 def pixels() -> Pixels:
-    return np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, 32, 32, 3), dtype=np.uint8)
+    pixels = np.random.default_rng(0).integers(0, 256, (NUM_IMAGES, 32, 32, 3), dtype=np.uint8)
+    pixels[1::2] //= 4  # dogs are darker
+    return pixels
 
 
 @pytest.fixture(scope="module")

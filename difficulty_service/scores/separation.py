@@ -1,0 +1,76 @@
+"""How well features tell the classes apart, and what to do where they hardly do."""
+
+import math
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from difficulty_service.features.description import FeatureDescription
+from difficulty_service.scores.provenance import Provenance
+
+ENOUGH = 0.5
+"""Separation below which features hardly tell the classes apart.
+
+Of 100 labels that are called almost certainly wrong, 68 to 92 are above it and 40 to 60 below,
+among 200 labels or more of which a tenth are wrong by chance; `docs/suspicion.md` has the figures.
+"""
+
+STRONGER = ("clip-vit-b16", "dinov2-vit-l14")
+"""Backbones of images to try, the first one after the network of the package."""
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well features tell the classes of labels apart.
+
+    Attributes:
+        fitting: Share of the labels that are the class that fits best, by their label margin.
+        by_chance: The same if labels of these numbers were dealt at random.
+        wrong: Upper estimate of the share of wrong labels, which no features would fit.
+    """
+
+    fitting: float
+    by_chance: float
+    wrong: float = 0.0
+
+    @classmethod
+    def of(
+        cls, num_doubtful: int, class_sizes: Collection[int], shares: tuple[float, float] | None
+    ) -> "Separation | None":
+        """The separation of labels that are compared with other classes; None where none is.
+
+        Args:
+            num_doubtful: Number of those whose label margin is above 0.
+            class_sizes: Number of those of each class.
+            shares: Ends of the interval of the share of wrong labels, if it is known.
+        """
+        total = sum(class_sizes)
+        if not total:
+            return None
+        by_chance = sum((size / total) ** 2 for size in class_sizes)
+        return cls(1 - num_doubtful / total, by_chance, 0.0 if shares is None else shares[1])
+
+    @property
+    def value(self) -> float:
+        """0 as by chance, 1 where all labels that may be right are the class that fits best."""
+        most = 1 - self.wrong - self.by_chance
+        return (self.fitting - self.by_chance) / most if most > 0 else math.nan
+
+    def caution(self, features: FeatureDescription | Provenance) -> str | None:
+        """A sentence where the features hardly tell the classes apart, with what to do."""
+        if not self.value < ENOUGH:
+            return None
+        return (
+            f"these features hardly tell the classes apart: only {100 * self.fitting:.0f} % of the "
+            f"{features.noun}s look most like their own class, and {100 * self.by_chance:.0f} % "
+            f"would by chance, so that all scores are uncertain; {_remedy(features)}"
+        )
+
+
+def _remedy(features: FeatureDescription | Provenance) -> str:
+    if features.noun == "text":
+        return "an encoder that knows the language may do better: the backbone transformers:NAME"
+    tried = (features.backbone or "").split(":")[0]
+    stronger = STRONGER[0] if tried == "builtin" else STRONGER[1]
+    if tried in {"", STRONGER[1]}:
+        return "features of a network that was trained on similar images may do better"
+    return f"a stronger backbone may do better: {stronger}"
