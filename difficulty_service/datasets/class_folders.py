@@ -1,8 +1,8 @@
 """The layout with one folder per class, for folders on disk, on remote storage or in an archive.
 
 Nothing is dropped silently: every entry of a class folder is a sample, even if it cannot be an
-image, and what is outside a class folder is listed as skipped, as are empty class folders. Only
-hidden files and metadata files of file managers are ignored.
+image, and what is outside a class folder is listed as skipped, as are empty class folders, which
+are no classes. Only hidden files and metadata files of file managers are ignored.
 """
 
 import os
@@ -62,7 +62,7 @@ class ClassFolders:
     """The content of the class folders, class by class; one path, label and size for each sample.
 
     Attributes:
-        names: Names of the classes, those of empty folders included.
+        names: Names of the classes.
         skipped: Paths, relative to the location, of empty class folders and of what is outside
             class folders.
     """
@@ -87,6 +87,7 @@ class ClassFolders:
 def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
     """Finds the samples of a tree whose folders are the classes, sorted by name."""
     folders, skipped = _class_folders(tree, location, split)
+    names: list[str] = []
     paths: list[str] = []
     sizes: list[int] = []
     counts = []
@@ -94,13 +95,15 @@ def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFol
         entries = sorted(_walk(tree, folder))
         if not entries:
             skipped.append((folder, _why_empty(tree, folder)))
+            continue
+        names.append(as_text(folder.rpartition("/")[2]))
         paths += [path for path, _ in entries]
         sizes += [size for _, size in entries]
         counts.append(len(entries))
     return ClassFolders(
-        names=tuple(as_text(folder.rpartition("/")[2]) for folder in folders),
+        names=tuple(names),
         paths=paths,
-        labels=np.repeat(np.arange(len(folders), dtype=np.int32), counts),
+        labels=np.repeat(np.arange(len(names), dtype=np.int32), counts),
         sizes=np.array(sizes, dtype=np.int64),
         skipped=skipped,
     )

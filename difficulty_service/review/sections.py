@@ -268,6 +268,7 @@ class Summary:
     """What a reader should know first.
 
     Attributes:
+        num_classes: Number of classes that have samples, scored or not.
         labels: How many labels are of which kind; None without suspicion.
         caution: What to know before anything else; None if nothing is.
         by_suspicion: Whether samples are doubted by their suspicion, and not by their margin.
@@ -276,6 +277,7 @@ class Summary:
     """
 
     num_samples: int
+    num_classes: int
     num_compared: int
     num_doubtful: int
     num_unusual: int | None
@@ -345,6 +347,7 @@ def summarise(
     known = samples.rmd[~np.isnan(samples.rmd)]
     return Summary(
         num_samples=len(samples),
+        num_classes=len(np.unique(samples.labels)),
         num_compared=int((~np.isnan(samples.margins)).sum()),
         num_doubtful=selection.num_doubtful,
         num_unusual=None if samples.agnostic is None else int(samples.is_unusual.sum()),

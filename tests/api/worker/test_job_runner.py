@@ -195,7 +195,7 @@ def test_what_is_no_sample_is_a_warning_of_the_result_and_listed(
         "1 entry is skipped (a file outside the class folders): 'notes.txt'",
         "1 entry is skipped (an empty class folder): 'empty class'",
     )
-    assert "empty class" in result.class_names
+    assert "empty class" not in result.class_names
     with artifacts.open(f"{result.prefix}/errors.parquet") as file:
         assert pq.read_table(file)["sample_id"].to_pylist() == ["notes.txt", "empty class"]
 

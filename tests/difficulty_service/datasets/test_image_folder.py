@@ -157,15 +157,15 @@ def test_a_folder_without_class_folders_is_an_error(tmp_path: Path) -> None:
         open_dataset(str(tmp_path), DatasetOptions())
 
 
-def test_an_empty_class_folder_is_skipped_and_keeps_its_name(class_folders: Path) -> None:
+def test_an_empty_class_folder_is_no_class_and_listed_as_skipped(class_folders: Path) -> None:
     (class_folders / "cow").mkdir()
     (class_folders / "鳥").mkdir()
     (class_folders / "鳥" / ".DS_Store").write_bytes(b"x")
 
     dataset = open_dataset(str(class_folders), DatasetOptions())
 
-    assert dataset.class_names == ("cat", "cow", "dog", "鳥")
-    assert dataset.labels.tolist() == [0, 0, 2, 2]
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.labels.tolist() == [0, 0, 1, 1]
     assert dataset.warnings == ("2 entries are skipped (an empty class folder): 'cow', '鳥'",)
 
 
