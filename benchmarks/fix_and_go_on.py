@@ -72,8 +72,8 @@ def time_table(folder: Path, rows: pa.Table) -> Iterator[Times]:
 
 
 def time_score(dataset: Path, out: Path) -> Times:
-    """Times `difficulty score`."""
-    words = ["score", str(dataset), "--backbone", "builtin", "--out", str(out)]
+    """Times `difficulty score --scorers rmd`."""
+    words = ["score", str(dataset), "--backbone", "builtin", "--scorers", "rmd", "--out", str(out)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     began = time.perf_counter()
     done = subprocess.run(  # noqa: S603 - our own command

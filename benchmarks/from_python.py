@@ -1,12 +1,13 @@
-"""`ds.score` on arrays in memory beside `difficulty score STORE` on the same features.
+"""`ds.score` on arrays in memory beside `difficulty score STORE`, both of `rmd` alone.
 
     TMPDIR=/dev/shm python benchmarks/from_python.py [--sizes small,medium,large] [--rounds 5]
 
-Both make all columns of a score file. Every run is a process of its own, in which the call is timed
-after a first call; the two take turns. The processes of `ds.score` have imported NumPy and SciPy
-before this project, as notebooks do; those of the command select kernels of OpenBLAS first. The
-store is read from TMPDIR, and the command also writes its score file there. Core-seconds count the
-work of all threads, which other programs on the machine disturb less than the time on the clock.
+Both make all columns of a score file with `--scorers rmd`. Every run is a process of its own, in
+which the call is timed after a first call; the two take turns. The processes of `ds.score` have
+imported NumPy and SciPy before this project, as notebooks do; those of the command select kernels
+of OpenBLAS first. The store is read from TMPDIR, and the command also writes its score file there.
+Core-seconds count the work of all threads, which other programs on the machine disturb less than
+the time on the clock.
 """
 
 import argparse
@@ -47,9 +48,11 @@ def write_store(folder: Path) -> None:
 def call_command(folder: Path) -> None:
     """What the command does between its start-up and its output."""
     from difficulty_service.features.store import open_store
+    from difficulty_service.options import ScoringOptions
     from difficulty_service.pipeline import ScoreRequest, score_features
 
-    score_features(open_store(folder / "store"), ScoreRequest(folder / "scores.parquet"))
+    request = ScoreRequest(folder / "scores.parquet", ScoringOptions(scorers=("rmd",)))
+    score_features(open_store(folder / "store"), request)
 
 
 def time_calls(method: str, folder: Path) -> dict[str, float]:
@@ -62,7 +65,7 @@ def time_calls(method: str, folder: Path) -> dict[str, float]:
         import difficulty_service as ds
 
         features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
-        call = lambda: ds.score(features, labels)  # noqa: E731 - one of two
+        call = lambda: ds.score(features, labels, scorers=("rmd",))  # noqa: E731 - one of two
     call()
     timed = []
     for _ in range(CALLS):

@@ -26,6 +26,7 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.description import LEAST_AGREEMENT
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
 
@@ -51,7 +52,7 @@ def scored(
         store = extract(request).store
         rate = limit / (time.perf_counter() - began)
         out = Path(folder) / "scores.parquet"
-        score_features(store, ScoreRequest(out))
+        score_features(store, ScoreRequest(out, ScoringOptions(scorers=("rmd",))))
         return read_scores(out, ["rmd"]).table["rmd"].to_numpy(), rate
 
 

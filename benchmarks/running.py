@@ -150,7 +150,12 @@ def client_of(url: str, key: str) -> httpx2.Client:
 
 def submit(url: str, key: str) -> str:
     """Has the photographs scored; gives the job's id."""
-    body = {"dataset": {"root": "photos"}, "backbone": "builtin", "shrinkage": "ledoit-wolf"}
+    body = {
+        "dataset": {"root": "photos"},
+        "backbone": "builtin",
+        "scorers": ["rmd"],
+        "shrinkage": "ledoit-wolf",
+    }
     with client_of(url, key) as client:
         return str(client.post("/v1/jobs", json=body).raise_for_status().json()["id"])
 

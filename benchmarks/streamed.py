@@ -8,7 +8,7 @@ which reads all files once before the clock starts; the kinds of run take turns.
 
 - rmd: fits Gaussians and gives RMD alone, which is what the peer is asked for. Floor: the
   arithmetic N D^2 for the covariance and N (2 D r - r^2) for the scores, r = min(D, K - 1).
-- file: what `difficulty score STORE` does, all columns of the score file. Floor: N D^2 more for
+- file: what `difficulty score STORE --scorers rmd` does, all its columns. Floor: N D^2 more for
   the distance that knows no labels, and 2 N K r for the distances to all classes.
 - pytorch-ood, with --peer: its RMD for the own class of features that lie in memory, up to
   1,281,167 rows.
@@ -45,6 +45,7 @@ from difficulty_service.features.store import FeatureStore, create_store, open_s
 from difficulty_service.gaussians.chunks import with_labels
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.products import Workspace, one_thread_per_product
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scores.fit_store import Piece, StoreChunks, fit_store
@@ -120,8 +121,9 @@ def in_child(work: Callable[[], None]) -> None:
 
 
 def fit_and_write(folder: Path) -> None:
-    """What `difficulty score STORE` does."""
-    score_features(open_store(folder), ScoreRequest(folder / "scores.parquet"))
+    """What `difficulty score STORE --scorers rmd` does."""
+    request = ScoreRequest(folder / "scores.parquet", ScoringOptions(scorers=("rmd",)))
+    score_features(open_store(folder), request)
 
 
 def fit_and_rmd(folder: Path) -> Tensor:
