@@ -16,7 +16,7 @@ Command = Callable[..., Done]
 @pytest.fixture
 def saved(tmp_path: Path) -> Path:
     labels = np.arange(300) % 3
-    features = np.random.default_rng(0).standard_normal((300, 6)) + np.eye(3, 6)[labels]
+    features = np.random.default_rng(0).standard_normal((300, 6)) + 2 * np.eye(3, 6)[labels]
     features[7] = np.nan
     np.savez(tmp_path / "features.npz", features=features, labels=labels)
     return tmp_path / "features.npz"
