@@ -83,8 +83,8 @@ def is_hard_deer(row: Row) -> bool:
 
 
 def is_cat_like_a_dog(row: Row) -> bool:
-    other = "suggested_label_name" if row["suspicion"] > 0 else "nearest_label_name"
-    return (row["label_name"], row[other]) == ("cat", "dog") and row["suspicion"] > -5
+    names = (row["label_name"], row["nearest_label_name"])
+    return names == ("cat", "dog") and row["label_margin"] > 5
 
 
 @pytest.mark.parametrize(
@@ -95,10 +95,10 @@ def is_cat_like_a_dog(row: Row) -> bool:
         ("?sort=unusual", lambda row: -row["md_agnostic"], lambda _: True),
         ("?sort=file&label=ship", lambda _: 0, lambda row: row["label_name"] == "ship"),
         ("?sort=hardest&label=deer&pmin=90&pmax=99", lambda row: -row["rmd"], is_hard_deer),
-        ("?label=cat&near=dog&margin=-5", lambda row: -row["suspicion"], is_cat_like_a_dog),
+        ("?label=cat&near=dog&margin=5", lambda row: -row["label_margin"], is_cat_like_a_dog),
         (
             "?q=ship_s_0002",
-            lambda row: -row["suspicion"],
+            lambda row: -row["label_margin"],
             lambda row: "ship_s_0002" in row["sample_id"],
         ),
     ],
