@@ -125,7 +125,7 @@ def test_scores_of_one_class_are_asked_for_by_name(client: TestClient, job: Job)
     ("query", "field"),
     [
         ("sort=colour", "sort"),
-        ("sort=-suspicion", "sort"),  # which was not asked for
+        ("sort=-agree", "sort"),  # which was not asked for
         *[("label=fish", "label"), ("after=x", "after"), ("limit=0", "limit")],
     ],
 )
