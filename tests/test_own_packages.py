@@ -32,6 +32,10 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path, marker: Path) -> Path
     return folder
 
 
+loading_torch = pytest.mark.parametrize("folder", ["api/__init__.py", "trainer.py"], indirect=True)
+"""For what takes seconds: both names and both forms."""
+
+
 def run(
     *arguments: object, cwd: Path, path: tuple[Path, ...] = ()
 ) -> "subprocess.CompletedProcess[str]":
@@ -59,6 +63,7 @@ def test_help_in_a_folder_with_such_a_module_is_of_our_commands(
     assert not marker.exists()
 
 
+@loading_torch
 def test_a_launcher_of_modules_trains_with_our_trainer(folder: Path, marker: Path) -> None:
     done = run(*LAUNCHER, "train", "missing.toml", cwd=folder)
 
@@ -77,6 +82,7 @@ def test_such_a_module_on_the_python_path_is_not_run(
     assert not marker.exists()
 
 
+@loading_torch
 @pytest.mark.parametrize(("start", "place"), [(MODULE, "working folder"), (SCRIPT, "path")])
 def test_child_processes_of_a_command_run_our_modules(
     folder: Path, marker: Path, tmp_path: Path, start: tuple[str, ...], place: str
@@ -100,6 +106,7 @@ name = "my_model:Net"
 """
 
 
+@loading_torch
 def test_a_users_own_code_is_loaded_from_the_working_folder_all_the_same(
     folder: Path, marker: Path
 ) -> None:

@@ -62,7 +62,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
         matmul_dtype: `auto`, `float32` or `float64`: dtype of the matrix products.
         scorers: Some of `rmd`, `suspicion`, `agree`, `kmeans`, `knn`; the Mahalanobis columns are
             always there. Left at its default, `suspicion` is left out with a warning where there
-            are more than 10,000 classes.
+            are more than 5,000 classes.
         near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
             duplicate named in the column `near_duplicate_of`; None to look for none.
 

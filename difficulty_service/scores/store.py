@@ -125,7 +125,7 @@ DEFAULT = ScorerOptions()
 RMD_ONLY = ScorerOptions(scorers=("rmd",))
 """No column beside the Mahalanobis columns."""
 
-MOST_CLASSES = 10_000
+MOST_CLASSES = 5_000
 """Number of classes up to which `suspicion` is computed where nobody named it: its memory grows
 with the square of their number."""
 
