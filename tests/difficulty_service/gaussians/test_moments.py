@@ -185,6 +185,13 @@ def test_features_whose_products_overflow_are_to_be_fitted_in_float64() -> None:
     assert moments.scatter.isfinite().all()
 
 
+def test_features_of_another_dimension_than_the_pilot_are_an_error() -> None:
+    features, labels = make_features(dim=6)
+
+    with pytest.raises(StatisticsError, match=r"shape \(300, 6\), expected \(samples, 5\)"):
+        compute_moments(features, labels, torch.zeros(5).double(), NUM_CLASSES)
+
+
 @pytest.mark.parametrize("label", [-1, NUM_CLASSES])
 def test_a_label_out_of_range_is_an_error(label: int) -> None:
     features, labels = make_features()

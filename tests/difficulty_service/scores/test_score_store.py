@@ -169,7 +169,9 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
         "no score for 30 of 60 images, because the Gaussians were fitted to fewer than two images "
         "of their class: newt"
     )
-    assert read_scores(out).provenance.class_names == ("cat", "dog", "newt")
+    provenance = read_scores(out).provenance
+    assert provenance.class_names == ("cat", "dog", "newt")
+    assert provenance.num_scored == summary.num_scored == 30
 
 
 def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
