@@ -104,6 +104,18 @@ def test_a_failure_that_would_happen_again_ends_the_job_at_once(
     }
 
 
+@pytest.mark.parametrize("name", ["retry", "hand back"])
+def test_who_follows_a_job_learns_that_it_is_queued_again_and_after_which_attempt(
+    engine: Engine, queue: "Queue", name: str
+) -> None:
+    queue.submit()
+    job = queue.claim()
+
+    ENDINGS[name](engine, job)
+
+    assert queue.events(job)[-1] == ("state", {"state": "queued", "attempt": 1})
+
+
 def test_a_failed_attempt_is_retried_after_its_delay(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     job = queue.claim()

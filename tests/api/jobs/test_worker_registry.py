@@ -37,6 +37,13 @@ def test_a_worker_without_a_recent_heartbeat_is_not_alive(engine: Engine) -> Non
     assert [worker.id for worker in live_workers(engine, within=3600)] == ["loud"]
 
 
+def test_workers_are_listed_by_their_ids(engine: Engine) -> None:
+    for worker in ("two", "one", "three"):
+        record_heartbeat(engine, worker, "cpu", None, 0)
+
+    assert [worker.id for worker in live_workers(engine, within=3600)] == ["one", "three", "two"]
+
+
 def test_a_worker_that_stops_is_forgotten(engine: Engine) -> None:
     record_heartbeat(engine, "one", "cpu", None, 0)
     record_heartbeat(engine, "two", "cpu", None, 0)

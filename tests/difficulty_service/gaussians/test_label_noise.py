@@ -60,7 +60,7 @@ class Labelled:
         return noise
 
 
-def labelled(*, each: float = 1.0, seen: int = SAMPLES) -> Labelled:
+def labelled(*, each: float = 1.0, seen: int = SAMPLES, flatness: float = 1.0) -> Labelled:
     """Classes of unequal size and clearness, of which one is often labelled as the next."""
     generator = torch.Generator().manual_seed(3)
     right = torch.tensor([0, 0, 1, 1, 1, 2, 3]).repeat(SAMPLES // 7 + 1)[:SAMPLES]
@@ -70,10 +70,12 @@ def labelled(*, each: float = 1.0, seen: int = SAMPLES) -> Labelled:
     labels = torch.where((draws < 0.4) & (right == 0), 1, right)
     labels = torch.where(draws > 0.9, (right + 2) % CLASSES, labels)
     counted = torch.where(torch.arange(SAMPLES) < seen, each, 0.0)
-    return Labelled(log_densities, labels, counted)
+    return Labelled(log_densities / flatness, labels, counted)
 
 
-CASES = ALL, SOME = labelled(), labelled(each=2.5, seen=70)
+ALL, SOME = labelled(), labelled(each=2.5, seen=70)
+# The likeliest scale of the last is between the last two that are tried.
+CASES = ALL, SOME, labelled(flatness=20)
 
 
 def probabilities(log_densities: list[float], prior: list[float], scale: float) -> list[float]:
@@ -157,7 +159,9 @@ def transition(noise: LabelNoise, case: Labelled, left_out: int | None) -> list[
     ]
 
 
-@pytest.mark.parametrize("which", [0, 1], ids=["all are counted", "some are counted"])
+@pytest.mark.parametrize(
+    "which", [0, 1, 2], ids=["all are counted", "some are counted", "the largest scale"]
+)
 def test_the_fit_is_the_maximum_that_a_search_from_elsewhere_finds(which: int) -> None:
     noise = CASES[which].fitted()
 

@@ -161,6 +161,37 @@ def test_a_feature_that_is_not_finite_is_named_by_its_row(value: float, row: int
         compute_moments(features, labels, torch.zeros(6).double(), NUM_CLASSES)
 
 
+def test_features_that_are_not_finite_are_to_be_extracted_in_full_precision() -> None:
+    features, labels = make_features()
+    features[5] = torch.nan
+
+    with pytest.raises(StatisticsError, match=r"with precision='fp32'$") as caught:
+        compute_moments(features, labels, torch.zeros(6).double(), NUM_CLASSES)
+
+    assert caught.value.parameter == "precision"
+
+
+def test_features_whose_products_overflow_are_to_be_fitted_in_float64() -> None:
+    features, labels = make_features()
+    features, pilot = 1e20 * features, torch.zeros(6).double()
+
+    with pytest.raises(
+        StatisticsError, match=r"overflow float32; fit with matmul_dtype='float64'$"
+    ) as caught:
+        compute_moments(features, labels, pilot, NUM_CLASSES)
+
+    assert caught.value.parameter == "matmul_dtype"
+    moments = compute_moments(features, labels, pilot, NUM_CLASSES, matmul_dtype=torch.float64)
+    assert moments.scatter.isfinite().all()
+
+
+def test_features_of_another_dimension_than_the_pilot_are_an_error() -> None:
+    features, labels = make_features(dim=6)
+
+    with pytest.raises(StatisticsError, match=r"shape \(300, 6\), expected \(samples, 5\)"):
+        compute_moments(features, labels, torch.zeros(5).double(), NUM_CLASSES)
+
+
 @pytest.mark.parametrize("label", [-1, NUM_CLASSES])
 def test_a_label_out_of_range_is_an_error(label: int) -> None:
     features, labels = make_features()

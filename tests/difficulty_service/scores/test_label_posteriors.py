@@ -12,12 +12,14 @@ from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.options import ScoringOptions
+from difficulty_service.options import ScorerOptions, ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
+from difficulty_service.scores.label_counts import LabelCounts
+from difficulty_service.scores.store import score_store
 from tests.factories import store_of
 
 SAMPLES, SHARD, DIM = 1300, 700, 8
@@ -57,11 +59,9 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
 
     scores = score(make_store(tmp_path), "suspicion", "agree", matmul_dtype="float64")
 
+    # Sums of two shards are rounded otherwise, which moves the likeliest scale by about 1e-7.
     for name in ("suspicion", "agree"):
-        # Log-odds near 0 are small differences of large numbers.
-        np.testing.assert_allclose(
-            scores.table[name].to_numpy(), expected[name], rtol=1e-6, atol=1e-6
-        )
+        np.testing.assert_allclose(scores.table[name], expected[name], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(scores.table["p_wrong"].to_numpy(), expected["p_wrong"], rtol=1e-6)
     assert scores.table["suggested_label"].to_pylist() == expected["suggested_label"].tolist()
     for name in POSTERIORS:
@@ -89,6 +89,26 @@ def test_doubtful_samples_are_counted_by_suspicion_where_it_is_asked_for(tmp_pat
         scores = score(store, scorer)
         above = pc.sum(pc.greater(scores.table[column], 0)).as_py()
         assert scores.provenance.num_doubtful == above > 0
+
+
+def test_the_summary_counts_the_labels_by_suspicion_and_holds_the_most_suspicious(
+    tmp_path: Path,
+) -> None:
+    store, out = make_store(tmp_path / "store"), tmp_path / "scores.parquet"
+    fitted = fit_store(store, FitOptions())
+
+    summary = score_store(store, fitted, out, ScorerOptions(scorers=("suspicion",)))
+
+    scores = read_scores(out)
+    suspicion, margin = (scores.table[name].to_numpy() for name in ("suspicion", "label_margin"))
+    wrong, between = int((suspicion > 0).sum()), int(((suspicion <= 0) & (margin > 0)).sum())
+    fit = scores.provenance.suspicion
+    shares = (fit.noise_wrong_low, fit.noise_wrong_high)
+    assert wrong > 0 < between
+    assert summary.labels == LabelCounts(SAMPLES, wrong, between, shares)
+    assert (summary.evidence, summary.num_doubtful) == ("suspicion", wrong)
+    largest = sorted(suspicion[suspicion > 0], reverse=True)[:20]
+    assert summary.doubtful["suspicion"].to_pylist() == pytest.approx(largest)
 
 
 def test_the_seed_of_the_features_chooses_the_landmarks(tmp_path: Path) -> None:

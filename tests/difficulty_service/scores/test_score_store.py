@@ -1,6 +1,7 @@
 """From a store and Gaussians to the columns of a score file."""
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +28,8 @@ from difficulty_service.scores import store as score_store_module
 from difficulty_service.scores.file import METADATA_KEY, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.provenance import FittedOn
-from difficulty_service.scores.store import score_store
+from difficulty_service.scores.rows import match_classes
+from difficulty_service.scores.store import RowCounts, row_warnings, score_in_memory, score_store
 from tests.factories import store_of
 
 DIM = 4
@@ -167,7 +169,9 @@ def test_a_class_that_only_the_new_data_has_is_null_and_named(tmp_path: Path) ->
         "no score for 30 of 60 images, because the Gaussians were fitted to fewer than two images "
         "of their class: newt"
     )
-    assert read_scores(out).provenance.class_names == ("cat", "dog", "newt")
+    provenance = read_scores(out).provenance
+    assert provenance.class_names == ("cat", "dog", "newt")
+    assert provenance.num_scored == summary.num_scored == 30
 
 
 def test_gaussians_of_another_backbone_are_refused(tmp_path: Path) -> None:
@@ -281,3 +285,60 @@ def test_the_score_file_is_written_in_groups_of_rows(
     assert len(sizes) == 2
     assert sizes[0] >= 2 * CHUNK_ROWS
     assert table.equals(expected)
+
+
+def test_copies_are_found_in_memory_as_in_the_file(tmp_path: Path) -> None:
+    features, labels = make_features(60)
+    features[[7, 50]] = features[[3, 10]]
+    store = store_of(tmp_path / "store", features, labels, shard_size=40)
+    fitted = FittedGaussians(fit_to(store), store.description)
+
+    in_memory = score_in_memory(store, fitted)
+
+    score_store(store, fitted, tmp_path / "s.parquet")
+    assert in_memory.table.equals(read_scores(tmp_path / "s.parquet").table)
+    copies = in_memory.table["duplicate_of"].to_pylist()
+    assert {row: copy for row, copy in enumerate(copies) if copy} == {7: "s3", 50: "s10"}
+
+
+def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "label": pa.array([0, 0, 1, 1, 1, 2], pa.int32()),
+            "rmd": [1.0, 1.0, 1.0, 1.0, 1.0, None],
+            "label_margin": [-2.0, 0.0, 2.0, 2.0, 3.0, None],
+            "suspicion": [-3.0, 0.0, 1.0, 0.0, 0.5, None],
+        }
+    )
+    counts, plain = RowCounts(), RowCounts()
+
+    for _ in range(2):
+        counts.update(batch)
+        plain.update(batch.drop_columns(["suspicion"]))
+
+    assert counts == RowCounts(
+        samples=12,
+        compared=10,
+        doubtful=6,
+        suspicious=4,
+        judged=10,
+        between=2,
+        unscored=Counter({2: 2}),
+    )
+    assert (counts.scored, counts.by_evidence) == (10, 4)
+    assert plain.suspicious is None
+    assert plain.by_evidence == 6
+
+
+def test_a_stronger_backbone_is_advised_where_most_images_look_like_another_class() -> None:
+    classes = match_classes(("cat", "dog"), ("cat", "dog"))
+
+    half, most = (
+        row_warnings(RowCounts(samples=10, compared=10, doubtful=doubtful), classes, (), {})
+        for doubtful in (5, 6)
+    )
+
+    assert half == []
+    assert len(most) == 1
+    assert most[0].startswith("more than half of the images look more like another class than")
+    assert most[0].endswith("a stronger backbone may do better")

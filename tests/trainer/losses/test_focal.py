@@ -14,6 +14,8 @@ from torch.nn import functional as F
 from trainer.losses.focal import (
     GammaSchedule,
     ScheduledFocal,
+    dual_focal,
+    dual_focal_gra,
     flsd_53,
     flsd_53_gra,
     flsd_532,
@@ -68,6 +70,15 @@ def test_gamma_zero_is_plain_cross_entropy(
     losses = loss(logits, targets, gamma=0.0)
 
     torch.testing.assert_close(losses, F.cross_entropy(logits, targets, reduction="none"))
+
+
+@pytest.mark.parametrize(
+    ("loss", "gamma"), [(focal, 3.0), (focal_gra, 3.0), (dual_focal, 5.0), (dual_focal_gra, 5.0)]
+)
+def test_the_gamma_of_a_loss_is_the_published_one_by_default(
+    batch: tuple[Tensor, Tensor], loss: Callable[..., Tensor], gamma: float
+) -> None:
+    assert torch.equal(loss(*batch), loss(*batch, gamma=gamma))
 
 
 @pytest.mark.parametrize(
@@ -158,6 +169,13 @@ def test_the_gamma_of_lambert_is_clamped_where_the_formula_breaks() -> None:
     torch.testing.assert_close(gamma, expected)
 
 
+def test_the_gamma_of_lambert_is_five_at_most_by_default() -> None:
+    logits, targets = torch.tensor([[0.0, 9.0]], dtype=torch.float64), torch.tensor([0])
+
+    assert lambert_gamma(torch.tensor([1e-4])).tolist() == [5]
+    assert torch.equal(lambert_focal(logits, targets), focal(logits, targets, gamma=5.0))
+
+
 @pytest.mark.parametrize(
     ("epoch", "gamma"), [(0, 5), (99, 5), (100, 3), (249, 3), (250, 1), (349, 1)]
 )
@@ -181,6 +199,19 @@ def test_a_fraction_that_is_a_whole_epoch_is_exact_despite_rounding() -> None:
     assert schedule.gamma(6, 100) == 5
 
 
+def test_a_fraction_within_an_epoch_is_reached_with_the_next_epoch() -> None:
+    schedule = GammaSchedule((5.0, 3.0), (0.25,), fractional=True)
+
+    assert schedule.gamma(2, 10) == 5
+    assert schedule.gamma(3, 10) == 3
+
+
+def test_a_schedule_may_step_before_the_first_epoch_and_after_the_last() -> None:
+    schedule = GammaSchedule((5.0, 3.0, 2.0), (0.0, 1.0), fractional=True)
+
+    assert {schedule.gamma(epoch, 10) for epoch in range(10)} == {3}
+
+
 @pytest.mark.parametrize(
     ("gammas", "boundaries", "fractional"),
     [((5, 3), (1, 2), False), ((5, 3, 1), (9, 2), False), ((5, 3, 1), (0.3, 70), True)],
@@ -199,4 +230,14 @@ def test_scheduled_focal_takes_the_gamma_of_the_announced_epoch(
 
     loss.before_epoch(250, 350)
 
+    torch.testing.assert_close(loss(*batch), focal(*batch, gamma=2.0))
+
+
+def test_the_boundaries_of_scheduled_focal_may_be_fractions(batch: tuple[Tensor, Tensor]) -> None:
+    loss = ScheduledFocal(gammas=(5.0, 2.0), boundaries=(0.5,), fractional=True)
+
+    loss.before_epoch(4, 10)
+    torch.testing.assert_close(loss(*batch), focal(*batch, gamma=5.0))
+
+    loss.before_epoch(5, 10)
     torch.testing.assert_close(loss(*batch), focal(*batch, gamma=2.0))

@@ -167,6 +167,17 @@ def test_fewer_samples_than_bins_leave_empty_bins_out_of_the_error() -> None:
     assert value == pytest.approx(float(1 - logits.softmax(dim=1).amax(dim=1).mean()))
 
 
+def test_the_edges_of_a_bin_of_equal_mass_are_its_smallest_and_largest_confidence() -> None:
+    confidence = torch.tensor([0.9, 0.6, 0.7, 0.8], dtype=torch.float64)
+
+    three, five = (equal_mass_bins(confidence, torch.ones(4), num_bins) for num_bins in (3, 5))
+
+    assert three.lower.tolist() == [0.6, 0.8, 0.9]
+    assert three.upper.tolist() == [0.7, 0.8, 0.9]
+    assert five.lower.tolist()[:4] == five.upper.tolist()[:4] == [0.6, 0.7, 0.8, 0.9]
+    assert five.counts.tolist() == [1, 1, 1, 1, 0]
+
+
 @pytest.mark.parametrize("num_bins", [1, 2, 15])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_classwise_ece_is_the_mean_of_plain_binning_class_by_class(
