@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.review.charts import Bar, Scale, histogram
+from difficulty_service.review.confusions import ConfusedPair
 from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     ClassFacts,
     ClassRow,
-    ConfusedPair,
     Limits,
     MatrixCell,
     Selection,

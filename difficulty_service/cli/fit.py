@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.options import FittingOptions, VerboseOption
@@ -47,7 +48,8 @@ def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:
     moments, options = gaussians.moments, gaussians.options
     samples = f"{fitted.description.modality}s"
     num_images, num_classes = moments.num_samples // options.runs, int((moments.counts > 0).sum())
-    console.print(f"fitted to {num_images:,} {samples} of {num_classes:,} classes")
+    classes = count_of(num_classes, "class", "classes")
+    console.print(f"fitted to {num_images:,} {samples} of {classes}")
     if not verbose:
         return
     console.print(

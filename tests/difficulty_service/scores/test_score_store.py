@@ -28,8 +28,7 @@ from difficulty_service.scores import store as score_store_module
 from difficulty_service.scores.file import METADATA_KEY, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.provenance import FittedOn
-from difficulty_service.scores.rows import match_classes
-from difficulty_service.scores.store import RowCounts, row_warnings, score_in_memory, score_store
+from difficulty_service.scores.store import RowCounts, score_in_memory, score_store
 from tests.factories import store_of
 
 DIM = 4
@@ -324,21 +323,8 @@ def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
         judged=10,
         between=2,
         unscored=Counter({2: 2}),
+        class_sizes=Counter({1: 6, 0: 4}),
     )
     assert (counts.scored, counts.by_evidence) == (10, 4)
     assert plain.suspicious is None
     assert plain.by_evidence == 6
-
-
-def test_a_stronger_backbone_is_advised_where_most_images_look_like_another_class() -> None:
-    classes = match_classes(("cat", "dog"), ("cat", "dog"))
-
-    half, most = (
-        row_warnings(RowCounts(samples=10, compared=10, doubtful=doubtful), classes, (), {})
-        for doubtful in (5, 6)
-    )
-
-    assert half == []
-    assert len(most) == 1
-    assert most[0].startswith("more than half of the images look more like another class than")
-    assert most[0].endswith("a stronger backbone may do better")

@@ -5,12 +5,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from difficulty_service.review.confusions import count_confusions, rank_pairs
 from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     Limits,
-    count_confusions,
     rank_classes,
-    rank_pairs,
     select,
 )
 from difficulty_service.scores.file import ScoreFile
