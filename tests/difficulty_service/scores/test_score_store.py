@@ -326,5 +326,5 @@ def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
         class_sizes=Counter({1: 6, 0: 4}),
     )
     assert (counts.scored, counts.by_evidence) == (10, 4)
-    assert plain.suspicious is None
+    assert plain.judged == 0
     assert plain.by_evidence == 6
