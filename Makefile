@@ -13,7 +13,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture docs figures screenshots bench gpu fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture docs figures screenshots bench gpu mutants fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -81,6 +81,17 @@ bench: $(INSTALLED) ## speed and memory beside other packages and the machine's 
 gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
 	$(BIN)/python -m benchmarks.gpu
 
+# Two of every ten changes of a function.
+MUTANTS ?= *mutmut_*[15]
+MUTMUT = OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 PYTHONPATH=$(CURDIR)/build/mutmut $(BIN)/python -m mutmut
+
+mutants: $(INSTALLED) ## change central modules in hundreds of places, count what no test notices (an hour, resumes)
+	$(BIN)/python .ci/install.py --target build/mutmut -c constraints.txt mutmut==3.8.1
+	$(MUTMUT) run --max-children 2 '$(MUTANTS)'
+	@$(MUTMUT) results --all true | grep -v 'not checked' | tee mutants/results.txt \
+	    | sed 's/^ *\(.*\)\.[^.]*: /\1 /' | sort | uniq -c
+	@grep survived mutants/results.txt || true
+
 fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
@@ -113,7 +124,7 @@ format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and every tool's cache
-	rm -rf $(VENV) build dist site *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) build dist mutants site *.egg-info .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
 
 # Some systems ship Python without ensurepip; there the system's pip fills the environment.
