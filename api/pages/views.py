@@ -54,7 +54,6 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     selection = overview.selection
     values = job.values("Summary") | {
         "summary": overview.summary,
-        "num_classes": overview.num_classes,
         "measure": job.samples.measure,
         "backbone": job.job.wanted.backbone,
         "kinds": {

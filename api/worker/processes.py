@@ -13,8 +13,7 @@ import structlog
 
 from api.logs import set_up_logging
 from api.settings import Settings
-from difficulty_service.base import apart
-from difficulty_service.base.apart import call_after_parent
+from difficulty_service.base.apart import call_after_parent, start_process
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import keep_freed_memory
 
@@ -94,11 +93,7 @@ class _Supervisor:
             self.stopping.wait(self.delay)
 
     def _start(self) -> BaseProcess:
-        # mypy: only the concrete contexts declare `Process`.
-        process: BaseProcess = apart.context_of_children.Process(  # type: ignore[attr-defined]
-            target=run_child, args=(self.settings, self.index)
-        )
-        process.start()
+        process = start_process(run_child, self.settings, self.index)
         structlog.get_logger().info("worker-process-started", pid=process.pid)
         return process
 

@@ -18,6 +18,7 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.label_counts import shares_of_wrong
 from difficulty_service.scores.separation import Separation
 from difficulty_service.scores.store import score_in_memory
 
@@ -50,10 +51,7 @@ def draw(
     scores = score_in_memory(source, fit_store(source, FitOptions()))
     above = np.array(scores.table["p_wrong"].to_pylist(), dtype=float) > 0.5  # noqa: PLR2004
     margins = np.array(scores.table["label_margin"].to_pylist(), dtype=float)
-    fit = scores.provenance.suspicion
-    shares = None
-    if fit is not None and fit.noise_wrong_low is not None and fit.noise_wrong_high is not None:
-        shares = fit.noise_wrong_low, fit.noise_wrong_high
+    shares = shares_of_wrong(scores.provenance.suspicion)
     separation = Separation.of(int((margins > 0).sum()), np.bincount(given).tolist(), shares)
     assert separation is not None  # noqa: S101 - there are several classes
     return separation.value, int(above.sum()), int((above & wrong).sum())

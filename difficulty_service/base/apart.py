@@ -36,6 +36,18 @@ context_of_children = NEW_INTERPRETER
 """Starts processes that have no limit of memory."""
 
 
+def start_process(
+    target: Callable[..., None], *arguments: object, context: BaseContext | None = None
+) -> BaseProcess:
+    """Starts a process by a context; None for `context_of_children`."""
+    # mypy: only the concrete contexts declare `Process`.
+    process: BaseProcess = (context or context_of_children).Process(  # type: ignore[attr-defined]
+        target=target, args=arguments
+    )
+    process.start()
+    return process
+
+
 class Child:
     """A running process and the connections to it.
 
@@ -67,13 +79,9 @@ class Child:
         ends = [theirs for _, theirs in pipes]
         # A thread may end while its process goes on, and the kernel watches a thread only.
         watched = threading.current_thread() is threading.main_thread()
-        context = context or context_of_children
-        # mypy: only the concrete contexts declare `Process`.
-        self._process: BaseProcess = context.Process(  # type: ignore[attr-defined]
-            target=_run, args=(serve, ends, arguments, max_memory, watched)
-        )
+        given = (serve, ends, arguments, max_memory, watched)
         try:
-            self._process.start()
+            self._process = start_process(_run, *given, context=context)
         finally:
             for end in ends:
                 end.close()  # otherwise the end of the process would not be noticed here

@@ -69,6 +69,11 @@ def to_numpy(column: pa.Array) -> NDArray[Any]:
     return np.from_dlpack(column)
 
 
+def count_positive(column: pa.Array | pa.ChunkedArray) -> int:
+    """Number of values above 0, of which missing ones and NaN are none."""
+    return pc.sum(pc.greater(column, 0)).as_py() or 0
+
+
 POSITION_KEY = b"checksum_at"
 """Metadata key: position of the checksum, which tells a file that lost it from a rewritten one."""
 

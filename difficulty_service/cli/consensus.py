@@ -42,6 +42,7 @@ def consensus(
 
 def report_consensus(result: "ScoreFile", out: Path) -> None:
     """Prints what a consensus was made of and how many labels it doubts."""
+    from difficulty_service.base.tables import count_positive
     from difficulty_service.base.wording import count_of
     from difficulty_service.scores.label_counts import WRONG
 
@@ -59,6 +60,6 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
         ("suspicion", f"have a label that is {WRONG}"),
     ):
         if column in made.columns:
-            above = sum(value is not None and value > 0 for value in table[column].to_pylist())
+            above = count_positive(table[column])
             console.print(f"{above:,} {meaning} ({column} above 0)", markup=False)
     print_warnings(result.provenance.warnings)

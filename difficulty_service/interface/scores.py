@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.base.tables import count_positive
 from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
@@ -108,7 +109,7 @@ class Scores:
         """The column by which labels are doubted."""
         if "suspicion" not in self.table.column_names:
             return "label_margin"
-        return evidence_of(pc.sum(pc.greater(self["suspicion"], 0)).as_py() or 0)
+        return evidence_of(count_positive(self.table["suspicion"]))
 
     def save(self, path: str | Path) -> Path:
         """Writes a score file, which the commands and the trainer read, and returns its path.

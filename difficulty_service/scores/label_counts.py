@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from difficulty_service.base.wording import is_or_are
-from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.provenance import LabelRuleFit
 
 WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
 """The tiers: `p_wrong` above 1/2; of the others, `label_margin` above 0; the rest."""
@@ -64,9 +64,8 @@ class LabelCounts:
         return f"{kinds} {some} (95 % interval {low:,} to {high:,})."
 
 
-def shares_of_wrong(provenance: Provenance) -> tuple[float, float] | None:
-    """The 95 % interval that a score file holds; None where nothing was fitted for it."""
-    fit = provenance.suspicion
+def shares_of_wrong(fit: LabelRuleFit | None) -> tuple[float, float] | None:
+    """The 95 % interval of the fit of `suspicion`; None where nothing was fitted for it."""
     if fit is None or fit.noise_wrong_low is None or fit.noise_wrong_high is None:
         return None
     return fit.noise_wrong_low, fit.noise_wrong_high

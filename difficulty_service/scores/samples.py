@@ -188,7 +188,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     labels, margins = indices("label"), numbers("label_margin")
-    shares = shares_of_wrong(scores.provenance)
+    shares = shares_of_wrong(scores.provenance.suspicion)
     separation = Separation.of(
         int((margins > 0).sum()),
         np.unique(labels[~np.isnan(margins)], return_counts=True)[1].tolist(),

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import UnmatchedScores
+from difficulty_service.base.tables import count_positive
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.label_counts import evidence_of
@@ -147,7 +148,7 @@ def describe_consensus(
     present = set(table.column_names)
     columns = {name: meaning for name, meaning in COLUMNS[kind].items() if name in present}
     above = {
-        name: pc.sum(pc.greater(table[name], 0)).as_py() or 0
+        name: count_positive(table[name])
         for name in ("suspicion", "label_margin")
         if name in present
     }

@@ -38,7 +38,6 @@ class RowCounts:
     """Counts over the rows of a score file.
 
     Attributes:
-        compared: Number of rows that are compared with other classes, by a label margin.
         doubtful: Number of rows that look more like another class: label margin above 0.
         suspicious: Number of rows whose suspicion is above 0.
         judged: Number of rows that have a suspicion; 0 without that column.
@@ -49,7 +48,6 @@ class RowCounts:
     """
 
     samples: int = 0
-    compared: int = 0
     doubtful: int = 0
     suspicious: int = 0
     judged: int = 0
@@ -65,6 +63,11 @@ class RowCounts:
         return self.samples - self.unscored.total()
 
     @property
+    def compared(self) -> int:
+        """Number of rows that are compared with other classes, by a label margin."""
+        return self.class_sizes.total()
+
+    @property
     def evidence(self) -> Evidence:
         """Column that is above 0 where a row is to be checked."""
         return evidence_of(self.suspicious)
@@ -72,13 +75,12 @@ class RowCounts:
     @property
     def by_evidence(self) -> int:
         """Number of rows whose evidence is above 0."""
-        return self.suspicious or self.doubtful
+        return self.suspicious if self.evidence == "suspicion" else self.doubtful
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Counts more rows."""
         margins = to_numpy(batch["label_margin"])
         self.samples += len(batch)
-        self.compared += len(batch) - batch["label_margin"].null_count
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
             suspicion = to_numpy(batch["suspicion"])
@@ -203,7 +205,7 @@ def score_store(
         num_duplicates=counts.duplicates,
         num_near_duplicates=counts.near_duplicates,
         labels=LabelCounts(
-            counts.judged, counts.suspicious, counts.between, shares_of_wrong(description)
+            counts.judged, counts.suspicious, counts.between, shares_of_wrong(description.suspicion)
         )
         if counts.judged
         else None,
@@ -288,9 +290,10 @@ class _Rows:
             near = find_near_duplicates(self._store, self.counts.samples, threshold)
             copies["near_duplicate_of"] = near
             self.counts.near_duplicates = len(near.positions)
-        fits = Provenance(**self._posteriors)
         separation = Separation.of(
-            self.counts.doubtful, self.counts.class_sizes.values(), shares_of_wrong(fits)
+            self.counts.doubtful,
+            self.counts.class_sizes.values(),
+            shares_of_wrong(self._posteriors.get("suspicion")),
         )
         if separation is not None:
             self.caution = separation.caution(self._store.description)

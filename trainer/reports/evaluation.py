@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.base.files import file_sha256
+from difficulty_service.base.tables import count_positive
 from difficulty_service.features.description import RecordedOptions
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from difficulty_service.scores.file import write_scores
@@ -102,7 +102,7 @@ def write_prediction_scores(
         class_names=tuple(class_names),
         num_samples=len(table),
         num_scored=len(table),
-        num_doubtful=pc.sum(pc.greater(table["label_margin"], 0)).as_py() or 0,
+        num_doubtful=count_positive(table["label_margin"]),
         package_version=version("difficulty-service"),
         predictions=EvaluatedRun(
             run=str(run),

@@ -317,7 +317,6 @@ def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
 
     assert counts == RowCounts(
         samples=12,
-        compared=10,
         doubtful=6,
         suspicious=4,
         judged=10,
@@ -325,6 +324,6 @@ def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
         unscored=Counter({2: 2}),
         class_sizes=Counter({1: 6, 0: 4}),
     )
-    assert (counts.scored, counts.by_evidence) == (10, 4)
+    assert (counts.scored, counts.compared, counts.by_evidence) == (10, 10, 4)
     assert plain.judged == 0
     assert plain.by_evidence == 6
