@@ -97,11 +97,11 @@ def explore_scores(
     from api.explore import explore
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.cli.demo import has_desktop
-    from difficulty_service.cli.report import print_clean_command
+    from difficulty_service.cli.score_report import print_steps, review_steps
 
     def show(address: str) -> None:
         out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
-        print_clean_command(scores)
+        print_steps(review_steps(scores))
         if browser and has_desktop():
             webbrowser.open(address)
 

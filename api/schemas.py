@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from api.storage.tables import State
 from difficulty_service.base.contract import Contract, Names
 from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
-from difficulty_service.review.marks import Mark
 from difficulty_service.score_columns import COLUMNS
+from difficulty_service.scores.marks import Mark
 
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
 BACKBONE_PATTERN = (
@@ -368,6 +368,7 @@ class ScoreRow(BaseModel):
     suggested_label: int | None = of_column("suggested_label")
     suggested_label_name: str | None = of_column("suggested_label_name")
     agree: float | None = of_column("agree")
+    mark: str | None = of_column("mark")
     loss: float | None = of_column("loss")
     doubt: float | None = of_column("doubt")
     thumbnail: str = Field(description="Address of a thumbnail")

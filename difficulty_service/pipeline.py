@@ -46,6 +46,8 @@ from difficulty_service.options import ExtractionOptions, ScoringOptions, parse_
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
+from difficulty_service.scores.marks import MarkHistory
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import ScoreSummary, score_store
 
@@ -101,11 +103,13 @@ class ScoreRequest:
 
     Attributes:
         fitted: Gaussians to score against; None to fit them.
+        marks: What people decided about the samples; None for nothing.
     """
 
     out: Path
     options: ScoringOptions = field(default_factory=ScoringOptions)
     fitted: FittedGaussians | None = None
+    marks: MarkHistory | None = None
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,14 @@ class Callbacks:
         settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
         extracted: Called when the features are complete.
+        marked: Called when marks have been applied to the features; not called without marks.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
 
     progress: Callable[[ExtractProgress], None] = ignore
     settled: Callable[["SettledExtraction"], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
+    marked: Callable[[MarkedFeatures], None] = ignore
     fitted: Callable[[FittedGaussians], None] = ignore
 
 
@@ -309,9 +315,13 @@ def score_features(
     Raises:
         ScoreFileError: The score file cannot have this name.
         StatisticsError: The features allow no trustworthy Gaussian, or differ from those given.
+        CleaningError: The marks drop every sample, or the later ones are of other samples.
     """
     require_packages(request.options)
     require_score_file_name(request.out)
+    if request.marks:
+        store = apply_marks(store, request.marks)
+        callbacks.marked(store)
     fitted = request.fitted
     if fitted is None:
         fitted = fit_store(store, request.options.fit)

@@ -189,6 +189,14 @@ _OWN_COLUMNS = (
         "`suspicion`.",
     ),
     Column(
+        "mark",
+        "dictionary of string",
+        "`keep` or `relabel`",
+        "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` -100. Null "
+        "where nobody decided.",
+        remedy=("score with ", Setting("marks", "marks.csv")),
+    ),
+    Column(
         "loss",
         "float64",
         "nats, 0 or more; larger is harder",

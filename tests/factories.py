@@ -15,6 +15,7 @@ from torch import Tensor
 
 from api.app import create_app
 from api.settings import Settings
+from difficulty_service.base.files import content_digest
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store
@@ -76,6 +77,7 @@ def store_of(
     labels: Tensor,
     ids: Sequence[str] | None = None,
     shard_size: int | None = None,
+    contents: Sequence[bytes] | None = None,
     **description: object,
 ) -> FeatureStore:
     """Writes a feature store of three classes, cat, dog and owl.
@@ -85,6 +87,7 @@ def store_of(
         labels: Shape (samples,).
         ids: Ids of the samples; by default `s0`, `s1` and so on.
         shard_size: Samples of a part; by default all.
+        contents: What the samples were read from; by default that is not known.
         description: Keys of the description that differ from the usual ones.
     """
     runs = features[:, None] if features.ndim == 2 else features
@@ -111,6 +114,7 @@ def store_of(
             labels[rows].repeat_interleave(num_runs),
             numbers.repeat(len(labels[rows])),
             runs[rows].flatten(0, 1),
+            contents and [content_digest(data) for data in contents[rows] for _ in numbers],
         )
         store.write_part(shard, part, [])
     return store

@@ -3,17 +3,14 @@
 A job keeps them as they were when it was submitted: marks that change later do not change it.
 """
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
-from itertools import compress
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
 
@@ -21,10 +18,7 @@ from api.http.problems import conflict, invalid
 from api.jobs.store import Job, get_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
-from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.wording import count_of
-from difficulty_service.datasets.sample import Dataset, ImageOpener
-from difficulty_service.review.marks import Mark, MarkedSample
+from difficulty_service.scores.marks import Mark, MarkedSample, MarkHistory, Marks, compose
 
 PART = 20_000  # marks that are in memory at once where all are read
 AT_ONCE = 500  # rows of one statement; SQLite allows a limited number of parameters
@@ -186,7 +180,7 @@ def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 
 
-Marked = Mapping[str, MarkedSample]  # what to do with a sample, by its id: relabel or drop
+Marked = Mapping[str, MarkedSample]  # what was decided about a sample, by its id
 
 
 def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> Marked | None:
@@ -206,14 +200,13 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
         raise conflict(state, "name a job that succeeded", "marks")
     new: dict[str, MarkedSample] = {}
     for table in marks_tables(engine, owner, source_id):
-        changed = table.filter(pc.field("mark") != Mark.KEEP.value)
-        columns = (changed[name].to_pylist() for name in ("sample_id", "mark", "label"))
+        columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label"))
         for sample_id, mark, label in zip(*columns, strict=True):
             new[sample_id] = _marked_sample(mark, label)
     if not new:
-        nothing = f"no image of job {source_id} is marked to be relabelled or dropped"
-        raise invalid(nothing, "mark images first", "marks")
-    return {**applied_marks(engine, source), **new}
+        raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
+    earlier = applied_marks(engine, source)
+    return compose(MarkHistory(Marks(earlier, ()), Marks(new, ()))).samples
 
 
 def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
@@ -236,70 +229,3 @@ def encode_marks(marks: Marked | None) -> str | None:
     if marks is None:
         return None
     return json.dumps({each: [mark.mark.value, mark.label] for each, mark in marks.items()})
-
-
-def apply_marks(dataset: Dataset, marks: Marked, source_id: str) -> Dataset:
-    """A dataset without the dropped samples, in which the relabelled ones have their new class.
-
-    A class that the dataset lacks is added to it. A `DatasetError` says that no sample is marked,
-    or every one dropped.
-    """
-    names = list(dataset.class_names)
-    indices = {name: index for index, name in enumerate(names)}
-    labels, kept = dataset.labels.copy(), np.ones(len(dataset.labels), bool)
-    num_found = 0
-    for position, sample_id in enumerate(dataset.sample_ids):
-        marked = marks.get(sample_id)
-        if marked is None:
-            continue
-        num_found += 1
-        if marked.label is None:
-            kept[position] = False
-            continue
-        if marked.label not in indices:
-            indices[marked.label] = len(names)
-            names.append(marked.label)
-        labels[position] = indices[marked.label]
-    if not num_found:
-        raise DatasetError(
-            f"none of the {len(marks):,} images marked in job {source_id} is in the dataset",
-            "submit the job with the dataset of that job",
-        )
-    if not kept.any():
-        raise DatasetError(f"the marks of job {source_id} drop every image", "keep some")
-    num_relabelled = int((labels != dataset.labels).sum())
-    warnings = [
-        f"the marks of job {source_id} change {count_of(num_relabelled, 'label')} and leave out "
-        f"{count_of(int((~kept).sum()), 'image')}"
-    ]
-    if missing := len(marks) - num_found:
-        warnings.append(
-            f"{count_of(missing, 'image')} marked in job {source_id} cannot be found in the dataset"
-        )
-    digest = hashlib.sha256(dataset.fingerprint.encode())
-    digest.update(json.dumps(sorted(json.loads(encode_marks(marks) or "{}").items())).encode())
-    return replace(
-        dataset,
-        class_names=tuple(names),
-        sample_ids=list(compress(dataset.sample_ids, kept)),
-        labels=labels[kept],
-        fingerprint=digest.hexdigest(),
-        open_images=_KeptImages(dataset, kept, np.flatnonzero(kept)),
-        warnings=(*dataset.warnings, *warnings),
-    )
-
-
-@dataclass(frozen=True)
-class _KeptImages:
-    """Opens the images of a dataset that are kept, by their positions among these."""
-
-    dataset: Dataset
-    kept: NDArray[np.bool_]  # of each sample
-    positions: NDArray[np.int64]  # of the samples that are kept
-
-    def __call__(self, wanted: range) -> Iterator[ImageOpener]:
-        """The openers of the samples at ascending positions."""
-        if not wanted:
-            return iter(())
-        span = range(int(self.positions[wanted[0]]), int(self.positions[wanted[-1]]) + 1)
-        return compress(self.dataset.open_images(span), self.kept[span.start : span.stop])

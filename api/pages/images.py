@@ -27,7 +27,7 @@ from api.schemas import Decision, MarkChange
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.review.charts import Bar, histogram
 from difficulty_service.review.map import ImageMap
-from difficulty_service.review.marks import Mark
+from difficulty_service.scores.marks import Mark
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
@@ -51,12 +51,14 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     margin: Text = "",
     q: Text = "",
     mark: Text = "",
+    verified: Text = "",
     area: Text = "",
     sort: Text = "doubtful",
     after: Text = "",
 ) -> ImageQuery:
     """The conditions in an address."""
-    return ImageQuery(label, near, pmin, pmax, margin, q, mark, area, sort or "doubtful", after)
+    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area)
+    return ImageQuery(*conditions, sort or "doubtful", after)
 
 
 Conditions = Annotated[ImageQuery, Depends(read_query)]
@@ -217,6 +219,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "more": {**query.conditions, "after": page.next} if page.next else None,
         "sorts": image_query.orders_of(samples),
         "mark_filters": image_query.MARKS,
+        "verified_filters": {} if samples.verified is None else image_query.VERIFIED,
         "classes": names[:MOST_CLASSES],
         "num_classes": len(names),
         "digits": names[:DIGITS],

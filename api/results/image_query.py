@@ -61,6 +61,13 @@ MARKS: Mapping[str, str] = {
 }
 """Values of the filter by marks, with their names for people."""
 
+VERIFIED: Mapping[str, str] = {
+    "": "not decided in an earlier round",
+    "only": "decided in an earlier round",
+    "all": "decided or not",
+}
+"""Values of the filter by marks that were applied before scoring, with their names for people."""
+
 CURSOR = ">8sdq"  # conditions, sort key and row
 PERCENT = 100.0
 LONGEST_TEXT = 1000
@@ -77,6 +84,7 @@ class ImageQuery:
     margin: str = ""  # suspicion that they exceed, or label margin where the scores have none
     q: str = ""  # text in the sample id
     mark: str = ""  # one of MARKS
+    verified: str = ""  # one of VERIFIED
     area: str = ""  # of the map, as `Area.parse` reads it
     sort: str = "doubtful"  # one of SORTS
     after: str = ""  # cursor of the page before
@@ -181,6 +189,13 @@ def matching_rows(
             raise BadQuery("mark", f"there is no mark {query.mark[:100]!r}; use {known}")
         mask = _mask(len(samples), np.fromiter(marked, np.int64))
         masks.append(~mask if query.mark == "none" else mask)
+    if query.verified not in VERIFIED:
+        known = ", ".join(filter(None, VERIFIED))
+        raise BadQuery("verified", f"{query.verified[:100]!r} is unknown; use {known}, or nothing")
+    if query.verified == "only":
+        masks.append(np.zeros(len(samples), bool) if samples.verified is None else samples.verified)
+    elif samples.verified is not None and not query.verified:
+        masks.append(~samples.verified)
     if query.area:
         area = Area.parse(query.area)
         if drawn is None:

@@ -28,7 +28,7 @@ from difficulty_service.scores.file import ScoreFile, read_score_schema, read_sc
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
-FORMAT = 7  # version of the layout; a file of another version is made anew
+FORMAT = 8  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")
@@ -63,6 +63,8 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
     columns |= {name: pa.array(getattr(samples, name)) for name in _ARRAYS}
     optional = {name: getattr(samples, name) for name in _OPTIONAL}
     columns |= {name: pa.array(values) for name, values in optional.items() if values is not None}
+    if samples.verified is not None:
+        columns["verified"] = pa.array(samples.verified.astype(np.uint8))  # bits cannot be mapped
     batch = pa.record_batch(columns)
     description = {
         "format": FORMAT,
@@ -90,15 +92,19 @@ def map_columns(path: Path) -> ScoreColumns | None:
             for name in (*_ARRAYS, *_OPTIONAL)
             if name in batch.schema.names
         }
+        provenance = Provenance.of(description["provenance"])
+        if "verified" in batch.schema.names:
+            arrays["verified"] = np.asarray(batch["verified"].to_numpy()).view(np.bool_)
         return ScoreColumns(
             ScoredSamples(
                 ids=batch["ids"],
                 copy_of=batch["copy_of"],
                 names={int(label): str(name) for label, name in description["names"]},
                 measure=description["measure"],
+                num_relabelled=(provenance.marks or {}).get("relabel", 0),
                 **arrays,
             ),
-            Provenance.of(description["provenance"]),
+            provenance,
             from_json(description["overview"]),
         )
     except (*UNREADABLE, LookupError, TypeError):

@@ -33,7 +33,7 @@ from api.jobs.store import Job
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.settings import Settings
-from difficulty_service.review.marks import FORMULA_STARTS, Mark
+from difficulty_service.scores.marks import FORMULA_STARTS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])

@@ -24,7 +24,7 @@ from api.jobs.files import (
     attempt_prefix,
     work_folder,
 )
-from api.jobs.marks import applied_marks, apply_marks
+from api.jobs.marks import applied_marks
 from api.jobs.store import Job, get_job
 from api.results.score_columns import write_columns
 from api.schemas import StoredResult
@@ -38,7 +38,7 @@ from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.features.errors_file import write_errors
-from difficulty_service.features.store import FeatureStore
+from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.options import (
     ExtractionOptions,
@@ -59,11 +59,13 @@ from difficulty_service.review.map import place_samples
 from difficulty_service.review.similar import write_vectors
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
+from difficulty_service.scores.marked_features import MarkedFeatures
+from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks
 from difficulty_service.scores.samples import columns_to_read
 
 
 def write_page_files(
-    store: FeatureStore,
+    store: FeatureSource,
     gaussians: Gaussians,
     folder: Path,
     num_rows: int,
@@ -117,13 +119,14 @@ def run_job(
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
-        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians)
+        marks = MarkHistory(NO_MARKS, Marks(applied_marks(engine, job), ()))
+        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, marks)
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
         extraction = replace(extraction, lend=cache.lend, watch=observer.images)
         files = [scoring.out]
-        used = [scoring.fitted]
+        used, scored_features = [scoring.fitted], list[FeatureSource]()
         reporter = Reporter(observer)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
@@ -133,16 +136,20 @@ def run_job(
             reporter.enter(Stage.SCORING)
 
         def keep_features(extracted: ExtractedDataset) -> None:
+            scored_features.append(extracted.store)
             if extracted.reuse is None or extracted.reuse.num_new:
                 cache.keep(extracted.store, job.id)
             reporter.enter(Stage.FITTING)
 
-        callbacks = Callbacks(reporter.update, extracted=keep_features, fitted=save_gaussians)
+        callbacks = Callbacks(
+            progress=reporter.update,
+            extracted=keep_features,
+            marked=scored_features.append,
+            fitted=save_gaussians,
+        )
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job.wanted, location, settings)
-            if marks := applied_marks(engine, job):
-                dataset = apply_marks(dataset, marks, str(job.wanted.marks))
             observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.enter(Stage.PUBLISHING)
@@ -157,11 +164,11 @@ def run_job(
         files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
         if (fitted := used[-1]) is not None:
             num_rows = scored.scores.num_samples
-            files += write_page_files(extracted.store, fitted.gaussians, folder, num_rows)
+            files += write_page_files(scored_features[-1], fitted.gaussians, folder, num_rows)
         reporter.enter(Stage.PUBLISHING)
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, scored, scoring.out, names)
+        return _result(job, scored, scored_features[-1], scoring.out, names)
 
 
 def _fetch_gaussians(
@@ -214,12 +221,19 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 
 
 def _result(
-    job: Job, scored: ScoredDataset, scores: Path, names: Mapping[str, str]
+    job: Job,
+    scored: ScoredDataset,
+    features: FeatureSource,
+    scores: Path,
+    names: Mapping[str, str],
 ) -> StoredResult:
-    store, reuse = scored.extracted.store, scored.extracted.reuse
+    reuse = scored.extracted.reuse
+    warnings = [hide_paths(warning, names) for warning in scored.scores.warnings]
+    if isinstance(features, MarkedFeatures):
+        warnings.insert(0, f"the marks of job {job.wanted.marks}: {features.applied}")
     return StoredResult(
         prefix=attempt_prefix(job),
-        num_samples=store.description.num_samples,
+        num_samples=features.description.num_samples,
         num_scored=scored.scores.num_scored,
         num_doubtful=scored.scores.num_doubtful,
         num_duplicates=scored.scores.num_duplicates,
@@ -228,6 +242,6 @@ def _result(
         num_reused=0 if reuse is None else scored.scores.num_scored - reuse.num_new,
         scores_bytes=scores.stat().st_size,
         scores_sha256=file_sha256(scores),
-        warnings=tuple(hide_paths(warning, names) for warning in scored.scores.warnings),
-        class_names=store.class_names,
+        warnings=tuple(warnings),
+        class_names=features.class_names,
     )

@@ -14,7 +14,7 @@ import argparse
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -59,12 +59,17 @@ class Labelled:
     Attributes:
         features: Shape (samples, dim).
         labels: Shape (samples,).
-        wrong: Whether the given label is known to be wrong. Shape (samples,).
+        right: What the dataset or the person who looked says. Shape (samples,).
     """
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
-    wrong: NDArray[np.bool_]
+    right: NDArray[np.int64]
+
+    @property
+    def wrong(self) -> NDArray[np.bool_]:
+        """Whether the given label is known to be wrong. Shape (samples,)."""
+        return self.labels != self.right
 
 
 @dataclass(frozen=True)
@@ -118,14 +123,13 @@ def draw_images(
     rows = np.sort(random.choice(len(images.labels), min(size, len(images.labels)), replace=False))
     chosen = Images(images.features[rows], images.labels[rows], images.positions[rows])
     if kind == OFFICIAL:
-        return Labelled(chosen.features, chosen.labels, np.zeros(len(rows), dtype=bool))
+        return Labelled(chosen.features, chosen.labels, chosen.labels)
     if rate and kind == "symmetric":
         classes = int(images.labels.max()) + 1
         truth = Truth(chosen.labels, np.arange(classes), np.empty((len(rows), 0)))
-        given = symmetric(truth, rate, random)
-        return Labelled(chosen.features, given, given != chosen.labels)
-    samples, targets = label_samples(study, chosen, LabelSet(source, kind, rate))
-    return Labelled(samples.features, samples.labels, targets.wrong)
+        return Labelled(chosen.features, symmetric(truth, rate, random), chosen.labels)
+    samples, _ = label_samples(study, chosen, LabelSet(source, kind, rate))
+    return Labelled(samples.features, samples.labels, chosen.labels)
 
 
 def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
@@ -134,8 +138,7 @@ def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
     rows = np.sort(random.choice(len(texts.labels), min(size, len(texts.labels)), replace=False))
     right = texts.labels[rows]
     truth = Truth(right, np.arange(int(texts.labels.max()) + 1), np.empty((len(rows), 0)))
-    given = symmetric(truth, rate, random)
-    return replace(texts, features=texts.features[rows], labels=given, wrong=given != right)
+    return Labelled(texts.features[rows], symmetric(truth, rate, random), right)
 
 
 def sets(study: Study) -> Iterator[tuple[str, int, Callable[[int], Labelled]]]:
@@ -148,7 +151,7 @@ def sets(study: Study) -> Iterator[tuple[str, int, Callable[[int], Labelled]]]:
                 yield title, size, partial(draw_images, study, source, kind, rate, size)
     table = str(study.shared / "data/newsgroups20_bydate.parquet")
     features, labels = encode(table, "train", "builtin-text")
-    texts = Labelled(features, labels, np.zeros(len(labels), dtype=bool))
+    texts = Labelled(features, labels, labels)
     for rate in (0.05, 0.2):
         for size in (len(labels), 2_000):
             title = f"20 Newsgroups, symmetric {100 * rate:g} %"

@@ -1,6 +1,5 @@
 """`difficulty clean`: scores and marks in, a cleaned dataset out."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,8 +33,9 @@ def clean(
 ) -> None:
     """Writes a dataset without wrong labels, from marks of people and conditions on scores.
 
-    A mark has precedence over a condition, and the last mark of a sample over earlier ones. The
-    dataset itself never changes.
+    A mark has precedence over a condition, and the last mark of a sample over earlier ones. Marks
+    that `difficulty score` remembered beside the scores are applied too. The dataset itself never
+    changes.
 
     Args:
         scores: Score file.
@@ -57,26 +57,37 @@ def clean(
         write_list,
     )
     from difficulty_service.review.decisions import CleaningRules, decide
-    from difficulty_service.review.marks import read_marks
     from difficulty_service.scores.file import read_scores
+    from difficulty_service.scores.marks import (
+        NO_MARKS,
+        MarkHistory,
+        compose,
+        marks_file,
+        read_marks,
+        remembered_marks,
+    )
 
-    if marks is None and drop is None and relabel is None:
-        raise WrongCall("nothing to do: give --marks, --drop or --relabel")
+    beside = marks_file(scores)
+    if marks is None and drop is None and relabel is None and not beside.exists():
+        raise WrongCall(
+            f"nothing to do: give --marks, --drop or --relabel; {beside} holds no marks either"
+        )
     if link is not None and is_list(out):
         raise WrongCall(f"--link and --copy need a folder, and {out} is a list")
-    if new_classes and marks is None:
+    if new_classes and marks is None and not beside.exists():
         raise WrongCall("--new-classes needs --marks")
     score_file = read_scores(scores)
-    inputs = [scores] if marks is None else [scores, marks]
+    inputs = [scores, beside] if marks is None else [scores, beside, marks]
     check_output(out, inputs, images.images or score_file.provenance.dataset)
     if not is_list(out):
         check_new_folder(out)
-    rules = CleaningRules({}, drop, relabel, new_classes)
-    if marks is not None:
-        read = read_marks(marks, set(score_file.table["sample_id"].to_pylist()))
-        print_warnings(read.warnings)
-        rules = replace(rules, marks=read.samples)
-    decisions = decide(score_file, rules)
+    ids = set(score_file.table["sample_id"].to_pylist())
+    later = NO_MARKS if marks is None else read_marks(marks, ids)
+    every = compose(MarkHistory(remembered_marks(scores, ids), later))
+    print_warnings(every.warnings)
+    if every.samples.keys() - later.samples.keys():
+        console.print(f"the marks in {beside} are applied too", markup=False)
+    decisions = decide(score_file, CleaningRules(every.samples, drop, relabel, new_classes))
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
     report_decisions(decisions)

@@ -51,7 +51,7 @@ def estimate(
 
 def read_reviewed(path: Path, sample_ids: list[str]) -> dict[str, bool]:
     """Whether the label of each marked sample is wrong."""
-    from difficulty_service.review.marks import Mark, read_marks
+    from difficulty_service.scores.marks import Mark, read_marks
 
     read = read_marks(path, set(sample_ids))
     print_warnings(read.warnings)

@@ -1,6 +1,5 @@
 """`difficulty report`: scores in, a page for people out."""
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +8,7 @@ from cyclopts import Parameter
 from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.score_report import print_steps, review_steps
 from difficulty_service.cli.scored_images import reading_of
 from difficulty_service.options import ScoredImages
 
@@ -30,7 +30,8 @@ def report(
 ) -> None:
     """Writes one page to look at the images and mark wrong labels: a file for any browser.
 
-    The marks are downloaded from the page, and `difficulty clean --marks` applies them.
+    The marks are downloaded from the page; `difficulty score --marks` remembers them and scores
+    again, `difficulty clean` applies them.
 
     Args:
         scores: Score file.
@@ -51,28 +52,22 @@ def report(
     options = ReportOptions(
         images.images, reading_of(images), compare, max_mb, features, explanation
     )
-    print_report(make_report(read_reported(scores, compare), path, options), scores)
+    print_report(make_report(read_reported(scores, compare), path, options))
+    print_steps(review_steps(scores))
 
 
 def write_score_report(scores: Path, path: Path) -> None:
     """Writes the report of a score file with the images that it names, and prints where it is."""
     from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 
-    print_report(make_report(read_reported(scores), path, ReportOptions()), scores)
+    print_report(make_report(read_reported(scores), path, ReportOptions()))
 
 
-def print_report(written: "WrittenReport", scores: Path) -> None:
-    """Prints where a report is, and what to do with the marks that are made in it."""
+def print_report(written: "WrittenReport") -> None:
+    """Prints where a report is."""
     print_warnings(written.warnings)
     console.print(
         f"the report is in {written.path} ({written.num_bytes / 1e6:.1f} MB, "
         f"{count_of(written.num_pictures, 'picture')}); open it in a browser",
         markup=False,
     )
-    print_clean_command(scores)
-
-
-def print_clean_command(scores: Path) -> None:
-    """Prints how marks are applied; Parquet holds images of every kind of dataset."""
-    command = f"difficulty clean {shlex.quote(str(scores))} --marks marks.csv --out cleaned.parquet"
-    console.print(f"to apply the marks that you download there: {command}", markup=False)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         ScoreRequest,
         SettledExtraction,
     )
+    from difficulty_service.scores.marked_features import MarkedFeatures
     from difficulty_service.scores.store import ScoreSummary
 
 
@@ -35,6 +36,7 @@ def score(
     out: Path,
     gaussians: Path | None = None,
     labels: Path | None = None,
+    marks: Path | None = None,
     report: Path | None = None,
     scoring: ScoringOptions = ScoringOptions(),
     output: VerboseOption = VerboseOption(),
@@ -52,6 +54,9 @@ def score(
         gaussians: Score against Gaussians that `difficulty fit` wrote.
         labels: Labels of features in a file: .npy, or text with a label on each line; default:
             those in the file, or labels.npy beside it.
+        marks: What people decided, from a report or `difficulty explore`: a CSV or Parquet file
+            with columns sample_id, mark (keep, relabel or drop) and label (the new class). It is
+            remembered beside the scores and holds for every later run.
         report: Also write a page with the images, as `difficulty report` does.
     """
     from difficulty_service.features.array_files import is_array_file, open_features
@@ -60,6 +65,7 @@ def score(
     from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
     from difficulty_service.scores.file import require_score_file_name
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
+    from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
 
     if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
         raise WrongCall(
@@ -71,7 +77,8 @@ def score(
 
         require_report_file(report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
-    request = ScoreRequest(out, scoring, fitted)
+    later = NO_MARKS if marks is None else read_marks(marks, ())
+    request = ScoreRequest(out, scoring, fitted, MarkHistory(remembered_marks(out), later))
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
@@ -81,7 +88,10 @@ def score(
                 f"{source} holds features already, so {options(useless)} would change nothing"
             )
         features = open_features(Path(source), labels)
-        callbacks = Callbacks(fitted=lambda fitted: report_fit(fitted, verbose=output.verbose))
+        callbacks = Callbacks(
+            marked=lambda marked: keep_marks(marked, out),
+            fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
+        )
         summary = score_features(features, request, callbacks)
     else:
         to_extract = build_request(source, out.with_suffix(".features"), extraction)
@@ -90,6 +100,15 @@ def score(
     if report is not None and summary.num_scored:
         write_score_report(out, report)
     print_next_steps(summary, out, reported=report is not None)
+
+
+def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
+    """Remembers marks beside the scores, before anything else can fail, and prints what they do."""
+    from difficulty_service.scores.marks import marks_file, write_marks
+
+    path = marks_file(scores)
+    write_marks(path, marked.applied.remembered)
+    err.print(f"marks: {marked.applied}; they are remembered in {path}", markup=False)
 
 
 def run_score(
@@ -112,6 +131,10 @@ def run_score(
         dataset = open_dataset(extraction.location, extraction.dataset)
         report_dataset(dataset)
         callbacks = Callbacks(
-            bar.update, on_settled, on_extracted, lambda fitted: report_fit(fitted, verbose=verbose)
+            progress=bar.update,
+            settled=on_settled,
+            extracted=on_extracted,
+            marked=lambda marked: keep_marks(marked, scoring.out),
+            fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
         return score_dataset(extraction, scoring, callbacks, dataset).scores

@@ -2,6 +2,7 @@
 
 import math
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,16 +28,11 @@ CLASS_WIDTH = 20
 
 LEAVE_OUT = (
     "see what would change without the clearest of them; without --dry-run it is written",
-    "difficulty clean {scores} --drop '{evidence} > {cut:g}' --out cleaned.parquet --dry-run",
+    "difficulty clean {scores} --drop '{evidence} > {cut}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
 FEW_SAMPLES = 10_000
 """With fewer, no condition on scores is suggested that would leave samples out."""
-MARKED = (
-    "apply the marks that you make there; the {samples} stay as they are",
-    "difficulty clean {scores} --marks marks.csv --out cleaned.parquet",
-)
-"""The next step where samples are few enough to be looked at."""
 LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
@@ -134,20 +130,61 @@ def class_text(name: str) -> str:
     return shorten_middle(as_text(name), CLASS_WIDTH)
 
 
+def review_steps(scores: Path) -> list[tuple[str, str]]:
+    """What to do with marks that were made in a browser, and the command for it.
+
+    Parquet holds images of every kind of dataset.
+    """
+    from difficulty_service.features.description import is_store
+    from difficulty_service.scores.marks import marks_file
+
+    file, features = shlex.quote(str(scores)), scores.with_suffix(".features")
+    given = "" if marks_file(scores).exists() else " --marks marks.csv"
+    clean = (
+        "write the dataset as it was decided, the original stays as it is",
+        f"difficulty clean {file}{given} --out cleaned.parquet",
+    )
+    if not is_store(features):
+        return [clean]
+    page = shlex.quote(str(scores.with_suffix(".html")))
+    again = (
+        "score again with the marks that you download there, in seconds",
+        f"difficulty score {shlex.quote(str(features))} --out {file} --marks marks.csv "
+        f"--report {page}",
+    )
+    return [again, clean]
+
+
+def print_steps(steps: Iterable[tuple[str, str]]) -> None:
+    """Prints what can be done next, each with its command."""
+    out.print("\nnext:")
+    for purpose, command in steps:
+        out.print(f"  {purpose}:\n    {command}", markup=False)
+
+
 def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
     """Prints the commands that take the score file, whose report may have been written."""
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
-    cut = math.floor(shown[-1] * 10) / 10 if shown else None
-    out.print("\nnext:")
+    cut = math.floor(shown[-1] * 10) / 10 if shown else 0.0
     # What lies between two classes is rarely wrong, and of few samples each is worth a look.
     are_wrong = summary.labels is None or summary.labels.wrong > 0
-    decide = LEAVE_OUT if are_wrong and summary.num_samples >= FEW_SAMPLES else MARKED
-    steps = (LOOK, *([] if cut is None else [decide]), *NEXT_STEPS)
-    for purpose, command in steps[1:] if reported else steps:
-        filled = command.format(scores=shlex.quote(str(scores)), cut=cut, evidence=summary.evidence)
-        named = purpose.format(samples=f"{summary.modality}s")
-        out.print(f"  {named}:\n    {filled}", markup=False)
+    values = {"samples": f"{summary.modality}s", "scores": shlex.quote(str(scores))}
+    values |= {"evidence": summary.evidence, "cut": f"{cut:g}"}
+
+    def filled(*steps: tuple[str, str]) -> list[tuple[str, str]]:
+        return [(purpose.format(**values), step.format(**values)) for purpose, step in steps]
+
+    decide = review_steps(scores)
+    if are_wrong and summary.num_samples >= FEW_SAMPLES:
+        decide = filled(LEAVE_OUT)
+    print_steps(
+        [
+            *([] if reported else filled(LOOK)),
+            *(decide if shown else []),
+            *filled(*NEXT_STEPS),
+        ]
+    )
 
 
 def report_dataset(dataset: "Dataset") -> None:

@@ -250,6 +250,12 @@ def read_bad_images(path: Path) -> list[BadImage]:
     ]
 
 
+def read_contents(path: Path, runs: int) -> pa.FixedSizeBinaryArray | None:
+    """Digest of each sample of a part, which has some rows each; None where none are stored."""
+    batch, _ = map_part(path)
+    return batch["content"][::runs] if "content" in batch.schema.names else None
+
+
 def matrix_of(column: pa.FixedSizeListArray) -> Tensor:
     """The features of a column, on its memory where they are float32. Shape (rows, dim)."""
     return _tensor(column.flatten()).to(torch.float32).view(-1, column.type.list_size)

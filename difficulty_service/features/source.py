@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Protocol
 
+import pyarrow as pa
+
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 
@@ -33,6 +35,9 @@ class FeatureSource(Protocol):
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings about the samples for the reader of the scores, one sentence each."""
+
+    def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
+        """Digest of what each sample of a part was read from; None where that is not known."""
 
     def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
         """All rows, about `num_rows` at a time, as parts and slices of them.

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
+import pyarrow as pa
+
 from difficulty_service.base.checksums import dump_checked
 from difficulty_service.base.errors import FeatureStoreError, Setting
 from difficulty_service.base.files import remove_leftovers, replacing
@@ -29,6 +31,7 @@ from difficulty_service.features.part import (
     open_part,
     prefetch_part,
     read_bad_images,
+    read_contents,
     write_part,
 )
 
@@ -120,6 +123,10 @@ class FeatureStore:
     ) -> OpenPart:
         """The part of one shard, with its features still on disk; see `FeatureSource`."""
         return open_part(self.part_file(shard), columns, rows)
+
+    def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
+        """Digest of each sample of a part; see `FeatureSource`."""
+        return read_contents(self.part_file(shard), self.runs)
 
     def bad_images(self) -> list[BadImage]:
         """Images that could not be read so far, in the order of the dataset."""

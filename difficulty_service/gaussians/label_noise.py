@@ -163,27 +163,34 @@ def _followed(sums: Tensor, totals: Tensor, by_chance: Tensor, added: Tensor) ->
     return seen.div_((totals - added).clamp_(min=0).add_(1))
 
 
-def fit_noise(
+def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their sums
     log_densities: Tensor,
     log_prior: Tensor,
     labels: Tensor,
     sums: Tensor,
     counted: Tensor,
     sums_scale: float,
+    *,
+    verified: Tensor | None = None,
 ) -> LabelNoise | None:
     """The scale and the shares under which the labels of some samples are most probable.
 
     The scale is searched for; at each one, the shares of a mixture are climbed to by their slopes.
+    Where a person has verified the class of a sample, that class explains the label, or nothing
+    does. Which samples are looked at may depend on features and labels, as that of the most doubted
+    ones does: the shares are those of all labels all the same.
 
     Args:
         log_densities: Of each class at each sample, left out of the fit; samples with NaN do not
             count. Float64, shape (samples, classes).
         log_prior: Logarithm of the prior of each class. Shape (classes,).
-        labels: Place of the class of each label. Shape (samples,).
+        labels: Place of the class of each label, as it was given. Shape (samples,).
         sums: From `add_label_sums`, for all samples, at `sums_scale`. Shape (classes, classes).
         counted: How often each sample counts in the sums; 0 for one that they are not over. Shape
             (samples,).
         sums_scale: Factor on the log-densities in the sums; the search is around it.
+        verified: Place of the class that each sample has for sure, -1 where nobody has looked; None
+            for no such samples. Shape (samples,).
 
     Returns:
         None where no sample has a density or no class another one.
@@ -192,6 +199,7 @@ def fit_noise(
     if not known.any() or int(log_prior.isfinite().sum()) < 2:  # noqa: PLR2004 - one and another
         return None
     log_densities, labels, counted = log_densities[known], labels[known], counted[known]
+    impossible = _impossible(None if verified is None else verified[known], log_densities)
     sums = sums.clone().fill_diagonal_(0)
     by_chance = any_class(log_prior)[labels]
     added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
@@ -200,6 +208,7 @@ def fit_noise(
     def explanations(log_scale: float) -> Tensor:
         """How probable each label is by each explanation. Shape (samples, 3)."""
         classes = _classes_at(math.exp(log_scale), log_densities, log_prior)
+        classes = classes.masked_fill_(impossible, 0)
         right = classes.gather(1, labels[:, None])
         flipped = [(classes * each).sum(dim=1, keepdim=True) for each in (by_chance, followed)]
         return torch.cat([right, *flipped], dim=1).clamp_(min=torch.finfo(right.dtype).tiny)
@@ -234,6 +243,14 @@ def fit_noise(
         sums_scale=sums_scale,
         own=bool((counted == 1).all()),
     )
+
+
+def _impossible(verified: Tensor | None, log_densities: Tensor) -> Tensor:
+    """Which classes samples do not have for sure. Broadcasts to (samples, classes)."""
+    if verified is None:
+        return torch.zeros(1, dtype=torch.bool)
+    places = torch.arange(log_densities.shape[1])
+    return (verified >= 0)[:, None] & (places != verified[:, None])
 
 
 @dataclass(frozen=True)

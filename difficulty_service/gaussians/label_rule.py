@@ -237,9 +237,13 @@ def sum_labels(
 
 
 def fit_label_noise(
-    sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule
+    sample: LabelledRows, counted: Tensor, sums: Tensor, rule: Rule, given: Tensor | None = None
 ) -> LabelNoise | None:
-    """The noise of the labels; `counted` and the sums are as for `fit_noise`."""
+    """The noise of the labels; `counted` and the sums are as for `fit_noise`.
+
+    Where `given` is a label, a person was shown the sample with it and has verified the label that
+    the sample has now; -1 elsewhere. Shape (samples,).
+    """
     found, places, runs = [], [], sample.runs
     for block in chunk_ranges(len(sample.labels), samples_at_once(rule)):
         points = sample.features[block.start * runs : block.stop * runs]
@@ -247,11 +251,20 @@ def fit_label_noise(
         places.append(own)
         # Taken from each block before the next one overwrites it.
         found += [each.to(torch.float64, copy=True) for _, each in rule.log_densities(points, own)]
+    now, verified = torch.cat(places), None
+    before = now
+    if given is not None:
+        verified = torch.where(given >= 0, now, -1)
+        # A class that has lost its last sample explains nothing any more.
+        told = torch.isin(given, rule.densities.classes)
+        before = torch.where(told, rule.densities.places(given), now)
+        counted = torch.where(before == now, counted, 0)
     return fit_noise(
         torch.cat(found),
         rule.densities.log_prior,
-        torch.cat(places),
+        before,
         sums,
         counted,
         rule.choice.scale,
+        verified=verified,
     )

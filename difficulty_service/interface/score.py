@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Unpack
+from typing import Protocol, TypeAlias, Unpack
 
+import pyarrow as pa
+
+from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.arrays import Column, Matrix, read_arrays
 from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
@@ -27,8 +30,38 @@ from difficulty_service.pipeline import score_dataset as run_pipeline
 from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
+from difficulty_service.scores.marks import (
+    NO_MARKS,
+    MarkHistory,
+    Marks,
+    marks_file,
+    marks_of_table,
+    read_marks,
+    remembered_marks,
+    write_marks,
+)
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
+
+
+class SupportsArrow(Protocol):
+    """A table that Arrow reads, as of pandas or polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as a stream."""
+
+
+MarksOf: TypeAlias = str | Path | SupportsArrow
+"""Marks in a file, or in a table of Arrow, pandas or polars."""
+
+
+def marks_of(marks: MarksOf) -> Marks:
+    """Reads marks from a file or a table."""
+    if isinstance(marks, str | Path):
+        return read_marks(Path(marks), ())
+    return marks_of_table(pa.table(marks))
+
 
 CALLER = 3
 """Frames between a warning and the caller of the interface."""
@@ -43,6 +76,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
     matmul_dtype: str = "auto",
     scorers: Sequence[str] = DEFAULT_SCORERS,
     near_duplicates: float | None = None,
+    marks: MarksOf | None = None,
 ) -> Scores:
     """Scores how hard each sample is, given its features and its label; larger is harder.
 
@@ -65,8 +99,11 @@ def score(  # noqa: PLR0913 - one parameter for each option
             are more than 5,000 classes.
         near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
             duplicate named in the column `near_duplicate_of`; None to look for none.
+        marks: What people decided: a file or a table with the columns sample_id, mark (keep,
+            relabel or drop) and label (the new class). Labels follow it and count as right.
 
     Raises:
+        CleaningError: The marks cannot be read, or are of other samples.
         DatasetError: Features, labels or ids cannot be read, or their numbers differ.
         ConfigError: An option is unknown or out of bounds.
         StatisticsError: The features allow no trustworthy Gaussian.
@@ -82,7 +119,9 @@ def score(  # noqa: PLR0913 - one parameter for each option
         }
     )
     require_packages(options)
-    source = read_arrays(features, labels, ids)
+    source: FeatureSource = read_arrays(features, labels, ids)
+    if marks is not None:
+        source = apply_marks(source, MarkHistory(NO_MARKS, marks_of(marks)))
     scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))
     warn(scores.warnings)
     return scores
@@ -99,6 +138,7 @@ def score_dataset(
     *,
     backbone: str | None = None,
     out: str | Path | None = None,
+    marks: MarksOf | None = None,
     progress: bool = True,
     **options: Unpack[ImageOptions],
 ) -> Scores:
@@ -116,6 +156,8 @@ def score_dataset(
             better.
         out: Score file to write. The features are kept beside it, as `difficulty score` does;
             without it they are in a temporary folder until the call ends.
+        marks: What people decided, as for `score`; it is remembered beside `out` and holds for
+            every later run.
         progress: Whether to show a progress bar.
         **options: See `ImageOptions`.
 
@@ -139,7 +181,18 @@ def score_dataset(
         out = Path(out)
         request = replace(request, location=dataset.location, out=out.with_suffix(".features"))
         update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
-        scored = run_pipeline(request, ScoreRequest(out, scoring), Callbacks(update), dataset)
+        later = NO_MARKS if marks is None else marks_of(marks)
+        history = MarkHistory(remembered_marks(out), later)
+
+        def remember(marked: MarkedFeatures) -> None:
+            write_marks(marks_file(out), marked.applied.remembered)
+
+        scored = run_pipeline(
+            request,
+            ScoreRequest(out, scoring, marks=history),
+            Callbacks(update, marked=remember),
+            dataset,
+        )
         extracted = scored.extracted
         scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:

@@ -15,6 +15,7 @@ from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
+from difficulty_service.scores.marks import unverified
 from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class Scores:
         return self.table.to_pandas()
 
     def hardest(self, n: int = 20) -> pa.Table:
-        """The `n` samples with the largest `rmd`, hardest first, among those that have one.
+        """The `n` samples with the largest `rmd`, hardest first, without those that are marked.
 
         Raises:
             ScoreFileError: The scores have no `rmd`, as those of a trained classifier.
@@ -96,7 +97,7 @@ class Scores:
         return self._largest("rmd", n)
 
     def doubtful(self, n: int = 20) -> pa.Table:
-        """The `n` samples with the most doubtful labels, most doubtful first.
+        """The `n` samples with the most doubtful labels, most doubtful first, without marked ones.
 
         They are those with the largest `suspicion` where one is above zero, and else with the
         largest `label_margin`. Above zero, another class (`suggested_label`, `nearest_label`) fits
@@ -123,7 +124,7 @@ class Scores:
         return path
 
     def _largest(self, column: str, count: int) -> pa.Table:
-        table = self.table.filter(self[column].is_valid())
+        table = unverified(self.table.filter(self[column].is_valid()))
         order = pc.sort_indices(table, [(column, "descending"), ("sample_id", "ascending")])
         return table.take(order[: max(0, count)])
 

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.datasets.labels import decode_dictionary
-from difficulty_service.review.marks import Mark, MarkedSample
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, remedy_of
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.samples import class_names_of
 
 NULL = "null"
@@ -240,6 +240,14 @@ class _Draft:
         self.marks[row] = Mark.KEEP if label == self.original[row] else Mark.RELABEL
         self.reasons[row] = None
 
+    def append(self, left_out: Mapping[str, str]) -> None:
+        """Adds samples that are not in the score file, with their labels."""
+        self.ids.extend(left_out)
+        for column in (self.original, self.labels):
+            column.extend(left_out.values())
+        for empty in (self.marks, self.reasons):
+            empty.extend([None] * len(left_out))
+
     def drop(self, row: int, reason: str) -> None:
         """Drops a sample."""
         self.labels[row] = self.original[row]
@@ -263,14 +271,18 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     names = class_names_of(scores)
     _refuse_unknown_classes(rules, list(names.values()))
     ids: list[str] = scores.table["sample_id"].to_pylist()
-    warnings = _check_ids(rules.marks, ids)
-    original: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
+    left_out = _left_out(scores, rules.marks, ids)
+    warnings = _check_ids(rules.marks, [*ids, *left_out])
+    labels: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
+    given = (rules.marks[each].given if each in rules.marks else None for each in ids)
+    original = [before or label for before, label in zip(given, labels, strict=True)]
     nothing: list[str | None] = [None] * len(ids)
-    draft = _Draft(ids, original, list(original), nothing, list(nothing))
+    draft = _Draft(ids, original, labels, nothing, list(nothing))
     warnings += _relabel_to_likeliest(draft, scores, rules.relabel, names)
     if rules.drop is not None:
         for row in np.flatnonzero(rows_where(rules.drop, scores.table)).tolist():
             draft.drop(row, rules.drop)
+    draft.append(left_out)
     warnings += _apply_marks(draft, rules.marks)
     table = draft.table()
     classes = count_classes(table, list(names.values()))
@@ -296,6 +308,20 @@ def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCount
             moved_in=after[name] - stayed[name],
         )
         for name in (*known, *sorted((before | after).keys() - set(names)))
+    }
+
+
+def _left_out(
+    scores: ScoreFile, marks: Mapping[str, MarkedSample], ids: Sequence[str]
+) -> dict[str, str]:
+    """Samples that marks dropped before the others were scored, with their labels."""
+    if not (scores.provenance.marks or {}).get(Mark.DROP):
+        return {}
+    known = set(ids)
+    return {
+        sample_id: marked.given
+        for sample_id, marked in marks.items()
+        if marked.mark is Mark.DROP and marked.given is not None and sample_id not in known
     }
 
 

@@ -1,42 +1,19 @@
-"""Labels that are made wrong on purpose, to see how many of them the label margin finds.
-
-Features with other labels than those that are stored with them.
-"""
+"""Labels that are made wrong on purpose, to see how many of them the label margin finds."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.tables import to_numpy
-from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.marked_features import ChangedFeatures
 from difficulty_service.scores.rows import match_classes, score_rows
-
-
-class RelabelledFeatures:
-    """A feature source that is another one with its labels replaced, those of all rows by part."""
-
-    def __init__(self, source: FeatureSource, labels: Sequence[Tensor]) -> None:
-        self._source, self._labels = source, labels
-        self.description, self.warnings = source.description, source.warnings
-        self.class_names, self.runs = source.class_names, source.runs
-        self.num_parts, self.part_rows = source.num_parts, source.part_rows
-        self.pieces = source.pieces
-
-    def open_part(
-        self, shard: int, columns: Sequence[str] = ("sample_id", "run"), rows: slice | None = None
-    ) -> OpenPart:
-        """A part, or some rows of it, with the other labels."""
-        part = self._source.open_part(shard, columns, rows)
-        return replace(part, labels=self._labels[shard][rows or slice(None)])
-
 
 Labels = NDArray[np.int64]
 Numbers = NDArray[np.float64]
@@ -99,7 +76,9 @@ def flip_and_score(store: FeatureSource, fit: FitOptions, options: FlipOptions) 
             rows = generator.choice(len(given.labels), num_flips, replace=False)
             labels = given.labels.copy()
             labels[rows] = choose(labels[rows], generator)
-            margins.append(_compare(_with_labels(store, labels), fit).margins[rows])
+            margins.append(
+                _compare(ChangedFeatures(store, torch.from_numpy(labels)), fit).margins[rows]
+            )
     at_random, confused = (np.concatenate(margins) for margins in found)
     known = ~np.isnan(given.margins)
     ids = [each for each, is_known in zip(given.sample_ids, known, strict=True) if is_known]
@@ -118,13 +97,6 @@ def _compare(store: FeatureSource, fit: FitOptions) -> _Compared:
         nearest=_integers([to_numpy(batch["nearest_label"]) for batch in batches]),
         margins=np.concatenate([to_numpy(batch["label_margin"]) for batch in batches]),
     )
-
-
-def _with_labels(store: FeatureSource, labels: Labels) -> FeatureSource:
-    """The store with other labels, one per sample."""
-    rows = torch.from_numpy(labels).repeat_interleave(store.runs)
-    lengths = [len(store.open_part(shard, []).labels) for shard in range(store.num_parts)]
-    return RelabelledFeatures(store, rows.split(lengths))
 
 
 def _by_confusion(given: _Compared, counts: Labels) -> ChooseClasses:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from difficulty_service.scores.samples import ScoredSamples
 
 if TYPE_CHECKING:
-    from difficulty_service.features.store import FeatureStore
+    from difficulty_service.features.source import FeatureSource
     from difficulty_service.gaussians.gaussian import Gaussians
 
 MAX_DIRECTIONS = 50
@@ -54,7 +54,7 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
 
 
 def coordinates(
-    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+    store: "FeatureSource", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
     """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part.
 
@@ -65,13 +65,13 @@ def coordinates(
     origin = gaussians.mean.numpy()
     seen = 0
     for shard in range(store.num_parts):
-        part = store.read_part(shard)
+        part = store.open_part(shard)
         first = (part.runs == part.runs.min()) if len(part.runs) else part.runs.bool()
         places = first.nonzero().flatten()
         chosen = places[-seen % step :: step]
         seen += len(places)
-        ids = pa.array([part.sample_ids[place] for place in chosen.tolist()], pa.string())
-        prepared = gaussians.prepare(part.features[chosen]).double().numpy()
+        ids = part.sample_ids.take(pa.array(chosen.numpy()))
+        prepared = gaussians.prepare(part.features()[chosen]).double().numpy()
         yield ids, (prepared - origin) @ unwhitened
 
 
@@ -128,7 +128,7 @@ def has_tsne() -> bool:
     return find_spec("openTSNE") is not None
 
 
-def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
+def draw_map(samples: ScoredSamples, store: "FeatureSource") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
 
     None where there are fewer than three classes or ten samples to place.
@@ -153,7 +153,7 @@ def draw_map(samples: ScoredSamples, store: "FeatureStore") -> ImageMap | None:
     return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
 
 
-def place_samples(store: "FeatureStore", gaussians: "Gaussians") -> pa.Table | None:
+def place_samples(store: "FeatureSource", gaussians: "Gaussians") -> pa.Table | None:
     """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
 
     The columns sample_id, x and y, both from 0 to 1; None where there are fewer than three classes
@@ -187,7 +187,7 @@ def _step(num_samples: int) -> int:
 
 
 def _read(
-    store: "FeatureStore", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+    store: "FeatureSource", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
 ) -> tuple[pa.Array, NDArray[np.float64]]:
     """Ids and coordinates of every `step`-th sample."""
     ids, blocks = zip(*coordinates(store, gaussians, directions, step), strict=True)

@@ -22,6 +22,7 @@ from difficulty_service.review.charts import (
 )
 from difficulty_service.review.confusions import ConfusedPair, count_confusions, rank_pairs
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
+from difficulty_service.scores.marks import count_marks
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -98,8 +99,8 @@ class Selection:
     """Rows of the samples of every section.
 
     Attributes:
-        hardest: The hardest samples of each class with pictures, hardest first; the classes are
-            in the same order.
+        hardest: The hardest samples of each class with pictures whose label nobody has verified,
+            hardest first; the classes are in the same order.
         easiest: The easiest samples of the same classes without copies, easiest first.
         typical: The easiest samples of each class that a doubtful sample has or looks like.
         copies: Copies with the sample that they are copies of; those with another label first.
@@ -157,6 +158,11 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         rows = samples.by_class.get(label, np.empty(0, np.int64))
         return _listed(rows[first_of_their_kind[rows]][:count])
 
+    def hardest(rows: NDArray[np.int64]) -> Rows:
+        if samples.verified is not None:
+            rows = rows[~samples.verified[rows]]
+        return _listed(rows[::-1][: limits.per_class])
+
     shown = ranked[:SHOWN_CLASSES]
     with_strips = {each.label for each in shown}
     compared = {*samples.labels[cards].tolist(), *samples.nearest[cards].tolist()}
@@ -164,7 +170,7 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         doubtful=_listed(cards),
         num_doubtful=len(doubtful),
         unusual=_listed(unusual[: limits.unusual]),
-        hardest={each.label: _listed(each.rows[::-1][: limits.per_class]) for each in shown},
+        hardest={each.label: hardest(each.rows) for each in shown},
         easiest={each.label: easiest(each.label, limits.per_class) for each in shown},
         typical={
             # Pictures of classes without strips are on the page for this alone.
@@ -411,6 +417,7 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Backbone": provenance.backbone,
         "Predictions of": predictions and f"{predictions.recipe}, {predictions.run}",
         "Features": f"{dim:,} dimensions{scaled}" if dim else None,
+        "Decided by people": provenance.marks and count_marks(provenance.marks),
         "Mirror images": "averaged with the images" if provenance.flip else None,
         "Corruption": provenance.corruption,
         f"{noun.capitalize()}s": _count(provenance.num_samples),

@@ -15,7 +15,7 @@ from difficulty_service.base.checksums import DamagedFile, append_checksum, veri
 from difficulty_service.base.files import replacing
 
 if TYPE_CHECKING:
-    from difficulty_service.features.store import FeatureStore
+    from difficulty_service.features.source import FeatureSource
     from difficulty_service.gaussians.gaussian import Gaussians
 
 ROWS_AT_ONCE = 1 << 14
@@ -27,7 +27,7 @@ DECIMALS = 5
 
 def write_vectors(
     path: Path,
-    store: "FeatureStore",
+    store: "FeatureSource",
     gaussians: "Gaussians",
     num_rows: int,
     ids: pa.StringArray | None = None,

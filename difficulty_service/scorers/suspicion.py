@@ -115,13 +115,19 @@ class LabelPosteriors:
 
 @dataclass(frozen=True)
 class PosteriorOptions:
-    """Options of `fit_posteriors`; there are `runs` rows per sample."""
+    """Options of `fit_posteriors`; there are `runs` rows per sample.
+
+    Attributes:
+        given: Label that each sample had before a person verified the one that it has, -1 where
+            nobody did; None where nobody verified any. Shape (samples,).
+    """
 
     names: Collection[str]
     num_classes: int
     runs: int = 1
     matmul_dtype: torch.dtype = torch.float32
     seed: int = 0
+    given: Tensor | None = None
 
 
 @one_thread_per_product()
@@ -167,7 +173,8 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         )
         scale = num_samples / len(seen)
         sums = sum_labels(source, counts, seen, suspicion, suspicion_map).mul_(scale)
-        noise = fit_label_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion)
+        given = None if options.given is None else options.given[chosen]
+        noise = fit_label_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion, given)
         description["suspicion"] = {
             **_describe(suspicion.choice),
             "landmarks": len(suspicion_map.landmarks),
@@ -201,6 +208,10 @@ def _map_rows(feature_map: FeatureMap, rows: Tensor) -> Tensor:
 
 def _describe(choice: RidgeChoice) -> dict[str, Any]:
     return {key: none_for_nan(value) for key, value in asdict(choice).items()}
+
+
+VERIFIED = -100.0
+"""Suspicion of a label that a person verified: a number, because a table of them is sorted."""
 
 
 def none_for_nan(value: float) -> float | None:

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.label_counts import Evidence
+from difficulty_service.scores.marks import unverified
 
 OTHER_CLASS: Mapping[Evidence, str] = {
     "label_margin": "nearest_label_name",
@@ -41,7 +42,7 @@ class TopRows:
 
 
 class Extremes:
-    """The samples at the ends of a score file."""
+    """The samples at the ends of a score file, without those that a person has verified."""
 
     def __init__(self, count: int, evidence: Evidence = "label_margin") -> None:
         self.evidence = evidence
@@ -68,5 +69,6 @@ class Extremes:
 
     def update(self, rows: pa.Table) -> None:
         """Takes more rows into account."""
+        rows = unverified(rows)
         for each in (self._hardest, self._easiest, self._doubtful):
             each.update(rows)

@@ -83,12 +83,16 @@ def _pilot_rows(store: FeatureSource) -> Tensor:
 
 
 def fit_store_posteriors(
-    store: FeatureSource, scorers: Sequence[str], matmul_dtype: torch.dtype
+    store: FeatureSource,
+    scorers: Sequence[str],
+    matmul_dtype: torch.dtype,
+    given: Tensor | None = None,
 ) -> LabelPosteriors | None:
     """Fits the scorers of labels among `scorers`; None where there are none.
 
     They are fitted to the samples that they score, also where Gaussians of other samples are given.
-    The memory does not grow with the store.
+    The memory does not grow with the store. Labels that were `given` before others were verified
+    are as for `PosteriorOptions`.
     """
     names = tuple(name for name in POSTERIORS if name in scorers)
     if not names:
@@ -99,5 +103,6 @@ def fit_store_posteriors(
         runs=store.runs,
         matmul_dtype=matmul_dtype,
         seed=store.description.seed,
+        given=given,
     )
     return fit_posteriors(StoreChunks(store), options)

@@ -159,6 +159,9 @@ class Provenance(Extraction):
     """Number of samples with a `near_duplicate_of`; null where they were not looked for."""
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
+    marks: Mapping[str, int] | None = None
+    """Number of samples with each mark of people that was applied before scoring: `keep`, `relabel`
+    and `drop`; only where there were any."""
     suspicion: LabelRuleFit | None = None
     """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None

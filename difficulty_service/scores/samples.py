@@ -45,6 +45,9 @@ COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin"
 MEASURES = ("rmd", "loss")
 """Columns of difficulty; the report is by the first that a score file has."""
 
+MARK = "mark"
+"""Column that tells which labels a person has verified, where a score file has it."""
+
 SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
 
@@ -72,6 +75,9 @@ class ScoredSamples:
             score file has none at all. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none; None where the score file does
             not have them. Shape (samples,).
+        verified: Whether a person has verified the label; None where nobody has verified any.
+            Shape (samples,).
+        num_relabelled: Number of samples whose label a person found wrong.
         measure: Which of MEASURES `rmd` holds.
         shares_of_wrong: As in LabelCounts.
         caution: What to know before anything else, where features hardly tell the classes apart.
@@ -87,6 +93,8 @@ class ScoredSamples:
     names: Mapping[int, str]
     suspicion: NDArray[np.float64] | None = None
     agnostic: NDArray[np.float64] | None = None
+    verified: NDArray[np.bool_] | None = None
+    num_relabelled: int = 0
     measure: str = "rmd"
     shares_of_wrong: tuple[float, float] | None = None
     caution: str | None = None
@@ -96,8 +104,8 @@ class ScoredSamples:
 
     @cached_property
     def is_doubtful(self) -> NDArray[np.bool_]:
-        """Whether the label is doubted: doubts above 0. Shape (samples,)."""
-        return self.doubts > 0
+        """Whether the label is doubted: doubts above 0, and not verified. Shape (samples,)."""
+        return self._unless_verified(self.doubts > 0)
 
     @cached_property
     def by_suspicion(self) -> bool:
@@ -119,9 +127,15 @@ class ScoredSamples:
             return None
         judged = ~np.isnan(self.suspicion)
         wrong = self.suspicion > 0
-        between = judged & ~wrong & (self.margins > 0)
+        between = self._unless_verified(judged & ~wrong & (self.margins > 0))
+        doubted = self._unless_verified(judged)
         return LabelCounts(
-            int(judged.sum()), int(wrong.sum()), int(between.sum()), self.shares_of_wrong
+            int(judged.sum()),
+            int(wrong.sum()),
+            int(between.sum()),
+            self.shares_of_wrong,
+            int(judged.sum() - doubted.sum()),
+            self.num_relabelled,
         )
 
     @cached_property
@@ -132,7 +146,10 @@ class ScoredSamples:
         known = self.agnostic[~np.isnan(self.agnostic)]
         cut = np.quantile(known, 1 - UNUSUAL_SHARE)
         is_far = (self.agnostic >= cut) & (self.agnostic > known.min())
-        return is_far & ~self.is_doubtful & ~(self.margins > 0)
+        return self._unless_verified(is_far & ~self.is_doubtful & ~(self.margins > 0))
+
+    def _unless_verified(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        return mask if self.verified is None else mask & ~self.verified
 
     @cached_property
     def hardest_cut(self) -> float:
@@ -159,7 +176,7 @@ class ScoredSamples:
 
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file, and those of `others` that it has."""
-    optional = (SUSPICION, SUSPECTED, AGNOSTIC, *COPIES, *MEASURES, *others)
+    optional = (SUSPICION, SUSPECTED, MARK, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
     # One of them is needed, and its absence an error to whoever reads these columns.
     measures = [name for name in MEASURES if name in present] or MEASURES[:1]
@@ -188,6 +205,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     labels, margins = indices("label"), numbers("label_margin")
+    verified = table[MARK].is_valid().to_numpy() if MARK in present else None
     shares = shares_of_wrong(scores.provenance.suspicion)
     separation = Separation.of(
         int((margins > 0).sum()),
@@ -208,6 +226,8 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         percentiles=numbers("percentile"),
         copy_of=_texts(pc.coalesce(*copies, none)),
         names=class_names_of(scores),
+        verified=verified,
+        num_relabelled=(scores.provenance.marks or {}).get("relabel", 0),
         suspicion=suspicion,
         measure=measure,
         shares_of_wrong=shares,

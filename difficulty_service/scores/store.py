@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.source import FeatureSource
@@ -24,6 +25,7 @@ from difficulty_service.scores.label_counts import (
     evidence_of,
     shares_of_wrong,
 )
+from difficulty_service.scores.marked_features import MarkedFeatures, with_marks
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
@@ -38,8 +40,10 @@ class RowCounts:
     """Counts over the rows of a score file.
 
     Attributes:
-        doubtful: Number of rows that look more like another class: label margin above 0.
+        unlike: Number of rows that look more like another class: label margin above 0.
+        doubtful: Number of those whose label nobody has verified.
         suspicious: Number of rows whose suspicion is above 0.
+        verified: Number of rows whose label a person verified; these are never doubtful.
         judged: Number of rows that have a suspicion; 0 without that column.
         between: Number of those that are doubtful, but not suspicious.
         near_duplicates: None where they were not looked for.
@@ -48,8 +52,10 @@ class RowCounts:
     """
 
     samples: int = 0
+    unlike: int = 0
     doubtful: int = 0
     suspicious: int = 0
+    verified: int = 0
     judged: int = 0
     between: int = 0
     duplicates: int = 0
@@ -80,6 +86,11 @@ class RowCounts:
     def update(self, batch: pa.RecordBatch) -> None:
         """Counts more rows."""
         margins = to_numpy(batch["label_margin"])
+        self.unlike += int((margins > 0).sum())
+        if "mark" in batch.schema.names:
+            verified = batch["mark"].is_valid().to_numpy(zero_copy_only=False)
+            self.verified += int(verified.sum())
+            margins = np.where(verified, np.minimum(margins, 0), margins)  # what is not doubted
         self.samples += len(batch)
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
@@ -205,7 +216,12 @@ def score_store(
         num_duplicates=counts.duplicates,
         num_near_duplicates=counts.near_duplicates,
         labels=LabelCounts(
-            counts.judged, counts.suspicious, counts.between, shares_of_wrong(description.suspicion)
+            counts.judged,
+            counts.suspicious,
+            counts.between,
+            shares_of_wrong(description.suspicion),
+            counts.verified,
+            (description.marks or {}).get("relabel", 0),
         )
         if counts.judged
         else None,
@@ -246,6 +262,7 @@ class _Rows:
         self._hashes = bytearray()
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
+        self._applied = store.applied if isinstance(store, MarkedFeatures) else None
         self.caution: str | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -253,7 +270,8 @@ class _Rows:
         left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
         scorers = self._affordable_scorers()
-        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype)
+        given = None if self._applied is None else self._applied.given
+        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype, given)
         if posteriors is not None and posteriors.noise is None and not self._options.names_scorers:
             posteriors = None  # no label can be compared with another one
         fits = {} if posteriors is None else posteriors.description
@@ -261,6 +279,9 @@ class _Rows:
         for batch in score_rows(
             self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
         ):
+            if self._applied is not None:
+                marks = self._applied.verified.slice(self.counts.samples, len(batch))
+                batch = with_marks(batch, marks)
             self.counts.update(batch)
             if HASH_COLUMN in batch.schema.names:
                 self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
@@ -291,7 +312,7 @@ class _Rows:
             copies["near_duplicate_of"] = near
             self.counts.near_duplicates = len(near.positions)
         separation = Separation.of(
-            self.counts.doubtful,
+            self.counts.unlike,
             self.counts.class_sizes.values(),
             shares_of_wrong(self._posteriors.get("suspicion")),
         )
@@ -305,13 +326,20 @@ class _Rows:
             *self._warnings,
             *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
-        features, counts = self._store.description, self.counts
+        features, counts, fitted = self._store.description, self.counts, self._fitted.description
+        if isinstance(self._store, MarkedFeatures):
+            # The images are those of the dataset, whatever was decided about them.
+            of_dataset = {"fingerprint": self._store.unmarked.fingerprint}
+            if features.is_of_same_samples(fitted):
+                fitted = fitted.model_copy(update=of_dataset)
+            features = features.model_copy(update=of_dataset)
         return copies, Provenance.of_features(features).updated(
             Provenance(
                 class_names=tuple(self._classes.names),
-                fitted_on=FittedOn.of_features(self._fitted.description),
+                fitted_on=FittedOn.of_features(fitted),
                 **self._fitted.describe_fit(),
                 **self._posteriors,
+                **given(marks=self._applied and self._applied.counts),
                 num_scored=counts.scored,
                 num_doubtful=counts.by_evidence,
                 num_duplicates=counts.duplicates,

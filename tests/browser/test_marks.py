@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from difficulty_service.review.decisions import CleaningRules, decide
-from difficulty_service.review.marks import Mark, MarkedSample, Marks, read_marks
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -121,10 +121,11 @@ def test_downloaded_marks_are_what_clean_reads(
     marks = download_marks(page, tmp_path, {row["sample_id"] for row in rows})
 
     assert marks.warnings == ()
+    other = rows[0]["nearest_label_name"]
+    expected = ((Mark.RELABEL, other), (Mark.DROP, None), (Mark.KEEP, None))
     assert marks.samples == {
-        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, rows[0]["nearest_label_name"]),
-        rows[1]["sample_id"]: MarkedSample(Mark.DROP),
-        rows[2]["sample_id"]: MarkedSample(Mark.KEEP),
+        row["sample_id"]: MarkedSample(mark, label, given=row["label_name"])
+        for row, (mark, label) in zip(rows[:3], expected, strict=True)
     }
     decisions = decide(read_scores(scored), CleaningRules(marks.samples))
     assert sum(each.dropped for each in decisions.classes.values()) == 1
@@ -194,7 +195,9 @@ def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
     assert title == f"{rows[0]['label_name']}, or {rows[0]['nearest_label_name']}?"
     assert page.locator("b:text-is('bird')").count() == 0
     assert marks.samples == {
-        row["sample_id"]: MarkedSample(Mark.RELABEL, row["nearest_label_name"].strip())
+        row["sample_id"]: MarkedSample(
+            Mark.RELABEL, row["nearest_label_name"].strip(), given=row["label_name"]
+        )
         for row in rows
     }
 

@@ -176,3 +176,21 @@ def test_without_distances_to_all_samples_there_is_no_order_by_them(
     assert caught.value.remedy == 'score with "scorers": ["rmd"]'
     assert "unusual" in orders_of(samples)
     assert "unusual" not in orders_of(plain)
+
+
+def test_what_was_decided_in_an_earlier_round_is_hidden_until_it_is_asked_for(
+    samples: ScoredSamples,
+) -> None:
+    verified = np.arange(SAMPLES) % 3 == 0
+    decided = replace(samples, verified=verified)
+
+    hidden, only, every = (
+        walk(decided, ImageQuery(sort="file", verified=which)) for which in ("", "only", "all")
+    )
+
+    assert hidden == np.flatnonzero(~verified).tolist()
+    assert only == np.flatnonzero(verified).tolist()
+    assert every == list(range(SAMPLES))
+    assert walk(samples, ImageQuery(sort="file", verified="only")) == []
+    with pytest.raises(BadQuery, match="'some' is unknown; use only, all, or nothing"):
+        walk(decided, ImageQuery(verified="some"))

@@ -63,6 +63,18 @@ def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) 
     assert columns.samples.nearest.tolist() == [1, -1]
 
 
+def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
+    table = scores.table.append_column("mark", pa.array([None, "relabel"]).dictionary_encode())
+    provenance = scores.provenance.updated(Provenance(marks={"relabel": 1}))
+
+    write_columns(tmp_path / "a.arrow", ScoreFile(table, provenance))
+    columns = map_columns(tmp_path / "a.arrow")
+
+    assert columns is not None
+    assert columns.samples.verified.tolist() == [False, True]
+    assert columns.samples.num_relabelled == 1
+
+
 def test_what_converts_arrays_is_loaded_before_the_first_request() -> None:
     script = (
         "import sys, numpy, pyarrow; from api.results.score_columns import load_conversions; "

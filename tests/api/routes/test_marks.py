@@ -15,8 +15,8 @@ from api.jobs.store import Job
 from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from difficulty_service.review.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 
@@ -164,6 +164,7 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
     assert again is not None
     assert applied_marks(engine, again) == {
         IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[1]: MarkedSample(Mark.KEEP),
         IDS[2]: MarkedSample(Mark.DROP),
     }
 
@@ -202,14 +203,9 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     }
 
 
-def test_marks_that_change_nothing_are_no_reason_to_score_again(
-    client: TestClient,
-    job: str,
-    change: Callable[..., int],
-    assert_problem: Callable[..., None],
+def test_without_marks_there_is_no_reason_to_score_again(
+    client: TestClient, job: str, assert_problem: Callable[..., None]
 ) -> None:
-    change(IDS[1], "keep")
-
     assert_problem(submit_again(client, job), 422, "invalid-request", "marks")
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from difficulty_service.review.marks import Mark, MarkedSample, read_marks
+from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.review.marks import Mark, read_marks
+from difficulty_service.scores.marks import Mark, read_marks
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -281,6 +281,5 @@ def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Expl
     expected[moved["sample_id"]] = moved["nearest_label_name"]
     del expected[explorer.scores[second]["sample_id"]]
     assert again == expected
-    assert f"the marks of job {explorer.job} change 1 label and leave out 1 image" in (
-        page.locator(".notes").inner_text()
-    )
+    notes = page.locator(".notes").inner_text()
+    assert f"the marks of job {explorer.job}: 1 relabelled, 1 dropped, 0 kept" in notes

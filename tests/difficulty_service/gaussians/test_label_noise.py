@@ -352,3 +352,57 @@ def test_a_class_of_one_sample_is_never_suggested_nor_counted_as_the_right_one()
     fitted = fit_noise(plain.log_densities, prior, plain.labels, sums, plain.counted, SUMS_SCALE)
     assert fitted is not None
     assert noise.describe() == pytest.approx(fitted.describe(), rel=1e-5)
+
+
+def fitted_with(verified: torch.Tensor) -> LabelNoise:
+    noise = fit_noise(
+        *(ALL.log_densities, ALL.log_prior, ALL.labels, ALL.sums, ALL.counted, SUMS_SCALE),
+        verified=verified,
+    )
+    assert noise is not None
+    return noise
+
+
+def test_where_nobody_has_looked_nothing_changes() -> None:
+    assert fitted_with(torch.full((SAMPLES,), -1)).describe() == ALL.fitted().describe()
+
+
+def test_where_every_class_is_verified_the_share_of_wrong_labels_is_counted() -> None:
+    right = ALL.labels.clone()
+    right[:30] = (right[:30] + 1) % CLASSES
+
+    noise = fitted_with(right)
+
+    assert noise.wrong == pytest.approx(30 / (SAMPLES + RIGHT_BEFORE), rel=1e-5)
+    assert noise.wrong_low < noise.wrong < noise.wrong_high
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_looking_at_the_most_doubtful_first_leaves_the_share_where_it_was(seed: int) -> None:
+    """Which samples are looked at follows from what the fit sees anyway."""
+    generator = torch.Generator().manual_seed(seed)
+    samples, share = 2000, 0.1
+    right = torch.randint(CLASSES, (samples,), generator=generator)
+    log_densities = 2 * torch.randn(samples, CLASSES, generator=generator, dtype=torch.float64)
+    log_densities[torch.arange(samples), right] += 4  # the scale of these densities is 1
+    flipped = torch.rand(samples, generator=generator) < share
+    shift = torch.randint(1, CLASSES, (samples,), generator=generator)
+    labels = torch.where(flipped, (right + shift) % CLASSES, right)
+    prior = log_class_prior(labels.bincount(minlength=CLASSES))
+    sums = torch.zeros(CLASSES, CLASSES, dtype=torch.float64)
+    add_label_sums(log_densities + prior, labels, sums)
+    before = fit_noise(log_densities, prior, labels, sums, torch.ones(samples), 1.0)
+    assert before is not None
+    transitions = before.transitions_of(log_densities, labels, Workspace())
+    verdict = judge_labels(before.scale * log_densities + prior, labels, transitions)
+    first = verdict.suspicion.argsort(descending=True)[:300]
+    verified = torch.full((samples,), -1)
+    verified[first] = right[first]
+
+    after = fit_noise(
+        log_densities, prior, labels, sums, torch.ones(samples), 1.0, verified=verified
+    )
+
+    assert after is not None
+    assert after.wrong_low < float(flipped.double().mean()) < after.wrong_high
+    assert after.wrong_high - after.wrong_low < before.wrong_high - before.wrong_low

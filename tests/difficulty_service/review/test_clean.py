@@ -21,9 +21,9 @@ from difficulty_service.review.clean import (
     write_list,
 )
 from difficulty_service.review.decisions import CleaningRules, Decisions, decide
-from difficulty_service.review.marks import Mark, MarkedSample
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.provenance import Provenance
 
 MakeScores = Callable[..., ScoreFile]

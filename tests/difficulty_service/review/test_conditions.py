@@ -41,7 +41,7 @@ def test_a_condition_selects_the_rows_where_it_is_true(condition: str, rows: lis
 @pytest.mark.parametrize(
     ("condition", "message"),
     [
-        ("margin > 2", "names the column 'margin'.*the columns are rmd, label, label_name"),
+        ("height > 2", "names the column 'height'.*the columns are rmd, label, label_name"),
         ("lable > 2", "names the column 'lable', which .*; did you mean 'label'[?] The columns"),
         ("knn > 2", r"names the column 'knn', which .*; score with scorers='knn'$"),
         ("rmd >", "cannot be read: invalid syntax"),

@@ -9,8 +9,9 @@ import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
 from difficulty_service.review.decisions import MARKED_DROP, ClassCounts, CleaningRules, decide
-from difficulty_service.review.marks import Mark, MarkedSample
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.marks import Mark, MarkedSample
+from difficulty_service.scores.provenance import Provenance
 
 MakeScores = Callable[..., ScoreFile]
 
@@ -174,3 +175,40 @@ def test_marks_of_unknown_samples_are_listed_and_the_others_used(make_scores: Ma
 def test_marks_of_which_none_belongs_to_a_sample_are_refused(make_scores: MakeScores) -> None:
     with pytest.raises(CleaningError, match=r"none of the 1 marked samples.*'x'.*'a', 'b', 'c'"):
         decide(make_scores(), CleaningRules({"x": DROP}))
+
+
+def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_before(
+    make_scores: MakeScores,
+) -> None:
+    marks = {"a": MarkedSample(Mark.RELABEL, "bird", given="dog")}
+
+    kept = decide(make_scores(), CleaningRules(marks)).kept().to_pylist()
+
+    assert kept[0] == {
+        "sample_id": "a",
+        "label": "bird",
+        "original_label": "dog",
+        "mark": "relabel",
+    }
+
+
+def test_what_was_dropped_before_scoring_is_listed_as_dropped(make_scores: MakeScores) -> None:
+    scores = make_scores()
+    marks = {"gone": MarkedSample(Mark.DROP, given="cat"), "a": KEEP}
+    known = replace(scores, provenance=Provenance(marks={"drop": 1, "keep": 1, "relabel": 0}))
+
+    decided = decide(known, CleaningRules(marks))
+
+    dropped = decided.dropped().to_pylist()
+    assert dropped == [{"sample_id": "gone", "label": "cat", "reason": MARKED_DROP}]
+    assert decided.classes["cat"].dropped == 1
+    assert decided.warnings == ()
+
+
+def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores) -> None:
+    marks = {"gone": MarkedSample(Mark.DROP, given="cat"), "a": KEEP}
+
+    decided = decide(make_scores(), CleaningRules(marks))
+
+    assert not decided.dropped().num_rows
+    assert decided.warnings == ("1 marked sample is not in the score file: gone",)

@@ -54,6 +54,23 @@ def test_the_lower_end_is_what_is_sure(shares: tuple[float, float], sentence: st
     assert str(LabelCounts(2000, 70, 90, shares)).endswith(f" 1,840 fit. {sentence}")
 
 
+def test_after_a_round_the_sentence_is_about_the_labels_that_nobody_has_verified() -> None:
+    counts = LabelCounts(2000, 3, 90, (0.016, 0.0252), verified=120, relabelled=30)
+
+    assert counts.left == (2, 21)
+    assert str(counts) == (
+        "3 of the 1,880 labels that nobody has verified are almost certainly wrong (p_wrong above "
+        "1/2), 90 are between two classes (another one looks nearer, but ambiguity explains it), "
+        "and 1,787 fit. At least 2 labels are wrong and not found yet (95 % interval 2 to 21)."
+    )
+
+
+def test_no_more_labels_can_be_wrong_than_nobody_has_verified() -> None:
+    counts = LabelCounts(100, 0, 0, (0.1, 0.9), verified=80, relabelled=30)
+
+    assert counts.left == (0, 20)
+
+
 def test_scores_without_suspicion_say_nothing_about_wrong_labels() -> None:
     plain = {name: values for name, values in SCORES.items() if "su" not in name}
 

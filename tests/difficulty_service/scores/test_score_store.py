@@ -317,6 +317,7 @@ def test_rows_are_counted_by_the_evidence_against_their_labels() -> None:
 
     assert counts == RowCounts(
         samples=12,
+        unlike=6,
         doubtful=6,
         suspicious=4,
         judged=10,

@@ -7,7 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.review.marks import Mark, MarkedSample, Marks, read_marks
+from difficulty_service.scores.marks import (
+    Mark,
+    MarkedSample,
+    MarkHistory,
+    Marks,
+    compose,
+    marks_file,
+    read_marks,
+    remembered_marks,
+    write_marks,
+)
 
 EXPECTED = {
     "a.png": MarkedSample(Mark.DROP),
@@ -114,3 +124,49 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
     for name in ("marks.csv", "marks.parquet"):
         with pytest.raises(CleaningError, match=rf"{name} cannot be read"):
             read_marks(tmp_path / name, set())
+
+
+def test_what_is_remembered_is_read_again_as_it_was(tmp_path: Path) -> None:
+    marks = {
+        "=cat/1.png": MarkedSample(Mark.RELABEL, "-dog", given="@cat", content=bytes(range(32))),
+        'a,\n"b"': MarkedSample(Mark.KEEP, given="dog"),
+        "Käfer 🐞/1.png": MarkedSample(Mark.DROP),
+    }
+    scores = tmp_path / "scores.parquet"
+
+    write_marks(marks_file(scores), marks)
+
+    assert remembered_marks(scores).samples == marks
+    assert "\n=" not in marks_file(scores).read_text(), "no spreadsheet runs a cell as a formula"
+
+
+def test_without_a_file_nothing_is_remembered(tmp_path: Path) -> None:
+    assert remembered_marks(tmp_path / "scores.parquet") == Marks({}, ())
+
+
+def test_a_content_that_is_no_digest_is_not_known(tmp_path: Path) -> None:
+    marks = read(tmp_path, b"sample_id,mark,content\na,keep,a picture\nb,keep,00ff\n")
+
+    assert [each.content for each in marks.samples.values()] == [None, b"\x00\xff"]
+
+
+def test_later_marks_are_about_what_earlier_ones_left() -> None:
+    to_dog = MarkedSample(Mark.RELABEL, "dog", given="cat")
+    earlier = {"kept": to_dog, "back": to_dog, "other": to_dog, "untouched": to_dog}
+    later = {
+        "kept": MarkedSample(Mark.KEEP, given="dog"),
+        "back": MarkedSample(Mark.RELABEL, "cat", given="dog"),
+        "other": MarkedSample(Mark.DROP, given="dog"),
+        "new": MarkedSample(Mark.KEEP, given="owl"),
+    }
+
+    every = compose(MarkHistory(Marks(earlier, ("one",)), Marks(later, ("two",))))
+
+    assert every.samples == {
+        "kept": to_dog,
+        "back": MarkedSample(Mark.KEEP, given="cat"),
+        "other": MarkedSample(Mark.DROP, given="cat"),
+        "untouched": to_dog,
+        "new": later["new"],
+    }
+    assert every.warnings == ("one", "two")

@@ -1,0 +1,140 @@
+"""How many wrong labels are said to be left after a round of review, beside how many are.
+
+    python -m benchmarks.evidence.rounds [--folder runs/evidence] [--seeds 3] [--share 0.05]
+
+A person who knows the right labels looks at some samples in an order, and what is decided is known
+to the next fit. Writes `rounds.csv` with the wrong labels that were found and that are left, how
+many are said to be left, and how often the 95 % interval holds their number. Features are those of
+`make evidence`.
+"""
+
+import argparse
+import os
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.evidence.counts import Labelled, sets
+from benchmarks.evidence.data import Study, require_data
+from benchmarks.evidence.page import DOCS, TABLES
+from benchmarks.evidence.tables import Row, write_rows
+from benchmarks.machine import machine
+from difficulty_service.features.source import FeatureSource
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.options import ScorerOptions
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.marked_features import apply_marks
+from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
+from difficulty_service.scores.samples import to_samples
+from difficulty_service.scores.store import score_in_memory
+
+ORDERS = ("p_wrong", "rmd", "random")
+COLUMNS = (
+    *("dataset", "labels", "samples", "draws", "order", "reviewed", "found", "left"),
+    *("said", "low", "high", "covered", "machine"),
+)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What one round of review found, and what is said to be left."""
+
+    found: int
+    left: int
+    said: int
+    low: int
+    high: int
+
+    @property
+    def covered(self) -> bool:
+        """Whether the interval holds the number of wrong labels that are left."""
+        return self.low <= self.left <= self.high
+
+
+def score(source: FeatureSource) -> ScoreFile:
+    """Scores with the default statistics."""
+    options = ScorerOptions(scorers=("rmd", "suspicion"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what a reader of a file should know
+        return score_in_memory(source, fit_store(source, FitOptions()), options)
+
+
+def order_of(scores: ScoreFile, order: str, seed: int) -> NDArray[np.int64]:
+    """Rows in the order in which they are looked at."""
+    if order == "random":
+        return np.random.default_rng(seed).permutation(len(scores.table))
+    values = scores.table[order].to_numpy().astype(np.float64)
+    return np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")
+
+
+def review(samples: Labelled, rows: NDArray[np.int64]) -> Round:
+    """Decides about some rows and scores again."""
+    marks = {
+        str(row): MarkedSample(Mark.RELABEL, str(samples.right[row]))
+        if samples.wrong[row]
+        else MarkedSample(Mark.KEEP)
+        for row in rows.tolist()
+    }
+    source = read_arrays(samples.features, samples.labels, None)
+    marked = apply_marks(source, MarkHistory(NO_MARKS, Marks(marks, ())))
+    scores = score(marked)
+    counts, fit = to_samples(scores).label_counts, scores.provenance.suspicion
+    if counts is None or counts.left is None or fit is None or fit.noise_wrong is None:
+        raise RuntimeError("nothing was fitted to the labels")
+    found = int(samples.wrong[rows].sum())
+    said = round(fit.noise_wrong * counts.judged) - found
+    return Round(found, int(samples.wrong.sum()) - found, said, *counts.left)
+
+
+def row_of(title: str, size: int, order: str, reviewed: int, rounds: list[Round]) -> Row:
+    """The row of an order: means over the draws."""
+    dataset, labels = title.split(", ")
+    row = {"dataset": dataset, "labels": labels, "samples": str(size), "draws": str(len(rounds))}
+    row |= {"order": order, "reviewed": str(reviewed)}
+    for name in ("found", "left", "said", "low", "high"):
+        row[name] = f"{np.mean([getattr(each, name) for each in rounds]):.0f}"
+    row["covered"] = str(sum(each.covered for each in rounds))
+    return row | {"machine": machine()}
+
+
+def rows_of(
+    title: str, size: int, draw: Callable[[int], Labelled], seeds: int, share: float
+) -> Iterator[Row]:
+    """The rows of a set of labels, of which a share is looked at in each order."""
+    draws = [draw(seed) for seed in range(seeds)]
+    before = [score(read_arrays(each.features, each.labels, None)) for each in draws]
+    reviewed = max(50, round(share * size))
+    for order in ORDERS:
+        rounds = [
+            review(samples, order_of(scores, order, seed)[:reviewed])
+            for seed, (samples, scores) in enumerate(zip(draws, before, strict=True))
+        ]
+        yield row_of(title, size, order, reviewed, rounds)
+
+
+def main() -> None:
+    """Reviews every set of labels with known wrong ones, then writes the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    parser.add_argument("--seeds", type=int, default=3, help="draws of each set")
+    parser.add_argument("--share", type=float, default=0.05, help="share that is looked at")
+    parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
+    arguments = parser.parse_args()
+    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    require_data(study)
+    rows: list[Row] = []
+    for title, size, draw in sets(study):
+        for row in rows_of(title, size, draw, arguments.seeds, arguments.share):
+            rows.append(row)
+            print(", ".join(row.values()), flush=True)
+    write_rows(arguments.docs / TABLES / "rounds.csv", COLUMNS, rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,285 @@
+"""Marks that people give to samples: keep, relabel to a class, or drop; kept in files.
+
+A mark is about a sample and its content. Those of a dataset are remembered in a file beside its
+scores, so that they hold when it is scored again, by another backbone or after files were moved.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+
+import pyarrow as pa
+
+from difficulty_service.base.errors import CleaningError
+from difficulty_service.base.files import replacing
+from difficulty_service.base.tables import UNREADABLE, read_parquet
+
+ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
+GIVEN_COLUMN, CONTENT_COLUMN = "given_label", "content"
+COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_COLUMN, CONTENT_COLUMN)
+
+DELIMITERS = (",", ";", "\t")
+FORMULA_STARTS = ("=", "+", "-", "@")
+
+
+class Mark(StrEnum):
+    """What to do with a sample."""
+
+    KEEP = "keep"
+    RELABEL = "relabel"
+    DROP = "drop"
+
+
+@dataclass(frozen=True)
+class MarkedSample:
+    """The mark of one sample.
+
+    Attributes:
+        label: Class of a sample that is relabelled.
+        given: Class that the dataset gave it when it was marked; None where that is not known.
+        content: Digest of its content then; None where that is not known.
+    """
+
+    mark: Mark
+    label: str | None = None
+    given: str | None = None
+    content: bytes | None = None
+
+    def after(self, earlier: "MarkedSample | None") -> "MarkedSample":
+        """The mark of a sample that was shown with an earlier mark applied to it.
+
+        Whoever keeps a sample that was relabelled has seen it with its new label.
+        """
+        if earlier is None:
+            return self
+        if self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL:
+            return replace(earlier, content=self.content)
+        given = earlier.given or self.given
+        if self.mark is Mark.RELABEL and self.label == given:
+            return replace(self, mark=Mark.KEEP, label=None, given=given)
+        return replace(self, given=given)
+
+
+@dataclass(frozen=True)
+class Marks:
+    """The marks of a file."""
+
+    samples: Mapping[str, MarkedSample]
+    warnings: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MarkHistory:
+    """The marks of a dataset.
+
+    Attributes:
+        earlier: Marks with which the samples were shown to whoever gave the later ones.
+    """
+
+    earlier: Marks
+    later: Marks
+
+    def __bool__(self) -> bool:
+        return bool(self.earlier.samples or self.later.samples)
+
+    @property
+    def ids(self) -> Sequence[str]:
+        """Ids of the samples of all marks."""
+        return list(dict.fromkeys([*self.earlier.samples, *self.later.samples]))
+
+
+NO_MARKS = Marks({}, ())
+
+
+def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
+    """Reads marks from a CSV file, also one that a spreadsheet wrote, or from a Parquet file.
+
+    The columns are `sample_id`, `mark` and, for samples to be relabelled, `label`; there may be
+    `given_label` and `content`, and others are ignored. Fields of a CSV file are separated by
+    commas, semicolons or tabs. A `'` that protects a cell from being read as a formula is removed
+    unless it belongs to a known id.
+
+    Raises:
+        CleaningError: The file cannot be read, lacks a column, or has an unknown mark or a relabel
+            without a label.
+    """
+    warnings: list[str] = []
+    rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path, warnings)
+    return _marks_of_rows(str(path), rows, warnings, sample_ids)
+
+
+def marks_of_table(table: pa.Table) -> Marks:
+    """Marks from a table with the columns of `read_marks`; errors as there."""
+    return _marks_of_rows("the table of marks", _table_rows("the table of marks", table), [], ())
+
+
+def _marks_of_rows(
+    where: str,
+    rows: Iterable[tuple[str, Mapping[str, str]]],
+    warnings: list[str],
+    sample_ids: Collection[str],
+) -> Marks:
+    samples: dict[str, MarkedSample] = {}
+    repeated, unmarked = set(), 0
+    for place, row in rows:
+        cell, mark, label, given, content = (row.get(name) or "" for name in COLUMNS)
+        sample_id = cell if cell in sample_ids else _unprotected(cell)
+        if not mark.strip():
+            unmarked += 1
+            continue
+        if sample_id in samples:
+            repeated.add(sample_id)
+        marked = _parse_mark(f"{where}, {place}", mark, _unprotected(label.strip()))
+        samples[sample_id] = replace(
+            marked, given=_unprotected(given) or None, content=_digest(content.strip())
+        )
+    if repeated:
+        warnings.append(
+            f"{len(repeated):,} samples are marked more than once in {where}; the last mark counts"
+        )
+    if unmarked:
+        warnings.append(f"{unmarked:,} lines of {where} have no mark")
+    return Marks(samples, tuple(warnings))
+
+
+def _parse_mark(where: str, text: str, label: str) -> MarkedSample:
+    try:
+        mark = Mark(text.strip().lower())
+    except ValueError:
+        raise CleaningError(
+            f"{where}: the mark {text!r} is unknown",
+            f"a mark is one of {', '.join(Mark)}, or empty",
+            parameter="marks",
+        ) from None
+    if mark is Mark.RELABEL and not label:
+        raise CleaningError(
+            f"{where}: the mark is relabel, but the column {LABEL_COLUMN} is empty",
+            "write the name of the new class there",
+            parameter="marks",
+        )
+    return MarkedSample(mark, label if mark is Mark.RELABEL else None)
+
+
+def _digest(text: str) -> bytes | None:
+    """The digest of a content in hexadecimal digits; None for anything else."""
+    try:
+        return bytes.fromhex(text) or None
+    except ValueError:
+        return None
+
+
+def _unprotected(cell: str) -> str:
+    """A cell without the `'` that stops a spreadsheet from reading it as a formula."""
+    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell
+
+
+def _protected(cell: str) -> str:
+    """A cell that no spreadsheet reads as a formula."""
+    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
+
+
+def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
+    """Each line with its place in the file; adds to the warnings."""
+    text, encoding = _decode(path)
+    if encoding == "cp1252":
+        warnings.append(f"{path} is not UTF-8; it is read as Windows-1252")
+    # A spreadsheet may put the separator on a line of its own before the header.
+    text = re.sub(r'\A"?sep=.?"?\r?\n', "", text, flags=re.IGNORECASE)
+    header = text.partition("\n")[0]
+    delimiter = max(DELIMITERS, key=header.count)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    try:
+        reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
+        _require_columns(str(path), reader.fieldnames)
+        rows = [(f"line {reader.line_num}", row) for row in reader]
+    except csv.Error as error:
+        raise CleaningError(
+            f"{path} cannot be read as CSV: {error}", "save it again", parameter="marks"
+        ) from error
+    return rows
+
+
+def _decode(path: Path) -> tuple[str, str]:
+    """The text of a file and its encoding, chosen by its first bytes and by what can be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CleaningError(
+            f"{path} cannot be read: {error.strerror or error}", parameter="marks"
+        ) from error
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return data.decode("utf-16", "replace"), "utf-16"
+    try:
+        return data.decode("utf-8-sig"), "utf-8"
+    except UnicodeDecodeError:
+        return data.decode("cp1252", "replace"), "cp1252"
+
+
+def _parquet_rows(path: Path) -> Iterable[tuple[str, Mapping[str, str]]]:
+    try:
+        return _table_rows(str(path), read_parquet(path))
+    except UNREADABLE as error:
+        raise CleaningError(
+            f"{path} cannot be read as a table of marks: {error}", parameter="marks"
+        ) from error
+
+
+def _table_rows(where: str, table: pa.Table) -> Iterable[tuple[str, Mapping[str, str]]]:
+    _require_columns(where, table.column_names)
+    names = [name for name in COLUMNS if name in table.column_names]
+    texts = pa.table({name: table[name].cast(pa.string()) for name in names})
+    return ((f"row {row}", cells) for row, cells in enumerate(texts.to_pylist(), 1))
+
+
+def _require_columns(where: str, names: Sequence[str]) -> None:
+    missing = [name for name in (ID_COLUMN, MARK_COLUMN) if name not in names]
+    if missing:
+        raise CleaningError(
+            f"{where} has no column {missing[0]!r}; its columns are {', '.join(names) or 'none'}",
+            f"marks are in columns {ID_COLUMN}, {MARK_COLUMN} and, to relabel, {LABEL_COLUMN}",
+            parameter="marks",
+        )
+
+
+def unverified(rows: pa.Table) -> pa.Table:
+    """The rows of scores about whose label nobody has decided."""
+    return rows.filter(rows[MARK_COLUMN].is_null()) if MARK_COLUMN in rows.column_names else rows
+
+
+def count_marks(counts: Mapping[str, int]) -> str:
+    """Numbers of samples with each mark, in words."""
+    kinds = ((Mark.RELABEL, "relabelled"), (Mark.DROP, "dropped"), (Mark.KEEP, "kept"))
+    return ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
+
+
+def marks_file(scores: Path) -> Path:
+    """Where the marks of the samples of a score file are remembered."""
+    return scores.with_suffix(".marks.csv")
+
+
+def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
+    """Writes marks as CSV, as `read_marks` reads it; the file appears whole or not at all."""
+    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(COLUMNS)
+        for sample_id, each in marks.items():
+            content = "" if each.content is None else each.content.hex()
+            texts = (sample_id, each.mark.value, each.label or "", each.given or "", content)
+            writer.writerow([_protected(text) for text in texts])
+
+
+def compose(history: MarkHistory) -> Marks:
+    """All marks of a dataset, by the ids that its samples had when they were marked."""
+    earlier, later = history.earlier, history.later
+    after = {each: mark.after(earlier.samples.get(each)) for each, mark in later.samples.items()}
+    return Marks({**earlier.samples, **after}, (*earlier.warnings, *later.warnings))
+
+
+def remembered_marks(scores: Path, sample_ids: Collection[str] = ()) -> Marks:
+    """The marks beside a score file; none where there is no such file."""
+    path = marks_file(scores)
+    return read_marks(path, sample_ids) if path.exists() else NO_MARKS

@@ -1,0 +1,72 @@
+"""A job scores its dataset as the marks of another job have it."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from sqlalchemy import Engine
+
+from api.jobs.marks import encode_marks
+from api.jobs.queue import claim
+from api.jobs.store import Job, SubmitLimits, submit
+from api.schemas import StoredResult
+from api.settings import Settings
+from api.storage.artifacts import Artifacts
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+from difficulty_service.base.errors import CleaningError
+from difficulty_service.scores.marks import Mark, MarkedSample
+
+KEEP, DROP = MarkedSample(Mark.KEEP), MarkedSample(Mark.DROP)
+TO_CAT, TO_FOX = MarkedSample(Mark.RELABEL, "cat"), MarkedSample(Mark.RELABEL, "fox")
+
+Run = Callable[..., StoredResult]
+
+
+@pytest.fixture
+def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos: Path) -> Run:
+    """Runs a job on the photos with marks."""
+    assert photos.is_dir()
+
+    def run_it(marks: dict[str, MarkedSample]) -> StoredResult:
+        request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": "builtin"}
+        limits = SubmitLimits(100, 3)
+        submit(sqlite_engine, "", request, None, limits, encode_marks(marks))
+        job: Job | None = claim(sqlite_engine, "worker", "cpu", 60.0)
+        assert job is not None
+        return run_job(job, settings, sqlite_engine, artifacts, Observer(lambda _: None))
+
+    return run_it
+
+
+def test_labels_follow_the_marks_and_dropped_images_are_gone(
+    run: Run, artifacts: Artifacts
+) -> None:
+    marks = {"bird/03.png": TO_CAT, "bird/04.png": TO_FOX, "cat/05.png": DROP, "cat/06.png": KEEP}
+
+    result = run(marks)
+
+    table: pa.Table
+    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
+        table = pq.read_table(file)
+    rows = {row["sample_id"]: row for row in table.to_pylist()}
+    assert len(rows) == result.num_samples == 39
+    assert "cat/05.png" not in rows
+    assert [(rows[each]["label_name"], rows[each]["mark"]) for each in marks if each in rows] == [
+        *(("cat", "relabel"), ("fox", "relabel"), ("cat", "keep")),
+    ]
+    assert result.class_names == ("bird", "cat", "fox")
+    assert any("the new class 'fox'" in warning for warning in result.warnings)
+    with artifacts.open(f"{result.prefix}/vectors.npy") as file:
+        assert len(np.load(io.BytesIO(file.read()))) == 39
+
+
+def test_a_job_whose_dataset_has_none_of_the_marked_images_says_so(run: Run) -> None:
+    with pytest.raises(CleaningError, match="none of 1 marked sample is in the dataset") as caught:
+        run({"elsewhere.png": DROP})
+
+    assert caught.value.parameter == "marks"

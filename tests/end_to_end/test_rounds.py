@@ -1,0 +1,115 @@
+"""Rounds of review by the commands: what was decided holds for every later run."""
+
+import csv
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from difficulty_service.scores.file import read_scores
+from tests.factories import write_image_folder
+
+Done = subprocess.CompletedProcess[str]
+Command = Callable[..., Done]
+
+WRONG, KEPT, DROPPED = "cat/wrong.png", "bird/3.png", "dog/4.png"
+MARKS = f"sample_id,mark,label\n{WRONG},relabel,dog\n{KEPT},keep,\n{DROPPED},drop,\n"
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    """Three classes of ten images, of which one lies in the folder of another class."""
+    folder = write_image_folder(tmp_path / "photos", each=10)
+    (folder / "dog" / "5.png").rename(folder / WRONG)
+    return folder
+
+
+@pytest.fixture
+def scores(difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path: Path) -> Path:
+    """Scores of the images, after a first round with marks."""
+    out = tmp_path / "scores.parquet"
+    assert difficulty("score", photos, "--out", out, *builtin).returncode == 0
+    marks = tmp_path / "marks.csv"
+    marks.write_text(MARKS)
+
+    done = difficulty("score", tmp_path / "scores.features", "--out", out, "--marks", marks)
+
+    assert done.returncode == 0, done.stderr
+    remembered = tmp_path / "scores.marks.csv"
+    expected = f"marks: 1 relabelled, 1 dropped, 1 kept; they are remembered in {remembered}"
+    assert expected in done.stderr.replace("\n", " ")
+    assert "labels that nobody has verified" in done.stdout.replace("\n", " ")
+    return out
+
+
+def labels_and_marks(scores: Path) -> Mapping[str, tuple[str, str | None]]:
+    columns = read_scores(scores, ["sample_id", "label_name", "mark"]).table.to_pydict()
+    return {sample_id: (label, mark) for sample_id, label, mark in zip(*columns.values())}  # noqa: B905
+
+
+def test_the_next_scores_follow_the_decisions(scores: Path) -> None:
+    decided = labels_and_marks(scores)
+
+    assert len(decided) == 29
+    assert DROPPED not in decided
+    assert decided[WRONG] == ("dog", "relabel")
+    assert decided[KEPT] == ("bird", "keep")
+    assert sum(mark is not None for _, mark in decided.values()) == 2
+
+
+def test_decisions_hold_after_files_have_moved(
+    difficulty: Command, scores: Path, photos: Path, builtin: tuple[str, ...]
+) -> None:
+    (photos / WRONG).rename(photos / "cat" / "renamed.png")
+    (photos / KEPT).rename(photos / "bird" / "elsewhere.png")
+
+    done = difficulty("score", photos, "--out", scores, *builtin)
+
+    assert done.returncode == 0, done.stderr
+    decided = labels_and_marks(scores)
+    assert decided["cat/renamed.png"] == ("dog", "relabel")
+    assert decided["bird/elsewhere.png"] == ("bird", "keep")
+    assert DROPPED not in decided
+    assert "2 marks are of samples that have another id now" in done.stderr.replace("\n", " ")
+
+
+def test_decisions_hold_for_other_features(
+    difficulty: Command, scores: Path, photos: Path, builtin: tuple[str, ...], tmp_path: Path
+) -> None:
+    out, remembered = tmp_path / "other.parquet", tmp_path / "scores.marks.csv"
+
+    done = difficulty("score", photos, "--out", out, *builtin, "--flip", "--marks", remembered)
+
+    assert done.returncode == 0, done.stderr
+    assert labels_and_marks(out) == labels_and_marks(scores)
+
+
+def test_the_dataset_is_written_as_it_was_decided(
+    difficulty: Command, scores: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "cleaned.csv"
+
+    done = difficulty("clean", scores, "--out", out)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "29 of 30 samples are kept, 1 of them with another label; 1 is dropped" in done.stdout
+    with out.open(newline="") as file:
+        rows = {row["sample_id"]: row for row in csv.DictReader(file)}
+    assert (rows[WRONG]["label"], rows[WRONG]["original_label"]) == ("dog", "cat")
+    assert DROPPED not in rows
+    assert DROPPED in out.with_name("cleaned.dropped.csv").read_text()
+
+
+def test_marks_of_another_dataset_are_refused_before_anything_is_remembered(
+    difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path: Path
+) -> None:
+    (tmp_path / "marks.csv").write_text("sample_id,mark\nelsewhere/1.png,drop\n")
+    out = tmp_path / "scores.parquet"
+
+    done = difficulty("score", photos, "--out", out, *builtin, "--marks", tmp_path / "marks.csv")
+
+    assert done.returncode == 1
+    assert "none of 1 marked sample is in the dataset" in done.stderr.replace("\n", " ")
+    assert not out.exists()
+    assert not (tmp_path / "scores.marks.csv").exists()
