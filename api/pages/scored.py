@@ -18,7 +18,7 @@ from api.results.score_columns import OpenScores
 from api.routes.results import succeeded_job
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
-from difficulty_service.review.wrong_labels import Proportion
+from difficulty_service.scores.label_counts import Proportion
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 

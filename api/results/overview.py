@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.contract import Contract
 from difficulty_service.review.charts import Bar, Scale, histogram
 from difficulty_service.review.confusions import ConfusedPair
 from difficulty_service.review.sections import (
@@ -25,6 +26,7 @@ from difficulty_service.review.sections import (
     summarise,
 )
 from difficulty_service.scores.label_counts import LabelCounts
+from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 
 LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
@@ -78,7 +80,11 @@ def make_overview(samples: ScoredSamples) -> Overview:
 
 def to_json(overview: Overview) -> str:
     """The overview as JSON, in which a number may be NaN."""
-    return json.dumps(asdict(overview), default=lambda rows: rows.tolist())
+    return json.dumps(asdict(overview), default=_plain)
+
+
+def _plain(value: NDArray[Any] | Contract) -> Any:  # noqa: ANN401 - as JSON has it
+    return value.to_json() if isinstance(value, Contract) else value.tolist()
 
 
 def from_json(text: str) -> Overview:
@@ -118,6 +124,8 @@ def _summary(values: Mapping[str, Any]) -> Summary:
         "scale": Scale,
         "labels": LabelCounts,
     }
+    if values["labels"] and (check := values["labels"]["check"]):
+        values["labels"]["check"] = RandomCheck.of(check)
     known = {name: values[name] and _read(kind, values[name]) for name, kind in kinds.items()}
     return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
 

@@ -102,6 +102,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
                 names={int(label): str(name) for label, name in description["names"]},
                 measure=description["measure"],
                 num_relabelled=(provenance.marks or {}).get("relabel", 0),
+                check=provenance.random_check,
                 **arrays,
             ),
             provenance,

@@ -29,6 +29,7 @@ from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.label_counts import left_at_random
 from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
 from difficulty_service.scores.samples import to_samples
@@ -73,12 +74,12 @@ def order_of(scores: ScoreFile, order: str, seed: int) -> NDArray[np.int64]:
     return np.argsort(-np.nan_to_num(values, nan=-np.inf), kind="stable")
 
 
-def review(samples: Labelled, rows: NDArray[np.int64]) -> Round:
+def review(samples: Labelled, rows: NDArray[np.int64], order: str) -> Round:
     """Decides about some rows and scores again."""
     marks = {
-        str(row): MarkedSample(Mark.RELABEL, str(samples.right[row]))
+        str(row): MarkedSample(Mark.RELABEL, str(samples.right[row]), order=order)
         if samples.wrong[row]
-        else MarkedSample(Mark.KEEP)
+        else MarkedSample(Mark.KEEP, order=order)
         for row in rows.tolist()
     }
     source = read_arrays(samples.features, samples.labels, None)
@@ -88,8 +89,10 @@ def review(samples: Labelled, rows: NDArray[np.int64]) -> Round:
     if counts is None or counts.left is None or fit is None or fit.noise_wrong is None:
         raise RuntimeError("nothing was fitted to the labels")
     found = int(samples.wrong[rows].sum())
-    said = round(fit.noise_wrong * counts.judged) - found
-    return Round(found, int(samples.wrong.sum()) - found, said, *counts.left)
+    said = (round(fit.noise_wrong * counts.judged) - found, *counts.left)
+    if counts.check is not None:
+        said = left_at_random(counts.check)
+    return Round(found, int(samples.wrong.sum()) - found, *said)
 
 
 def row_of(title: str, size: int, order: str, reviewed: int, rounds: list[Round]) -> Row:
@@ -112,7 +115,7 @@ def rows_of(
     reviewed = max(50, round(share * size))
     for order in ORDERS:
         rounds = [
-            review(samples, order_of(scores, order, seed)[:reviewed])
+            review(samples, order_of(scores, order, seed)[:reviewed], order)
             for seed, (samples, scores) in enumerate(zip(draws, before, strict=True))
         ]
         yield row_of(title, size, order, reviewed, rounds)

@@ -14,7 +14,8 @@ from difficulty_service.options import FittingOptions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from difficulty_service.review.wrong_labels import CutEstimate, Proportion
+    from difficulty_service.review.wrong_labels import CutEstimate
+    from difficulty_service.scores.label_counts import Proportion
 
 
 def estimate(

@@ -1,7 +1,7 @@
 """`difficulty report`: scores in, a page for people out."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -24,6 +24,7 @@ def report(
     *,
     out: Path | None = None,
     compare: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    order: Literal["doubtful", "hardest", "random"] = "doubtful",
     max_mb: float = DEFAULT_MAX_MB,
     draw_map: Annotated[bool, Parameter("--map")] = False,
     images: ScoredImages = ScoredImages(),
@@ -38,6 +39,8 @@ def report(
         out: File to write, ending in .html; default: beside the scores.
         compare: Also show a column of the score file, or of a dataset that is a table, from the
             easiest images to the hardest.
+        order: Which labels to check: the most doubtful, those of the hardest images, or a random
+            choice, which tells how many labels are wrong.
         max_mb: Leave pictures out above this size in megabytes.
         draw_map: Also draw a map of the images, from the features beside the scores.
     """
@@ -50,7 +53,7 @@ def report(
     features = scores.with_suffix(".features") if draw_map else None
     explanation = explanation_file(scores)
     options = ReportOptions(
-        images.images, reading_of(images), compare, max_mb, features, explanation
+        images.images, reading_of(images), compare, max_mb, features, explanation, order
     )
     print_report(make_report(read_reported(scores, compare), path, options))
     print_steps(review_steps(scores))

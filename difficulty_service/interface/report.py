@@ -8,16 +8,18 @@ from difficulty_service.interface.image_sources import LabelledImages, open_imag
 from difficulty_service.interface.score import warn
 from difficulty_service.interface.scores import Scores
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.review.sections import Order
 from difficulty_service.review.writing import DEFAULT_MAX_MB
 from difficulty_service.scores.file import ScoreFile
 
 
-def report(
+def report(  # noqa: PLR0913 - one parameter for each option
     scores: Scores | str | Path,
     out: str | Path,
     *,
     images: LabelledImages | None = None,
     compare: str | None = None,
+    order: Order = "doubtful",
     max_mb: float = DEFAULT_MAX_MB,
     features: str | Path | None = None,
 ) -> Path:
@@ -31,6 +33,8 @@ def report(
             without pictures where that is gone.
         compare: Column of the scores, or of a dataset that is a table, to show from the easiest
             images to the hardest.
+        order: Which labels to check: the most `doubtful`, those of the `hardest` images, or a
+            `random` choice, which tells how many labels are wrong.
         max_mb: Largest size of the file in megabytes; pictures are left out beyond it.
         features: Folder of the features, which `out` of `score_dataset` keeps beside the scores;
             with it the page has a map of the images.
@@ -50,6 +54,7 @@ def report(
     options = ReportOptions(
         images=_dataset(images),
         compare=compare,
+        order=order,
         max_mb=max_mb,
         features=None if features is None else Path(features),
         explanation=None if isinstance(scores, Scores) else explanation_file(Path(scores)),

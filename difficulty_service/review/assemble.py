@@ -11,6 +11,7 @@ from difficulty_service.features.description import is_store
 from difficulty_service.features.store import open_store
 from difficulty_service.review.compared import ComparedColumn, compare, read_dataset_column
 from difficulty_service.review.map import ImageMap, draw_map, has_tsne
+from difficulty_service.review.sections import Order
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.review.writing import (
     DEFAULT_MAX_MB,
@@ -35,6 +36,7 @@ class ReportOptions:
         compare: Column of the score file, or of a dataset that is a table; None for none.
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         features: Folder of the features for a map; None for no map.
+        order: Order of the samples to check.
         explanation: File of `difficulty explain`, which may be missing; None for none.
     """
 
@@ -44,6 +46,7 @@ class ReportOptions:
     max_mb: float = DEFAULT_MAX_MB
     features: Path | None = None
     explanation: Path | None = None
+    order: Order = "doubtful"
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
@@ -67,6 +70,7 @@ def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> Writte
         explained=explained,
         max_mb=options.max_mb,
         notes=notes,
+        order=options.order,
     )
     written = write_report(path, scores, parts)
     warnings = (*notes, *written.warnings)

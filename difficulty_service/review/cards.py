@@ -146,6 +146,12 @@ def make_cards(
     return lambda rows: [card(row) for row in rows]
 
 
+def with_suggestion(card: Card, samples: ScoredSamples) -> Card:
+    """The card of a sample that may fit its label, with the likeliest other class."""
+    other = int(samples.others[card.row])
+    return card if other < 0 else replace(card, nearest=other, nearest_name=samples.name_of(other))
+
+
 def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
     """The card of one sample."""
     label, nearest = int(samples.labels[row]), int(samples.nearest[row])

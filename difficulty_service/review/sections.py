@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -71,6 +71,10 @@ OF_A_KIND = 5
 
 Rows = Sequence[int]
 
+Order: TypeAlias = Literal["doubtful", "hardest", "random"]
+"""Order of the samples to check: from the most doubtful label or the hardest sample down, or any,
+which alone tells how many labels are wrong."""
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -99,6 +103,8 @@ class Selection:
     """Rows of the samples of every section.
 
     Attributes:
+        doubtful: The most doubtful samples, the clearest first.
+        to_check: The samples to check, in their order.
         hardest: The hardest samples of each class with pictures whose label nobody has verified,
             hardest first; the classes are in the same order.
         easiest: The easiest samples of the same classes without copies, easiest first.
@@ -107,6 +113,7 @@ class Selection:
     """
 
     doubtful: Rows
+    to_check: Rows
     num_doubtful: int
     unusual: Rows
     hardest: dict[int, Rows]
@@ -126,7 +133,7 @@ class Selection:
         """The row of every picture on the page; the same row comes once for each."""
         for rows in self.kinds:
             yield from rows
-        yield from self.doubtful
+        yield from self.to_check
         yield from self.unusual
         for strips in (self.hardest, self.easiest):
             for rows in strips.values():
@@ -144,13 +151,18 @@ class Selection:
             yield from (row for row in rows if row not in shown)
 
 
-def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits) -> Selection:
-    """Chooses the samples of every section."""
+def select(
+    samples: ScoredSamples,
+    ranked: Sequence[ClassFacts],
+    limits: Limits,
+    order: Order = "doubtful",
+) -> Selection:
+    """Chooses the samples of every section; `order` is that of those to check."""
     doubtful = _descending(samples.doubts, samples.is_doubtful)
     unusual = np.empty(0, np.int64)
     if samples.agnostic is not None:
         unusual = _descending(samples.agnostic, samples.is_unusual)
-    cards = doubtful[: limits.doubtful]
+    cards = _in_order(samples, doubtful, order)[: limits.doubtful]
     pairs = rank_pairs(samples, doubtful, LISTED_PAIRS)
     first_of_their_kind = samples.copy_of.is_null().to_numpy(zero_copy_only=False)
 
@@ -165,9 +177,10 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
 
     shown = ranked[:SHOWN_CLASSES]
     with_strips = {each.label for each in shown}
-    compared = {*samples.labels[cards].tolist(), *samples.nearest[cards].tolist()}
+    compared = {*samples.labels[cards].tolist(), *samples.others[cards].tolist()} - {-1}
     return Selection(
-        doubtful=_listed(cards),
+        doubtful=_listed(doubtful[: limits.doubtful]),
+        to_check=_listed(cards),
         num_doubtful=len(doubtful),
         unusual=_listed(unusual[: limits.unusual]),
         hardest={each.label: hardest(each.rows) for each in shown},
@@ -181,6 +194,21 @@ def select(samples: ScoredSamples, ranked: Sequence[ClassFacts], limits: Limits)
         pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
         copies=_copies(samples)[: limits.copies],
     )
+
+
+def _in_order(
+    samples: ScoredSamples, doubtful: NDArray[np.int64], order: Order
+) -> NDArray[np.int64]:
+    """Rows of the samples to check, without those that a person has verified."""
+    if order == "doubtful":
+        return doubtful
+    open_ones = ~np.isnan(samples.rmd)
+    if samples.verified is not None:
+        open_ones &= ~samples.verified
+    if order == "hardest":
+        return _descending(samples.rmd, open_ones)
+    # The same for the same samples, so that a page that is written again shows the same ones.
+    return np.random.default_rng(int(open_ones.sum())).permutation(np.flatnonzero(open_ones))
 
 
 def _copies(samples: ScoredSamples) -> Sequence[tuple[int, int]]:
@@ -368,18 +396,20 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 
 
 def review_data(
-    samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str
+    samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str, order: Order
 ) -> Mapping[str, Any]:
     """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)
     cuts = cuts_of(samples)
     return {
         "key": key,
+        "order": order,
         "total": len(samples),
+        "classes": [samples.names[label] for label in sorted(samples.names)],
         "doubt": "suspicion" if samples.by_suspicion else "margin",
         "names": {label: samples.name_of(label) for label in labels},
         "typical": {label: list(selection.typical[label]) for label in labels},
-        "cuts": cuts.values,
+        "cuts": cuts.values if order == "doubtful" else None,
         "counts": cuts.counts,
         "cards": [
             {
@@ -387,7 +417,7 @@ def review_data(
                 "label": card.label,
                 "nearest": card.nearest,
                 "margin": _rounded(card.margin),
-                "doubt": round(card.doubt, 4),
+                "doubt": _rounded(card.doubt),
                 "difficulty": _rounded(card.rmd),
                 "percentile": _rounded(card.percentile),
             }

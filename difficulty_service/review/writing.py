@@ -19,7 +19,13 @@ from difficulty_service.audit.files import read_explanation
 from difficulty_service.base.errors import AuditError, ReportError
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.wording import count_of
-from difficulty_service.review.cards import Pictures, dataset_name, make_cards, read_pictures
+from difficulty_service.review.cards import (
+    Pictures,
+    dataset_name,
+    make_cards,
+    read_pictures,
+    with_suggestion,
+)
 from difficulty_service.review.compared import ComparedColumn, bar_heights
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
@@ -28,6 +34,7 @@ from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     ClassFacts,
     Limits,
+    Order,
     Selection,
     class_rows,
     cuts_of,
@@ -149,6 +156,7 @@ class ReportParts:
 
     Attributes:
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
+        order: Order of the samples to check.
         notes: Sentences that the page shows, such as why there are no pictures.
     """
 
@@ -158,6 +166,7 @@ class ReportParts:
     explained: ShownExplanation | None = None
     max_mb: float = DEFAULT_MAX_MB
     notes: Sequence[str] = ()
+    order: Order = "doubtful"
 
 
 @dataclass(frozen=True)
@@ -191,7 +200,7 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
             "none of the samples has a score, so there is nothing to report",
             "score the dataset again; the warnings say why there are no scores",
         )
-    selection = select(samples, ranked, Limits())
+    selection = select(samples, ranked, Limits(), parts.order)
     pictures = _read(samples, selection, parts.images)
     notes = _problems(pictures)
 
@@ -206,7 +215,7 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     if len(page) > largest and pictures.uris:
         wanted = _num_shown(samples, selection, pictures)
         room = largest - (len(page) - _size(samples, selection, pictures)) - LENGTH_OF_NOTE
-        selection = _fewer(samples, ranked, selection, pictures, room)
+        selection = _fewer(samples, ranked, selection, pictures, room, parts.order)
         if _size(samples, selection, pictures) > room:
             pictures = replace(pictures, uris={})
         shown = _num_shown(samples, selection, pictures)
@@ -225,7 +234,7 @@ def _read(samples: ScoredSamples, selection: Selection, source: ImageSource | No
     if source is None:
         return Pictures({}, {})
     ids = {row: samples.ids[row].as_py() for row in dict.fromkeys(selection.rows())}
-    return read_pictures(source, list(ids.values()), {ids[row] for row in selection.doubtful})
+    return read_pictures(source, list(ids.values()), {ids[row] for row in selection.to_check})
 
 
 def _problems(pictures: Pictures) -> tuple[str, ...]:
@@ -243,6 +252,7 @@ def _fewer(
     selection: Selection,
     pictures: Pictures,
     room: int,
+    order: Order,
 ) -> Selection:
     """A selection with fewer samples of every kind, whose pictures take at most `room` bytes.
 
@@ -250,7 +260,7 @@ def _fewer(
     """
     factor = max(0.0, room / _size(samples, selection, pictures))
     while factor > SMALLEST_FACTOR:
-        selection = select(samples, ranked, Limits().scaled(factor))
+        selection = select(samples, ranked, Limits().scaled(factor), order)
         if _size(samples, selection, pictures) <= room:
             break
         factor *= SHRINKING
@@ -284,11 +294,11 @@ def _values(
     """Variables of the template."""
     cards = make_cards(samples, pictures)
     summary = summarise(samples, ranked, selection)
-    doubtful = cards(selection.doubtful)
+    to_check = [with_suggestion(card, samples) for card in cards(selection.to_check)]
     provenance = scores.provenance
     shown = ranked[:SHOWN_CLASSES]
-    labels = Counter(card.label for card in doubtful)
-    nearest = Counter(card.nearest for card in doubtful)
+    labels = Counter(card.label for card in to_check)
+    nearest = Counter(card.nearest for card in to_check)
     return {
         "name": dataset_name(provenance.dataset or "these images"),
         "backbone": provenance.backbone,
@@ -297,7 +307,8 @@ def _values(
         "measure": samples.measure,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
-        "doubtful": doubtful,
+        "to_check": to_check,
+        "order": parts.order,
         "cuts": cuts_of(samples),
         "label_options": [(label, samples.name_of(label)) for label in sorted(labels)],
         "nearest_options": [(label, samples.name_of(label)) for label in sorted(nearest)],
@@ -327,15 +338,24 @@ def _values(
         "warnings": provenance.warnings,
         "notes": parts.notes,
         "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),
-        "data": review_data(samples, doubtful, selection, _key(scores, samples)),
+        "data": review_data(
+            samples, to_check, selection, _key(scores, samples, parts.order), parts.order
+        ),
     }
 
 
-def _key(scores: ScoreFile, samples: ScoredSamples) -> str:
-    """The fingerprint of the dataset, or that of the sample ids where it is unknown."""
-    if fingerprint := scores.provenance.fingerprint:
-        return fingerprint
-    digest = hashlib.sha256()
-    for sample_id in samples.ids.to_pylist():
-        digest.update(f"{sample_id}\n".encode())
-    return digest.hexdigest()
+def _key(scores: ScoreFile, samples: ScoredSamples, order: Order) -> str:
+    """Where a browser keeps the marks: by the dataset, what was decided about it, and the order.
+
+    A dataset without a fingerprint is known by its sample ids. The first round in the usual order
+    has the fingerprint alone.
+    """
+    known = scores.provenance
+    key = known.fingerprint
+    if key is None:
+        digest = hashlib.sha256()
+        for sample_id in samples.ids.to_pylist():
+            digest.update(f"{sample_id}\n".encode())
+        key = digest.hexdigest()
+    rounds = [f"{mark}-{number}" for mark, number in sorted((known.marks or {}).items())]
+    return "-".join([key, *rounds, *([] if order == "doubtful" else [order])])

@@ -10,12 +10,12 @@ images. The difference grows with the cut, so the number is estimated above a ma
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
-from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from difficulty_service.scores.label_counts import LEVEL, Proportion
 
 if TYPE_CHECKING:
     from difficulty_service.review.label_flips import FlippedMargins
@@ -24,31 +24,6 @@ TOP_SHARES = (0.05, 0.02, 0.01)
 """Shares of the samples, those with the largest margins, whose smallest margins are cuts."""
 
 DRAWS = 20_000
-LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Proportion:
-    """A share of cases, counted."""
-
-    hits: int
-    cases: int
-
-    @property
-    def share(self) -> float:
-        """The share; NaN without cases."""
-        return self.hits / self.cases if self.cases else float("nan")
-
-    def interval(self) -> tuple[float, float]:
-        """Wilson interval of the share at 95 %; from 0 to 1 without cases."""
-        if not self.cases:
-            return 0.0, 1.0
-        # Not by scipy.stats, which takes 40 MB that the web server needs for nothing else.
-        z = NormalDist().inv_cdf((1 + LEVEL) / 2)
-        total = self.cases + z**2
-        centre = (self.hits + z**2 / 2) / total
-        half = z / total * sqrt(self.hits * (self.cases - self.hits) / self.cases + z**2 / 4)
-        return max(0.0, centre - half), min(1.0, centre + half)
 
 
 @dataclass(frozen=True)

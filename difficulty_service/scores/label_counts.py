@@ -2,10 +2,11 @@
 
 import math
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import Literal, TypeAlias
 
 from difficulty_service.base.wording import count_of, is_or_are
-from difficulty_service.scores.provenance import LabelRuleFit
+from difficulty_service.scores.provenance import LabelRuleFit, RandomCheck
 
 WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
 """The tiers: `p_wrong` above 1/2; of the others, `label_margin` above 0; the rest."""
@@ -22,6 +23,43 @@ def evidence_of(num_suspicious: int) -> Evidence:
     return "suspicion" if num_suspicious else "label_margin"
 
 
+LEVEL = 0.95
+"""Probability that an interval holds what it is of."""
+
+
+@dataclass(frozen=True)
+class Proportion:
+    """A share of cases, counted."""
+
+    hits: int
+    cases: int
+
+    @property
+    def share(self) -> float:
+        """The share; NaN without cases."""
+        return self.hits / self.cases if self.cases else float("nan")
+
+    def interval(self) -> tuple[float, float]:
+        """Wilson interval of the share at 95 %; from 0 to 1 without cases."""
+        if not self.cases:
+            return 0.0, 1.0
+        # Not by scipy.stats, which takes 40 MB that the web server needs for nothing else.
+        z = NormalDist().inv_cdf((1 + LEVEL) / 2)
+        total = self.cases + z**2
+        centre = (self.hits + z**2 / 2) / total
+        half = z / total * math.sqrt(self.hits * (self.cases - self.hits) / self.cases + z**2 / 4)
+        return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def left_at_random(check: RandomCheck) -> tuple[int, int, int]:
+    """How many wrong labels nobody has found, by a random choice, and its 95 % interval."""
+    found, others = Proportion(check.wrong, check.checked), check.among - check.checked
+    likely, low, high = (
+        max(0, round(share * others) - check.since) for share in (found.share, *found.interval())
+    )
+    return likely, low, high
+
+
 @dataclass(frozen=True)
 class LabelCounts:
     """How many labels are of which kind.
@@ -34,6 +72,7 @@ class LabelCounts:
             where it is not known.
         verified: Number of labels that a person has verified.
         relabelled: Number of those that were wrong.
+        check: What a random choice of them says; None without one.
     """
 
     judged: int
@@ -42,6 +81,7 @@ class LabelCounts:
     shares: tuple[float, float] | None
     verified: int = 0
     relabelled: int = 0
+    check: RandomCheck | None = None
 
     @property
     def doubted(self) -> int:
@@ -79,6 +119,8 @@ class LabelCounts:
             f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (another one looks nearer, but "
             f"ambiguity explains it), and {fit:,} {FITS if fit == 1 else 'fit'}."
         )
+        if self.check is not None:
+            return f"{kinds} {self.found_at_random}"
         if self.left is None:
             return kinds
         low, high = self.left
@@ -88,6 +130,19 @@ class LabelCounts:
         else:
             some = f"It may be that no {'other ' if self.verified else ''}label is wrong"
         return f"{kinds} {some} (95 % interval {low:,} to {high:,})."
+
+    @property
+    def found_at_random(self) -> str:
+        """What a random choice says, in a sentence; empty without one."""
+        if self.check is None:
+            return ""
+        checked, wrong = self.check.checked, self.check.wrong
+        likely, low, high = left_at_random(self.check)
+        return (
+            f"Of {count_of(checked, 'label')} in a random order, {wrong:,} "
+            f"{'was' if wrong == 1 else 'were'} wrong, so that about {count_of(likely, 'label')} "
+            f"{is_or_are(likely)} wrong and not found yet (95 % interval {low:,} to {high:,})."
+        )
 
 
 def shares_of_wrong(fit: LabelRuleFit | None) -> tuple[float, float] | None:

@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from difficulty_service.base.contract import given as known_fields
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import CONTENT_BYTES
 from difficulty_service.base.tables import to_arrow, to_numpy
@@ -27,11 +29,13 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.marks import (
     MARK_COLUMN,
+    RANDOM,
     Mark,
     MarkedSample,
     MarkHistory,
     count_marks,
 )
+from difficulty_service.scores.provenance import RandomCheck
 
 
 class ChangedFeatures:
@@ -101,12 +105,18 @@ class AppliedMarks:
         given: Class index that each of them had before, as far as it is known; -1 where nobody
             decided. Shape (samples,).
         counts: Number of samples with each mark, those that were dropped included.
+        check: What the latest samples say that were looked at in a random order; None without any.
     """
 
     remembered: Mapping[str, MarkedSample]
     verified: pa.DictionaryArray
     given: Tensor
     counts: Mapping[str, int]
+    check: RandomCheck | None = None
+
+    def describe(self) -> Mapping[str, Any]:
+        """What a score file says of the marks."""
+        return known_fields(marks=self.counts, random_check=self.check)
 
     def __str__(self) -> str:
         return count_marks(self.counts)
@@ -143,7 +153,8 @@ class MarkedFeatures(ChangedFeatures):
             pa.array(left, mask=left < 0), pa.array([mark.value for mark in Mark])
         )
         by_name = {mark.value: counts[mark] for mark in Mark}
-        self.applied = AppliedMarks(draft.remembered, verified, given[kept], by_name)
+        check = _random_check([marked for _, marked in draft.decided.values()], len(labels))
+        self.applied = AppliedMarks(draft.remembered, verified, given[kept], by_name, check)
         self.warnings = (*source.warnings, *draft.warnings(source.class_names))
         self.class_names = tuple(names)
         self.unmarked = known = source.description
@@ -154,6 +165,25 @@ class MarkedFeatures(ChangedFeatures):
                 "fingerprint": draft.fingerprint(known.fingerprint),
             }
         )
+
+
+def _random_check(marks: Sequence[MarkedSample], num_samples: int) -> RandomCheck | None:
+    """What the latest round in a random order says, if there is one.
+
+    Who marks several samples at once, or in another order, does not tell about the others.
+    """
+    latest = max((each.round or 1 for each in marks if each.order == RANDOM), default=None)
+    if latest is None:
+        return None
+    looked_at = [each for each in marks if each.order == RANDOM and each.round == latest]
+    others = [each for each in marks if each.order != RANDOM or each.round != latest]
+    since = [each for each in others if (each.round or 1) >= latest]
+    return RandomCheck(
+        checked=len(looked_at),
+        wrong=sum(each.mark is not Mark.KEEP for each in looked_at),
+        among=num_samples - (len(others) - len(since)),
+        since=sum(each.mark is not Mark.KEEP for each in since),
+    )
 
 
 def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
@@ -185,6 +215,7 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
         if before is not None and (now is None or not is_before):
             draft.add(sample_id, before)
         if now is not None:
+            now = replace(now, round=now.round or marks.next_round)
             num_applied += draft.add(sample_id, now.after(before if is_before else None))
     if later.samples and not num_applied:
         raise CleaningError(

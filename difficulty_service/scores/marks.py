@@ -19,8 +19,10 @@ from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
-GIVEN_COLUMN, CONTENT_COLUMN = "given_label", "content"
-COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_COLUMN, CONTENT_COLUMN)
+COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, "given_label", "content", "order", "round")
+
+RANDOM = "random"
+"""The order in which any sample may come next."""
 
 DELIMITERS = (",", ";", "\t")
 FORMULA_STARTS = ("=", "+", "-", "@")
@@ -42,12 +44,18 @@ class MarkedSample:
         label: Class of a sample that is relabelled.
         given: Class that the dataset gave it when it was marked; None where that is not known.
         content: Digest of its content then; None where that is not known.
+        order: Order in which samples were looked at: `random` where it was any; empty where that is
+            not known, or several samples were marked at once.
+        round: Number of the scores on which the decision was made, from 1; None where that is not
+            known.
     """
 
     mark: Mark
     label: str | None = None
     given: str | None = None
     content: bytes | None = None
+    order: str = ""
+    round: int | None = None
 
     def after(self, earlier: "MarkedSample | None") -> "MarkedSample":
         """The mark of a sample that was shown with an earlier mark applied to it.
@@ -56,7 +64,8 @@ class MarkedSample:
         """
         if earlier is None:
             return self
-        if self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL:
+        is_again = (self.mark, self.label) == (earlier.mark, earlier.label)
+        if is_again or (self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL):
             return replace(earlier, content=self.content)
         given = earlier.given or self.given
         if self.mark is Mark.RELABEL and self.label == given:
@@ -85,6 +94,11 @@ class MarkHistory:
 
     def __bool__(self) -> bool:
         return bool(self.earlier.samples or self.later.samples)
+
+    @property
+    def next_round(self) -> int:
+        """Number of the round of the later marks."""
+        return 1 + max((mark.round or 1 for mark in self.earlier.samples.values()), default=0)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -126,7 +140,7 @@ def _marks_of_rows(
     samples: dict[str, MarkedSample] = {}
     repeated, unmarked = set(), 0
     for place, row in rows:
-        cell, mark, label, given, content = (row.get(name) or "" for name in COLUMNS)
+        cell, mark, label, given, content, order, number = (row.get(name) or "" for name in COLUMNS)
         sample_id = cell if cell in sample_ids else _unprotected(cell)
         if not mark.strip():
             unmarked += 1
@@ -135,7 +149,11 @@ def _marks_of_rows(
             repeated.add(sample_id)
         marked = _parse_mark(f"{where}, {place}", mark, _unprotected(label.strip()))
         samples[sample_id] = replace(
-            marked, given=_unprotected(given) or None, content=_digest(content.strip())
+            marked,
+            given=_unprotected(given) or None,
+            content=_digest(content.strip()),
+            order=order.strip(),
+            round=int(number) if number.strip().isdecimal() else None,
         )
     if repeated:
         warnings.append(
@@ -269,7 +287,8 @@ def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
         for sample_id, each in marks.items():
             content = "" if each.content is None else each.content.hex()
             texts = (sample_id, each.mark.value, each.label or "", each.given or "", content)
-            writer.writerow([_protected(text) for text in texts])
+            known = (each.order, str(each.round or ""))
+            writer.writerow([_protected(text) for text in (*texts, *known)])
 
 
 def compose(history: MarkHistory) -> Marks:

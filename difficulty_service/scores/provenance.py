@@ -55,6 +55,19 @@ class LabelRuleFit(Contract):
     """Share of the wrong labels that follow which classes are labelled as which, rho."""
 
 
+class RandomCheck(Contract):
+    """What was found where a person looked at samples in a random order."""
+
+    checked: int
+    """Number of these samples."""
+    wrong: int
+    """Number of those that were relabelled or dropped."""
+    among: int
+    """Number of samples that nobody had looked at before, these ones included."""
+    since: int
+    """Number of wrong labels among them that were found in another way."""
+
+
 class ConsensusInput(Contract):
     """What tells one input of a consensus from the others; null for what is not known."""
 
@@ -162,6 +175,9 @@ class Provenance(Extraction):
     marks: Mapping[str, int] | None = None
     """Number of samples with each mark of people that was applied before scoring: `keep`, `relabel`
     and `drop`; only where there were any."""
+    random_check: RandomCheck | None = None
+    """What the latest samples that were looked at in a random order say; only where there were
+    any."""
     suspicion: LabelRuleFit | None = None
     """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
+from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.separation import Separation
 
 
@@ -75,9 +76,12 @@ class ScoredSamples:
             score file has none at all. Shape (samples,).
         agnostic: Distances to all samples, NaN where there is none; None where the score file does
             not have them. Shape (samples,).
+        suggested: Likeliest class other than each label, -1 where none is known; None where the
+            score file has none at all. Shape (samples,).
         verified: Whether a person has verified the label; None where nobody has verified any.
             Shape (samples,).
         num_relabelled: Number of samples whose label a person found wrong.
+        check: What a random choice of the samples says; None without one.
         measure: Which of MEASURES `rmd` holds.
         shares_of_wrong: As in LabelCounts.
         caution: What to know before anything else, where features hardly tell the classes apart.
@@ -93,8 +97,10 @@ class ScoredSamples:
     names: Mapping[int, str]
     suspicion: NDArray[np.float64] | None = None
     agnostic: NDArray[np.float64] | None = None
+    suggested: NDArray[np.int64] | None = None
     verified: NDArray[np.bool_] | None = None
     num_relabelled: int = 0
+    check: RandomCheck | None = None
     measure: str = "rmd"
     shares_of_wrong: tuple[float, float] | None = None
     caution: str | None = None
@@ -112,6 +118,13 @@ class ScoredSamples:
         """Whether labels are doubted by their suspicion, and not by their margin."""
         suspicious = 0 if self.suspicion is None else int((self.suspicion > 0).sum())
         return evidence_of(suspicious) == "suspicion"
+
+    @cached_property
+    def others(self) -> NDArray[np.int64]:
+        """Class that each sample may be instead, also where its label fits; -1 for none."""
+        fits = (self.nearest == self.labels) | (self.nearest < 0)
+        other = np.full(len(self), -1) if self.suggested is None else self.suggested
+        return np.where(fits, other, self.nearest)
 
     @property
     def doubts(self) -> NDArray[np.float64]:
@@ -136,6 +149,7 @@ class ScoredSamples:
             self.shares_of_wrong,
             int(judged.sum() - doubted.sum()),
             self.num_relabelled,
+            self.check,
         )
 
     @cached_property
@@ -197,10 +211,10 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
         return column
 
-    nearest, suspicion = indices("nearest_label"), None
+    nearest, suspicion, suggested = indices("nearest_label"), None, None
     if {SUSPICION, SUSPECTED} <= {*present} and table[SUSPICION].null_count < len(table):
-        suspicion = numbers(SUSPICION)
-        nearest = np.where(suspicion > 0, indices(SUSPECTED), nearest)
+        suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
+        nearest = np.where(suspicion > 0, suggested, nearest)
     measure = next(name for name in MEASURES if name in present)
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
@@ -226,8 +240,10 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         percentiles=numbers("percentile"),
         copy_of=_texts(pc.coalesce(*copies, none)),
         names=class_names_of(scores),
+        suggested=suggested,
         verified=verified,
         num_relabelled=(scores.provenance.marks or {}).get("relabel", 0),
+        check=scores.provenance.random_check,
         suspicion=suspicion,
         measure=measure,
         shares_of_wrong=shares,

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.source import FeatureSource
@@ -222,6 +221,7 @@ def score_store(
             shares_of_wrong(description.suspicion),
             counts.verified,
             (description.marks or {}).get("relabel", 0),
+            description.random_check,
         )
         if counts.judged
         else None,
@@ -339,7 +339,7 @@ class _Rows:
                 fitted_on=FittedOn.of_features(fitted),
                 **self._fitted.describe_fit(),
                 **self._posteriors,
-                **given(marks=self._applied and self._applied.counts),
+                **(self._applied.describe() if self._applied else {}),
                 num_scored=counts.scored,
                 num_doubtful=counts.by_evidence,
                 num_duplicates=counts.duplicates,

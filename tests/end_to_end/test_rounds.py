@@ -101,6 +101,27 @@ def test_the_dataset_is_written_as_it_was_decided(
     assert DROPPED in out.with_name("cleaned.dropped.csv").read_text()
 
 
+def test_a_random_choice_tells_how_many_wrong_labels_are_left(
+    difficulty: Command, scores: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "marks.csv").write_text(
+        "sample_id,mark,label,order\n"
+        "bird/0.png,keep,,random\ncat/1.png,relabel,bird,random\ndog/0.png,keep,,random\n"
+    )
+    features = tmp_path / "scores.features"
+
+    done = difficulty("score", features, "--out", scores, "--marks", tmp_path / "marks.csv")
+    page = difficulty("report", scores, "--order", "random", "--out", tmp_path / "random.html")
+
+    # Of 30, three were decided before; 1 of 3 are 8 of the other 24.
+    said = (
+        "Of 3 labels in a random order, 1 was wrong, so that about 8 labels are wrong and not found"
+    )
+    assert said in done.stdout.replace("\n", " ")
+    assert page.returncode == 0, page.stderr
+    assert said in (tmp_path / "random.html").read_text("utf-8")
+
+
 def test_marks_of_another_dataset_are_refused_before_anything_is_remembered(
     difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path: Path
 ) -> None:

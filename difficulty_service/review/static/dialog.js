@@ -25,9 +25,17 @@ class Closer {
       move: (move) => this.step({ right: 1, left: -1 }[move] ?? 0),
       mark: (decision) => this.mark(decision),
       undo: () => this.show(report.review.undo()),
+      search: () => byId("other").focus(),
       close: () => this.close(),
       help: showKeys,
     }, dialog);
+    const options = report.data.classes.map((name) => new Option("", name));
+    byId("class-names").replaceChildren(...options);
+    byId("other-class").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.relabel(byId("other").value);
+    });
+    byId("other").addEventListener("input", () => byId("other").setCustomValidity(""));
     dialog.addEventListener("close", () => {
       // Its own button and the gesture of a phone close it without `close`.
       if (this.card) report.grid.focus(this.card);
@@ -39,8 +47,11 @@ class Closer {
   open(card) {
     this.show(card);
     this.dialog.showModal();
-    this.bar.querySelector("[value=relabel]").focus();
+    this.awaitKey();
   }
+
+  // Keys go to what has the focus, and no decision is chosen before one is made.
+  awaitKey() { byId("dialog-title").focus(); }
 
   show(card) {
     const { report, bar } = this;
@@ -53,8 +64,9 @@ class Closer {
     shown.removeAttribute("data-row");
     shown.removeAttribute("loading");
     byId("dialog-picture").replaceChildren(shown);
-    byId("dialog-title").textContent = `${given}, or ${nearest}?`;
-    const parts = [sample.id, `${data.doubt} ${sample.doubt.toFixed(1)}`];
+    byId("dialog-title").textContent = nearest ? `${given}, or ${nearest}?` : `${given}?`;
+    const parts = [sample.id];
+    if (sample.doubt !== null) parts.push(`${data.doubt} ${sample.doubt.toFixed(1)}`);
     if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
     if (sample.percentile === 1) parts.push("the hardest of all images");
     else if (sample.percentile !== null) {
@@ -69,6 +81,9 @@ class Closer {
     }
     bar.querySelector("[value=keep] bdi").textContent = given;
     bar.querySelector("[value=relabel] bdi").textContent = nearest;
+    bar.querySelector("[value=relabel]").hidden = !nearest;
+    const mark = report.stored.get(sample.id);
+    byId("other").value = mark?.mark === "relabel" && mark.label !== nearest ? mark.label : "";
     report.review.showDecision(bar, card);
     const { cards } = report.grid, place = cards.indexOf(card);
     byId("dialog-place").textContent = `${place + 1} of ${cards.length}`;
@@ -92,8 +107,23 @@ class Closer {
     this.report.grid.focus(card);
   }
 
+  // Relabels as a class by its name, which must be one of the dataset.
+  relabel(name) {
+    if (!this.report.data.classes.includes(name)) {
+      byId("other").setCustomValidity("There is no such class.");
+      byId("other").reportValidity();
+      return;
+    }
+    this.report.review.relabel(this.card, name);
+    this.goOn();
+  }
+
   mark(decision) {
-    this.report.review.decide([this.card], decision);
+    if (this.report.review.decide([this.card], decision)) this.goOn();
+  }
+
+  goOn() {
+    if (document.activeElement === byId("other")) this.awaitKey();
     if (!this.step(1)) this.close();
   }
 }

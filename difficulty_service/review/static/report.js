@@ -6,16 +6,17 @@ class Report {
     this.cards = [...byId("grid").children];
     this.places = new Map(data.cards.map(({ id }, place) => [id, place]));
     const detailsOf = (id) => {
-      const sample = data.cards[this.places.get(id)];
+      const sample = data.cards[this.places.get(id)];  // not there where another page marked it
       return sample && { given: data.names[sample.label], margin: sample.margin };
     };
-    this.stored = new StoredMarks(data.key, detailsOf, () => this.paint());
+    this.stored = new StoredMarks(data.key, data.order, detailsOf, () => this.paint());
     this.review = new Review(
       this.stored, (card) => this.sampleOf(card).id, (id) => this.cards[this.places.get(id)],
     );
     this.cards.forEach((card, place) => {
       look(card).disabled = false;
-      card.dataset.nearest = data.names[data.cards[place].nearest];  // attributes lose CR
+      const { label, nearest } = data.cards[place];
+      card.dataset.nearest = nearest === label ? "" : data.names[nearest] ?? "";  // attributes lose CR
     });
     this.grid = new Grid(byId("grid"), this.review);
     this.closer = new Closer(this);
@@ -36,7 +37,7 @@ class Report {
       this.closer.open(card);
     });
     for (const id of ["cut", "filter-label", "filter-nearest"]) {
-      byId(id).addEventListener("input", () => this.filter());
+      byId(id)?.addEventListener("input", () => this.filter());
     }
     byId("reset").addEventListener("click", () => this.setFilter("", ""));
     byId("show-keys").addEventListener("click", showKeys);
@@ -60,7 +61,7 @@ class Report {
   }
 
   setFilter(label, nearest) {
-    byId("cut").value = 0;
+    if (byId("cut")) byId("cut").value = 0;
     for (const [id, value] of [["filter-label", label], ["filter-nearest", nearest]]) {
       byId(id).value = value;
       // A class without a card on this page is no option.
@@ -70,7 +71,7 @@ class Report {
   }
 
   filter() {
-    const step = Number(byId("cut").value), cut = this.data.cuts[step];
+    const step = Number(byId("cut")?.value ?? 0), cut = this.data.cuts?.[step] ?? -Infinity;
     const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
     this.cards.forEach((card, place) => {
       const sample = this.data.cards[place];
@@ -78,16 +79,21 @@ class Report {
       card.hidden = sample.doubt < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
         || (nearest !== "" && sample.nearest !== Number(nearest));
     });
+    const shown = this.grid.cards.length;
+    byId("filtered").textContent = shown < this.cards.length ? `(${shown} shown)` : "";
+    byId("no-match").hidden = shown > 0;
+    if (this.data.cuts) this.showCut(step, cut);
+  }
+
+  showCut(step, cut) {
     for (const bar of byId("cut-bars").children) {
       bar.classList.toggle("off", Number(bar.dataset.low) < cut - 1e-3);
     }
-    const count = this.data.counts[step], shown = this.grid.cards.length;
+    const count = this.data.counts[step];
     byId("cut-value").textContent = cut.toFixed(1);
     byId("cut-count").textContent =
       `${plural(count, "image")}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
     byId("cut").setAttribute("aria-valuetext", `${cut.toFixed(1)}: ${plural(count, "image")}`);
-    byId("filtered").textContent = shown < this.cards.length ? `(${shown} shown)` : "";
-    byId("no-match").hidden = shown > 0;
   }
 }
 

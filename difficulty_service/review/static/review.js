@@ -28,6 +28,9 @@ class Review {
     return true;
   }
 
+  // Relabels one card to any class.
+  relabel(card, label) { this.marks.toggle([{ id: this.idOf(card), mark: { mark: "relabel", label } }]); }
+
   // Takes the last mark back; gives its card, if there is one.
   undo() {
     const undone = this.marks.undo();

@@ -1,9 +1,10 @@
 // The marks of a report, kept in this browser for each dataset and downloaded as CSV.
 
 class StoredMarks {
-  // `detailsOf` gives what is stored beside a mark; `onChange` is called here and for other tabs.
-  constructor(key, detailsOf, onChange) {
-    Object.assign(this, { key: `difficulty-marks:${key}`, detailsOf, onChange });
+  // `order` is that of the samples; `detailsOf` gives what else is stored beside a mark; `onChange` is
+  // called here and for other tabs.
+  constructor(key, order, detailsOf, onChange) {
+    Object.assign(this, { key: `difficulty-marks:${key}`, order, detailsOf, onChange });
     this.known = new Map();
     this.text = null;
     this.saved = true;
@@ -26,9 +27,11 @@ class StoredMarks {
 
   async write(changes) {
     const { byId } = this;
+    // Who marks several at once has not looked at each of them in its order.
+    const order = changes.length === 1 ? this.order : "";
     for (const { id, after } of changes) {
       byId.delete(id);
-      if (after) byId.set(id, { ...this.detailsOf(id), ...after, label: after.label || "" });
+      if (after) byId.set(id, { ...this.detailsOf(id), order, ...after, label: after.label || "" });
     }
     this.save();
     return { done: changes, failed: [], reason: "" };
@@ -63,9 +66,10 @@ class StoredMarks {
   }
 
   toCsv() {
-    const rows = [["sample_id", "mark", "label", "given_label", "label_margin"]];
-    for (const [id, { mark, label, given, margin }] of this.byId) {
-      rows.push([csvText(id), mark, mark === "relabel" ? csvText(label) : "", csvText(given), margin]);
+    const rows = [["sample_id", "mark", "label", "given_label", "order", "label_margin"]];
+    for (const [id, { mark, label, given, order, margin }] of this.byId) {
+      const newLabel = mark === "relabel" ? csvText(label) : "";
+      rows.push([csvText(id), mark, newLabel, csvText(given), order ?? "", margin ?? ""]);
     }
     return rows.map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }

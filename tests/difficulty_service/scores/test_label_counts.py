@@ -5,7 +5,7 @@ import pytest
 
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts
-from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.samples import to_samples
 
 SCORES = {
@@ -62,6 +62,17 @@ def test_after_a_round_the_sentence_is_about_the_labels_that_nobody_has_verified
         "3 of the 1,880 labels that nobody has verified are almost certainly wrong (p_wrong above "
         "1/2), 90 are between two classes (another one looks nearer, but ambiguity explains it), "
         "and 1,787 fit. At least 2 labels are wrong and not found yet (95 % interval 2 to 21)."
+    )
+
+
+def test_a_random_choice_tells_how_many_are_wrong() -> None:
+    check = RandomCheck(checked=100, wrong=5, among=1000, since=10)
+    counts = LabelCounts(1060, 3, 90, (0.02, 0.03), verified=200, relabelled=30, check=check)
+
+    # Wilson's interval of 5 of 100 is 2.15 to 11.18 %; 900 were not looked at.
+    assert counts.beside.endswith(
+        "and 767 fit. Of 100 labels in a random order, 5 were wrong, so that about 35 labels are "
+        "wrong and not found yet (95 % interval 9 to 91)."
     )
 
 

@@ -16,6 +16,7 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.marked_features import ChangedFeatures, MarkedFeatures, apply_marks
 from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
+from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.store import score_in_memory
 from tests.factories import store_of
 
@@ -149,8 +150,8 @@ def test_what_is_remembered_has_the_label_and_the_content_that_were_decided_on(
     remembered = apply(make_store(), {"s1": TO_DOG, "s9": KEEP}).applied.remembered
 
     assert remembered == {
-        "s1": replace(TO_DOG, given="cat", content=content_digest(FILES[1])),
-        "s9": replace(KEEP, given="owl", content=content_digest(FILES[9])),
+        "s1": replace(TO_DOG, given="cat", content=content_digest(FILES[1]), round=1),
+        "s9": replace(KEEP, given="owl", content=content_digest(FILES[9]), round=1),
     }
 
 
@@ -258,6 +259,37 @@ def test_a_later_mark_is_about_the_sample_as_the_earlier_one_left_it(
     assert labels_of(changed)["s1"] == label
     assert changed.applied.given[1] == 0
     assert changed.applied.remembered["s1"].given == "cat"
+
+
+def test_a_mark_has_the_number_of_its_round(make_store: MakeStore) -> None:
+    store = make_store()
+    first = apply(store, {"s1": TO_DOG, "s2": KEEP}).applied.remembered
+
+    second = apply(store, {"s1": TO_DOG, "s3": DROP}, first).applied.remembered
+
+    rounds = {each: marked.round for each, marked in second.items()}
+    assert rounds == {"s1": 1, "s2": 1, "s3": 2}
+
+
+def test_a_random_choice_is_of_what_nobody_had_looked_at(make_store: MakeStore) -> None:
+    at_random = {"order": "random"}
+    store = make_store()
+    first = apply(store, {"s0": KEEP, "s1": DROP}).applied
+    second = apply(
+        store,
+        {
+            "s2": replace(KEEP, **at_random),
+            "s3": replace(TO_DOG, **at_random),
+            "s4": replace(KEEP, **at_random),
+            "s5": TO_OWL,
+        },
+        first.remembered,
+    ).applied
+    third = apply(store, {"s6": DROP, "s7": KEEP}, second.remembered).applied
+
+    assert first.check is None
+    assert second.check == RandomCheck(checked=3, wrong=1, among=8, since=1)
+    assert third.check == RandomCheck(checked=3, wrong=1, among=8, since=2)
 
 
 def test_marks_of_another_dataset_are_refused_and_remembered_ones_are_not(

@@ -129,7 +129,7 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 def test_what_is_remembered_is_read_again_as_it_was(tmp_path: Path) -> None:
     marks = {
         "=cat/1.png": MarkedSample(Mark.RELABEL, "-dog", given="@cat", content=bytes(range(32))),
-        'a,\n"b"': MarkedSample(Mark.KEEP, given="dog"),
+        'a,\n"b"': MarkedSample(Mark.KEEP, given="dog", order="random", round=3),
         "Käfer 🐞/1.png": MarkedSample(Mark.DROP),
     }
     scores = tmp_path / "scores.parquet"

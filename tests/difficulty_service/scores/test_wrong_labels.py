@@ -15,10 +15,10 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.review.label_flips import FlipOptions, FlippedMargins, flip_and_score
 from difficulty_service.review.wrong_labels import (
     CutEstimate,
-    Proportion,
     estimate_cuts,
     number_of_wrong_labels,
 )
+from difficulty_service.scores.label_counts import Proportion
 from tests.factories import store_of
 
 NAMES = ("ant", "bee", "cat", "none")

@@ -1,0 +1,117 @@
+"""The order of the labels to check in a report, and a name for a class that nobody suggested."""
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.review.sections import Order
+from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.marks import Mark, read_marks
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+OpenPage = Callable[..., "Page"]
+Findings = Callable[["Page"], list[tuple[str, str]]]
+OpenReport = Callable[[Order], "Page"]
+
+
+@pytest.fixture
+def open_report(open_page: OpenPage, scored: Path, tmp_path: Path) -> OpenReport:
+    """Opens a report of the scores in an order."""
+
+    def open_it(order: Order) -> "Page":
+        path = tmp_path / "report.html"
+        make_report(read_reported(scored), path, ReportOptions(order=order))
+        return open_page(path)
+
+    return open_it
+
+
+def ids_on(page: "Page") -> list[str]:
+    cards = "JSON.parse(document.getElementById('review-data').textContent).cards"
+    return list(page.evaluate(f"{cards}.map(({{ id }}) => id)"))
+
+
+def test_the_hardest_images_come_first_where_they_are_asked_for(
+    open_report: OpenReport, scored: Path
+) -> None:
+    page = open_report("hardest")
+
+    rows = read_scores(scored, ["sample_id", "rmd"]).table.drop_null()
+    hardest = rows.sort_by([("rmd", "descending")])["sample_id"].to_pylist()
+    assert ids_on(page) == hardest[: len(ids_on(page))]
+    assert page.locator(".card:visible").count() == len(ids_on(page)) > 45
+
+
+def test_marks_of_a_random_choice_say_so_unless_many_are_marked_at_once(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
+    page = open_report("random")
+    ids = ids_on(page)
+    page.locator(".look").first.focus()
+    for key in ("k", "d", "Shift+ArrowRight", "Shift+ArrowRight", "k"):
+        page.keyboard.press(key)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download marks").click()
+    download.value.save_as(tmp_path / "marks.csv")
+
+    marks = read_marks(tmp_path / "marks.csv", set(ids)).samples
+    assert len(ids) > 45
+    assert ids != sorted(ids)
+    assert {each: (mark.mark, mark.order) for each, mark in marks.items()} == {
+        ids[0]: (Mark.KEEP, "random"),
+        ids[1]: (Mark.DROP, "random"),
+        **dict.fromkeys(ids[2:5], (Mark.KEEP, "")),
+    }
+
+
+def test_any_class_can_be_named(open_report: OpenReport, tmp_path: Path) -> None:
+    page = open_report("random")
+    ids = ids_on(page)
+    page.locator(".look").first.click()
+    page.keyboard.press("/")
+    page.keyboard.type("bird")
+    page.keyboard.press("Enter")
+    following = page.locator("#dialog-place").inner_text()
+    page.keyboard.press("k")  # the box does not keep the keys
+    page.keyboard.press("Escape")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Download marks").click()
+    download.value.save_as(tmp_path / "marks.csv")
+
+    with (tmp_path / "marks.csv").open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["sample_id"], row["mark"], row["label"]) for row in rows] == [
+        (ids[0], "relabel", "bird"),
+        (ids[1], "keep", ""),
+    ]
+    assert following.startswith("2 of ")
+
+
+def test_a_class_that_does_not_exist_is_refused(open_report: OpenReport) -> None:
+    page = open_report("doubtful")
+    page.locator(".look").first.click()
+
+    page.get_by_label("It is").fill("brid")
+    page.get_by_label("It is").press("Enter")
+
+    message = "document.getElementById('other').validationMessage"
+    assert page.evaluate(message) == "There is no such class."
+    assert page.locator("#dialog-place").inner_text().startswith("1 of ")
+    assert page.locator(".card[data-mark]").count() == 0
+
+
+@pytest.mark.parametrize("device", ["desktop", "phone"])
+def test_the_open_dialog_can_be_used_by_everybody(
+    open_page: OpenPage, report: Path, axe_findings: Findings, device: str
+) -> None:
+    page = open_page(report, device)
+
+    page.locator(".look").first.click()
+
+    assert axe_findings(page) == []
