@@ -26,7 +26,7 @@ from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.review.charts import Scale
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
+from difficulty_service.scores.samples import Decided, ScoredSamples, columns_to_read, to_samples
 
 FORMAT = 8  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
@@ -101,8 +101,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
                 copy_of=batch["copy_of"],
                 names={int(label): str(name) for label, name in description["names"]},
                 measure=description["measure"],
-                num_relabelled=(provenance.marks or {}).get("relabel", 0),
-                check=provenance.random_check,
+                decided=Decided.of(provenance),
                 **arrays,
             ),
             provenance,

@@ -230,7 +230,7 @@ def _result(
     reuse = scored.extracted.reuse
     warnings = [hide_paths(warning, names) for warning in scored.scores.warnings]
     if isinstance(features, MarkedFeatures):
-        warnings.insert(0, f"the marks of job {job.wanted.marks}: {features.applied}")
+        warnings.insert(0, f"{features.applied}, by the marks of job {job.wanted.marks}")
     return StoredResult(
         prefix=attempt_prefix(job),
         num_samples=features.description.num_samples,

@@ -108,7 +108,7 @@ def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
 
     path = marks_file(scores)
     write_marks(path, marked.applied.remembered)
-    err.print(f"marks: {marked.applied}; they are remembered in {path}", markup=False)
+    err.print(f"{marked.applied}; remembered in {path}", markup=False)
 
 
 def run_score(

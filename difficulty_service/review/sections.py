@@ -22,7 +22,6 @@ from difficulty_service.review.charts import (
 )
 from difficulty_service.review.confusions import ConfusedPair, count_confusions, rank_pairs
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
-from difficulty_service.scores.marks import count_marks
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -253,6 +252,7 @@ class Summary:
         num_classes: Number of classes that have samples, scored or not.
         labels: How many labels are of which kind; None without suspicion.
         caution: What to know before anything else; None if nothing is.
+        round: Number of the round and what was decided before it, in words; None in the first.
         by_suspicion: Whether samples are doubted by their suspicion, and not by their margin.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
@@ -273,6 +273,7 @@ class Summary:
     labels: LabelCounts | None = None
     by_suspicion: bool = False
     caution: str | None = None
+    round: str | None = None
 
     @property
     def doubtful_kind(self) -> str:
@@ -343,6 +344,7 @@ def summarise(
         labels=samples.label_counts,
         by_suspicion=samples.by_suspicion,
         caution=samples.caution,
+        round=samples.decided.round,
     )
 
 
@@ -447,7 +449,6 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Backbone": provenance.backbone,
         "Predictions of": predictions and f"{predictions.recipe}, {predictions.run}",
         "Features": f"{dim:,} dimensions{scaled}" if dim else None,
-        "Decided by people": provenance.marks and count_marks(provenance.marks),
         "Mirror images": "averaged with the images" if provenance.flip else None,
         "Corruption": provenance.corruption,
         f"{noun.capitalize()}s": _count(provenance.num_samples),

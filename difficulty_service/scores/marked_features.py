@@ -33,7 +33,7 @@ from difficulty_service.scores.marks import (
     Mark,
     MarkedSample,
     MarkHistory,
-    count_marks,
+    describe_round,
 )
 from difficulty_service.scores.provenance import RandomCheck
 
@@ -105,6 +105,7 @@ class AppliedMarks:
         given: Class index that each of them had before, as far as it is known; -1 where nobody
             decided. Shape (samples,).
         counts: Number of samples with each mark, those that were dropped included.
+        round: Number of the round of scores that comes after the marks.
         check: What the latest samples say that were looked at in a random order; None without any.
     """
 
@@ -112,14 +113,15 @@ class AppliedMarks:
     verified: pa.DictionaryArray
     given: Tensor
     counts: Mapping[str, int]
+    round: int
     check: RandomCheck | None = None
 
     def describe(self) -> Mapping[str, Any]:
         """What a score file says of the marks."""
-        return known_fields(marks=self.counts, random_check=self.check)
+        return known_fields(marks=self.counts, round=self.round, random_check=self.check)
 
     def __str__(self) -> str:
-        return count_marks(self.counts)
+        return describe_round(self.round, self.counts)
 
 
 class MarkedFeatures(ChangedFeatures):
@@ -153,8 +155,15 @@ class MarkedFeatures(ChangedFeatures):
             pa.array(left, mask=left < 0), pa.array([mark.value for mark in Mark])
         )
         by_name = {mark.value: counts[mark] for mark in Mark}
-        check = _random_check([marked for _, marked in draft.decided.values()], len(labels))
-        self.applied = AppliedMarks(draft.remembered, verified, given[kept], by_name, check)
+        marks = [marked for _, marked in draft.decided.values()]
+        self.applied = AppliedMarks(
+            remembered=draft.remembered,
+            verified=verified,
+            given=given[kept],
+            counts=by_name,
+            round=1 + max((each.round or 1 for each in marks), default=0),
+            check=_random_check(marks, len(labels)),
+        )
         self.warnings = (*source.warnings, *draft.warnings(source.class_names))
         self.class_names = tuple(names)
         self.unmarked = known = source.description

@@ -268,10 +268,11 @@ def unverified(rows: pa.Table) -> pa.Table:
     return rows.filter(rows[MARK_COLUMN].is_null()) if MARK_COLUMN in rows.column_names else rows
 
 
-def count_marks(counts: Mapping[str, int]) -> str:
-    """Numbers of samples with each mark, in words."""
+def describe_round(number: int, counts: Mapping[str, int]) -> str:
+    """The number of a round of scores, and how many samples had each mark before, in words."""
     kinds = ((Mark.RELABEL, "relabelled"), (Mark.DROP, "dropped"), (Mark.KEEP, "kept"))
-    return ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
+    decided = ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
+    return f"Round {number}: {decided}"
 
 
 def marks_file(scores: Path) -> Path:

@@ -175,6 +175,9 @@ class Provenance(Extraction):
     marks: Mapping[str, int] | None = None
     """Number of samples with each mark of people that was applied before scoring: `keep`, `relabel`
     and `drop`; only where there were any."""
+    round: int | None = None
+    """Number of this round of scores: 1 more than that of the latest of these marks; only with
+    marks."""
     random_check: RandomCheck | None = None
     """What the latest samples that were looked at in a random order say; only where there were
     any."""

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,7 +14,8 @@ from numpy.typing import NDArray
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
-from difficulty_service.scores.provenance import RandomCheck
+from difficulty_service.scores.marks import Mark, describe_round
+from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.separation import Separation
 
 
@@ -60,6 +62,32 @@ COPIES = ("near_duplicate_of", "duplicate_of")
 
 
 @dataclass(frozen=True)
+class Decided:
+    """What people decided before samples were scored.
+
+    Attributes:
+        round: Number of the round and of each kind of decision, in words; None in the first.
+        num_relabelled: Number of samples whose label was wrong.
+        check: What a random choice of the samples says; None without one.
+    """
+
+    round: str | None = None
+    num_relabelled: int = 0
+    check: RandomCheck | None = None
+
+    @classmethod
+    def of(cls, scores: Provenance) -> Self:
+        """What a score file says of the decisions."""
+        if scores.round is None or scores.marks is None:
+            return cls()
+        said = describe_round(scores.round, scores.marks)
+        return cls(said, scores.marks.get(Mark.RELABEL, 0), scores.random_check)
+
+
+NOTHING_DECIDED = Decided()
+
+
+@dataclass(frozen=True)
 class ScoredSamples:
     """The scores of all samples; larger is harder.
 
@@ -80,8 +108,7 @@ class ScoredSamples:
             score file has none at all. Shape (samples,).
         verified: Whether a person has verified the label; None where nobody has verified any.
             Shape (samples,).
-        num_relabelled: Number of samples whose label a person found wrong.
-        check: What a random choice of the samples says; None without one.
+        decided: What people decided before these scores.
         measure: Which of MEASURES `rmd` holds.
         shares_of_wrong: As in LabelCounts.
         caution: What to know before anything else, where features hardly tell the classes apart.
@@ -99,8 +126,7 @@ class ScoredSamples:
     agnostic: NDArray[np.float64] | None = None
     suggested: NDArray[np.int64] | None = None
     verified: NDArray[np.bool_] | None = None
-    num_relabelled: int = 0
-    check: RandomCheck | None = None
+    decided: Decided = NOTHING_DECIDED
     measure: str = "rmd"
     shares_of_wrong: tuple[float, float] | None = None
     caution: str | None = None
@@ -148,8 +174,8 @@ class ScoredSamples:
             int(between.sum()),
             self.shares_of_wrong,
             int(judged.sum() - doubted.sum()),
-            self.num_relabelled,
-            self.check,
+            self.decided.num_relabelled,
+            self.decided.check,
         )
 
     @cached_property
@@ -242,8 +268,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         names=class_names_of(scores),
         suggested=suggested,
         verified=verified,
-        num_relabelled=(scores.provenance.marks or {}).get("relabel", 0),
-        check=scores.provenance.random_check,
+        decided=Decided.of(scores.provenance),
         suspicion=suspicion,
         measure=measure,
         shares_of_wrong=shares,

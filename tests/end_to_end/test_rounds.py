@@ -37,7 +37,7 @@ def scores(difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path
 
     assert done.returncode == 0, done.stderr
     remembered = tmp_path / "scores.marks.csv"
-    expected = f"marks: 1 relabelled, 1 dropped, 1 kept; they are remembered in {remembered}"
+    expected = f"Round 2: 1 relabelled, 1 dropped, 1 kept; remembered in {remembered}"
     assert expected in done.stderr.replace("\n", " ")
     assert "labels that nobody has verified" in done.stdout.replace("\n", " ")
     return out
@@ -119,7 +119,9 @@ def test_a_random_choice_tells_how_many_wrong_labels_are_left(
     )
     assert said in done.stdout.replace("\n", " ")
     assert page.returncode == 0, page.stderr
-    assert said in (tmp_path / "random.html").read_text("utf-8")
+    text = (tmp_path / "random.html").read_text("utf-8")
+    assert said in text
+    assert "Round 3: 2 relabelled, 1 dropped, 3 kept" in text
 
 
 def test_marks_of_another_dataset_are_refused_before_anything_is_remembered(

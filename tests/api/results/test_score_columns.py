@@ -12,8 +12,10 @@ from api.results import score_columns
 from api.results.overview import make_overview
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.samples import to_samples
+from difficulty_service.scores.provenance import Provenance, RandomCheck
+from difficulty_service.scores.samples import Decided, to_samples
+
+CHECK = {"checked": 20, "wrong": 1, "among": 90, "since": 0}
 
 
 @pytest.fixture
@@ -65,14 +67,17 @@ def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) 
 
 def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
     table = scores.table.append_column("mark", pa.array([None, "relabel"]).dictionary_encode())
-    provenance = scores.provenance.updated(Provenance(marks={"relabel": 1}))
+    marked = {"marks": {"relabel": 1}, "round": 2, "random_check": CHECK}
+    provenance = scores.provenance.updated(Provenance.of(marked))
 
     write_columns(tmp_path / "a.arrow", ScoreFile(table, provenance))
     columns = map_columns(tmp_path / "a.arrow")
 
     assert columns is not None
     assert columns.samples.verified.tolist() == [False, True]
-    assert columns.samples.num_relabelled == 1
+    said = "Round 2: 1 relabelled, 0 dropped, 0 kept"
+    assert columns.samples.decided == Decided(said, 1, RandomCheck(**CHECK))
+    assert columns.overview.summary.round == said
 
 
 def test_what_converts_arrays_is_loaded_before_the_first_request() -> None:

@@ -282,4 +282,5 @@ def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Expl
     del expected[explorer.scores[second]["sample_id"]]
     assert again == expected
     notes = page.locator(".notes").inner_text()
-    assert f"the marks of job {explorer.job}: 1 relabelled, 1 dropped, 0 kept" in notes
+    said = f"Round 2: 1 relabelled, 1 dropped, 0 kept, by the marks of job {explorer.job}"
+    assert said in notes
