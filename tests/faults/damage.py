@@ -1,13 +1,7 @@
-"""Damages files of one kind and reads them: a program, because a reader might end its process.
+"""Damages files of one kind and reads them, in a process of its own, which a reader might end."""
 
-    python damage.py KIND FOLDER FIRST LAST
-
-It prints the number of each damage before the file is read, and the outcome after it: `same`,
-`named` (an error with the file and a remedy), `different`, or the error that is neither.
-"""
-
+import os
 import random
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -237,27 +231,29 @@ def outcome(read: Callable[[Path], object], path: Path, expected: str) -> str:
         return f"{type(error).__name__}: {error}".replace("\n", " ")
 
 
-def main() -> None:
-    """Damages a file in one way after another."""
-    kind, folder, first, last = sys.argv[1:]
+def read_damaged(kind: str, folder: Path, first: int, last: int) -> None:
+    """Damages a file in one way after another.
+
+    The file `outcomes` gets the number of each damage before the file is read, and the outcome
+    after it: `same`, `named` (an error with the file and a remedy), `different`, or the error that
+    is neither. What libraries print goes to `errors`.
+    """
+    os.dup2(os.open(folder / "errors", os.O_WRONLY | os.O_CREAT), 2)
     name, write, read = KINDS[kind]
-    original = Path(folder) / "original" / name
+    original = folder / "original" / name
     original.parent.mkdir(exist_ok=True)
     write(original)
     expected = repr(read(original))
-    for number in range(int(first), int(last)):
-        chance = random.Random(f"{kind} {number}")  # noqa: S311 - a repeatable sequence
-        path = Path(folder) / f"{number}" / name
-        path.parent.mkdir()
-        for beside in original.parent.iterdir():
-            (path.parent / beside.name).write_bytes(beside.read_bytes())
-        damage = DAMAGES[number % len(DAMAGES)]
-        data = bytearray(original.read_bytes())
-        damage(data, chance)
-        path.write_bytes(data)
-        print(number, damage.__name__, end=" ", flush=True)  # noqa: T201
-        print(outcome(read, path, expected), flush=True)  # noqa: T201
-
-
-if __name__ == "__main__":
-    main()
+    with (folder / "outcomes").open("w") as outcomes:
+        for number in range(first, last):
+            chance = random.Random(f"{kind} {number}")  # noqa: S311 - a repeatable sequence
+            path = folder / f"{number}" / name
+            path.parent.mkdir()
+            for beside in original.parent.iterdir():
+                (path.parent / beside.name).write_bytes(beside.read_bytes())
+            damage = DAMAGES[number % len(DAMAGES)]
+            data = bytearray(original.read_bytes())
+            damage(data, chance)
+            path.write_bytes(data)
+            print(number, damage.__name__, end=" ", file=outcomes, flush=True)
+            print(outcome(read, path, expected), file=outcomes, flush=True)

@@ -121,7 +121,7 @@ def restart_database(target: Target) -> None:
 
 Fault = Callable[[Target], None]
 
-KILLS: Mapping[Fault, int] = {kill_worker: 11, kill_job_process: 7, kill_server: 2}
+KILLS: Mapping[Fault, int] = {kill_worker: 10, kill_job_process: 8, kill_server: 2}
 OTHERS: Mapping[Fault, int] = {
     pause_worker: 2,
     pause_worker_and_job: 1,
@@ -134,8 +134,9 @@ OTHERS: Mapping[Fault, int] = {
 KILLS_PER_ROUND = sum(KILLS.values())
 
 
-def planned_faults(chance: random.Random) -> list[Fault]:
-    """The faults of one round, in an order by chance."""
-    faults = [fault for fault, times in {**KILLS, **OTHERS}.items() for _ in range(times)]
+def planned_faults(chance: random.Random, kills: int) -> list[Fault]:
+    """The faults of one round with half of its kills or all, in an order by chance."""
+    times = {fault: number * kills // KILLS_PER_ROUND for fault, number in KILLS.items()}
+    faults = [fault for fault, number in {**times, **OTHERS}.items() for _ in range(number)]
     chance.shuffle(faults)
     return faults

@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 from scipy.ndimage import affine_transform, gaussian_filter, map_coordinates, zoom
-from scipy.signal import fftconvolve
 
 Pixels = NDArray[np.float64]
 """One image in [0, 1]. Shape (3, height, width)."""
@@ -70,6 +69,8 @@ def gaussian_blur(image: Pixels, strength: float) -> Pixels:
 def defocus_blur(image: Pixels, strength: tuple[float, float]) -> Pixels:
     """Replaces each pixel by a disk of a radius, its edge blurred by a deviation, in pixels."""
     radius, edge = strength
+    from scipy.signal import fftconvolve  # here, for it takes a second that few commands need
+
     wide = radius > _DISK_RADIUS
     reach = int(radius) if wide else _DISK_RADIUS
     rows, columns = np.mgrid[-reach : reach + 1, -reach : reach + 1]
