@@ -2,6 +2,9 @@
 # development needs. Settings: PYTHON=python3.12, VENV=folder,
 # WORKERS=processes of the tests.
 
+# Tests start hundreds of interpreters, each of which would compile the project.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= python3
 VENV ?= .venv
 # One more than there are processors: many tests wait for a process of their own.
@@ -96,7 +99,8 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
 	DIFFICULTY_CONTRACT_EXAMPLES=100 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_contract.py
-	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=2500 $(BIN)/python -m pytest -n 0 \
+	DIFFICULTY_MARKS=1000000 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_many_marks.py
+	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=1500 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)

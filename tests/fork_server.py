@@ -37,6 +37,8 @@ def fork_server_address() -> str:
 
 
 def use_fork_server(address: str) -> None:
-    """Has this process, which was forked, use a server; else it would start one of its own."""
+    """Has this process use a server; else it would start one of its own."""
     _server._forkserver_address = address
+    if _server._forkserver_alive_fd is None:  # not forked by it, so it need not outlive this one
+        _, _server._forkserver_alive_fd = os.pipe()
     _server.ensure_running = lambda: None

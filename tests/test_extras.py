@@ -1,6 +1,7 @@
 """The core runs without the packages of the extras, and what needs one says which.
 
-Packages are hidden from new processes and from all that these start, as if not installed.
+Packages are hidden from new processes and from all that these start, as if not installed. These
+processes are forked from one that has imported the slowest packages of the core.
 """
 
 import ast
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
@@ -96,39 +97,91 @@ def hidden_packages(*extras: str) -> dict[str, list[str]]:
     return {"modules": sorted(modules), "distributions": sorted(distributions)}
 
 
-def environment(folder: Path, *extras: str) -> dict[str, str]:
-    """Variables with which Python finds only what the core and some extras bring."""
-    (folder / "sitecustomize.py").write_text(HIDE)
-    path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join(path),
-        "HIDDEN_PACKAGES": json.dumps(hidden_packages(*extras)),
-        "COLUMNS": "400",
-        "NO_COLOR": "1",
-        "TERM": "dumb",
-    }
+PRELOADED = ("open_clip", "pyarrow.dataset", "scipy.stats", "timm", "torch", "torchvision")
+"""Packages of the core that take seconds to import."""
+
+FORKING = """
+import gc, importlib, json, multiprocessing, os, runpy, sys
+import sitecustomize
+
+def run(call):
+    os.environ["HIDDEN_PACKAGES"] = json.dumps(call["hidden"])
+    sitecustomize.HIDDEN = call["hidden"]
+    os.chdir(call["folder"])
+    for number, name in ((1, "output"), (2, "errors")):
+        os.dup2(os.open(call[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), number)
+    option, program, *arguments = call["words"]
+    sys.argv[:] = [option, *arguments]
+    if option == "-m":
+        runpy.run_module(program, run_name="__main__", alter_sys=True)
+    else:
+        exec(program, {"__name__": "__main__"})
+
+for name in sys.argv[1:]:
+    importlib.import_module(name)
+gc.freeze()
+for line in sys.stdin:
+    child = multiprocessing.get_context("fork").Process(target=run, args=(json.loads(line),))
+    child.start()
+    child.join()
+    print(child.exitcode, flush=True)
+"""
 
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
-@pytest.fixture
-def core(tmp_path: Path) -> Run:
-    """Runs Python where the core alone is installed."""
-    (tmp_path / "site").mkdir()
-    variables = environment(tmp_path / "site")
+@pytest.fixture(scope="module")
+def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Iterator["subprocess.Popen[str]"]:
+    """Python that has imported packages of the core, and no other, and forks for each call."""
+    folder = tmp_path_factory.mktemp("site")
+    (folder / "sitecustomize.py").write_text(HIDE)
+    path = [str(folder), str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    variables = os.environ | {
+        "PYTHONPATH": os.pathsep.join(path),
+        "HIDDEN_PACKAGES": json.dumps(hidden_packages()),
+        "COLUMNS": "400",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+    }
+    with subprocess.Popen(  # noqa: S603 - our own code
+        [sys.executable, "-c", FORKING, *PRELOADED],
+        env=variables,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as started:
+        yield started
 
-    def run(*arguments: object) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(  # noqa: S603 - fixed arguments
-            [sys.executable, *map(str, arguments)],
-            cwd=tmp_path,
-            env=variables,
-            check=False,
-            capture_output=True,
-            text=True,
-        )
+
+@pytest.fixture
+def run_with(interpreter: "subprocess.Popen[str]", tmp_path: Path) -> Run:
+    """Runs Python where the core and some extras alone are installed."""
+
+    def run(extras: Sequence[str], *words: str) -> "subprocess.CompletedProcess[str]":
+        assert interpreter.stdin is not None
+        assert interpreter.stdout is not None
+        files = [tmp_path / name for name in ("output", "errors")]
+        for file in files:
+            file.write_text("")
+        call = {
+            "hidden": hidden_packages(*extras),
+            "folder": str(tmp_path),
+            "output": str(files[0]),
+            "errors": str(files[1]),
+            "words": words,
+        }
+        print(json.dumps(call), file=interpreter.stdin, flush=True)
+        code = int(interpreter.stdout.readline())
+        return subprocess.CompletedProcess(words, code, *(file.read_text() for file in files))
 
     return run
+
+
+@pytest.fixture
+def core(run_with: Run) -> Run:
+    """Runs Python where the core alone is installed."""
+    return partial(run_with, ())
 
 
 def test_a_hidden_package_is_absent(core: Run) -> None:
@@ -216,16 +269,9 @@ for file in sorted(root.joinpath(sys.argv[1]).rglob("*.py")):
 
 @PACKAGES
 def test_every_module_is_imported_with_its_own_extra_alone(
-    tmp_path: Path, package: str, extras: tuple[str, ...]
+    run_with: Run, package: str, extras: tuple[str, ...]
 ) -> None:
-    done = subprocess.run(  # noqa: S603 - fixed arguments
-        [sys.executable, "-c", IMPORT_ALL, package],
-        env=environment(tmp_path, *extras),
-        cwd=tmp_path,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    done = run_with(extras, "-c", IMPORT_ALL, package)
 
     assert done.returncode == 0, done.stderr
 

@@ -66,8 +66,9 @@ def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
     values = {"state": "succeeded", "result": result, "error": None}
     with write_transaction(engine) as connection:
-        # The progress since the last heartbeat needs no parameter: all samples are done.
-        counted = _fenced(job, {"done": sa.func.coalesce(JOBS.c.total, JOBS.c.done)})
+        # The progress since the last heartbeat: all samples are done.
+        done = sa.func.coalesce(JOBS.c.total, JOBS.c.done)
+        counted = _fenced(job, {"done": done, "bad": result.num_bad_images})
         if connection.execute(counted).one_or_none() is not None:
             finish(connection, job.id, values)
             return True

@@ -47,6 +47,7 @@ def test_success_is_written_with_the_result_and_all_samples_done(
     ended = queue.stored(job)
     assert (ended.state, ended.result, ended.error) == ("succeeded", RESULT, None)
     assert (ended.done, ended.total, ended.lease_until) == (10, 10, None)
+    assert ended.bad == RESULT.num_bad_images  # of which the last heartbeat knew one
     assert ended.finished_at is not None
 
 

@@ -257,8 +257,8 @@ def running_service(
         "roots": json.dumps({name: str(path) for name, path in roots.items()}),
         "data_dir": folder / "data",
         "device": "cpu",
-        "poll": 0.05,
-        "heartbeat": 0.2,
+        "poll": 0.2,  # not more often, since it is idle for most of the run
+        "heartbeat": 1,
         "rate_limit": "100000/minute",
         "log_level": "warning",
     } | settings

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "5")
+EXAMPLES = os.environ.get("DIFFICULTY_CONTRACT_EXAMPLES", "2")
 
 CONFIGURATION = """
 [checks]

@@ -73,7 +73,7 @@ def test_an_upload_is_scored_watched_read_and_deleted(
 def test_a_job_that_runs_is_cancelled_within_seconds(
     database_url: str, start_service: Callable[..., Any], many_photos: Path
 ) -> None:
-    service = start_service(database_url)
+    service = start_service(database_url, heartbeat=0.2)
 
     with service.client() as client:
         dataset = {"root": "photos", "path": many_photos.name}

@@ -13,8 +13,20 @@ import httpx2
 import pytest
 
 from difficulty_service.backbones import BACKBONES
+from tests.fork_server import fork_server_address
 
-COMMAND = (sys.executable, "-m", "difficulty_service")
+COMMAND = """
+import sys
+from difficulty_service.base import apart
+from difficulty_service.cli import main
+from tests.fork_server import ForkedContext, use_fork_server
+
+# Workers and other children load torch, which takes seconds in an interpreter of their own.
+use_fork_server(sys.argv.pop(1))
+apart.context_of_children = ForkedContext()
+sys.exit(main())
+"""
+ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = ("libtorch", "torchvision", "faiss")
 PAGES = ("", "/images", "/images/0", "/classes", "/pairs", "/map", "/map/points", "/errors")
 DIM = BACKBONES["builtin"].feature_dim
@@ -28,11 +40,15 @@ def libraries_of(process: int) -> list[str]:
 
 @contextmanager
 def running(*words: object, log: Path, **settings: object) -> Iterator[tuple[str, int]]:
-    """A command that serves, started as its users start it; the last line of a log and its pid."""
+    """A command that serves, in an interpreter of its own; its log so far and its pid."""
     variables = {f"DIFFICULTY_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("w") as file:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            [*COMMAND, *map(str, words)], env=os.environ | variables, stdout=file, stderr=file
+            [sys.executable, "-c", COMMAND, fork_server_address(), *map(str, words)],
+            cwd=ROOT,
+            env=os.environ | variables,
+            stdout=file,
+            stderr=file,
         )
     try:
         while not any(word in log.read_text() for word in ('"listening"', "Ctrl-C")):

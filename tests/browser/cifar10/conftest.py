@@ -35,14 +35,14 @@ class Scored:
         output: What the command printed.
         seconds: Time that it took.
         rows: Rows of the score file.
-        pictures: The encoded images of the whole dataset, in the order of its file.
+        pictures: The encoded image of every sample.
     """
 
     folder: Path
     output: str
     seconds: float
     rows: list[dict[str, Any]]
-    pictures: list[bytes]
+    pictures: dict[str, bytes]
 
 
 @pytest.fixture(scope="session")
@@ -62,27 +62,24 @@ def run_words(commands: Path) -> Callable[[str, Path], str]:
 
 
 @pytest.fixture(scope="session")
-def score_cifar10(
+def cifar10(
     shared: Path,
     run_words: Callable[[str, Path], str],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Callable[[str], Scored]:
-    """Scores the test images with some options into scores.parquet."""
+) -> Scored:
+    """Every fifth of the test images, scored into scores.parquet, with the report."""
     dataset = shared / "data" / "cifar10_test.parquet"
     if not dataset.exists():
         pytest.skip(f"there is no {dataset}")
-
-    def score(options: str) -> Scored:
-        folder = tmp_path_factory.mktemp("cifar10")
-        line = f"difficulty score {shlex.quote(str(dataset))} --out scores.parquet {options}"
-        begun = time.perf_counter()
-        output = run_words(line, folder)
-        seconds = time.perf_counter() - begun
-        rows = read_scores(folder / "scores.parquet").table.to_pylist()
-        pictures = pq.read_table(dataset, columns=["image"])["image"].to_pylist()
-        return Scored(folder, output, seconds, rows, pictures)
-
-    return score
+    folder = tmp_path_factory.mktemp("cifar10")
+    options = "--out scores.parquet --report report.html --limit 2000"
+    begun = time.perf_counter()
+    output = run_words(f"difficulty score {shlex.quote(str(dataset))} {options}", folder)
+    seconds = time.perf_counter() - begun
+    rows = read_scores(folder / "scores.parquet").table.to_pylist()
+    images = pq.read_table(dataset, columns=["filename", "image"]).to_pylist()
+    pictures = {image["filename"]: image["image"] for image in images}
+    return Scored(folder, output, seconds, rows, pictures)
 
 
 @pytest.fixture(scope="session")

@@ -68,8 +68,8 @@ def explorer(
         "data_dir": folder / "data",
         "default_backbone": "builtin",
         "device": "cpu",
-        "poll": 0.05,
-        "heartbeat": 0.2,
+        "poll": 0.2,  # not more often, since it is idle for most of the run
+        "heartbeat": 0.5,
         "rate_limit": "100000/minute",
     }
     environment = {

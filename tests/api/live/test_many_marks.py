@@ -1,5 +1,9 @@
-"""A million marks of one key stop neither its own pages nor the requests of another key."""
+"""Many marks of one key stop neither its own pages nor the requests of another key.
 
+DIFFICULTY_MARKS is how many; `make fuzz` makes a million.
+"""
+
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,9 +26,9 @@ from api.storage.tables import JOBS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 
-MARKS = 1_000_000
+MARKS = int(os.environ.get("DIFFICULTY_MARKS", "200000"))
 AT_ONCE = 6
-ROOM = 300 << 20  # bytes that the server may grow by
+ROOM = (62 << 20) + 240 * MARKS  # bytes that the server may grow by
 OK, ACCEPTED, TOO_MANY = 200, 202, 429
 PAGES = ("", "/images", "/images?mark=drop", "/images/0", "/classes", "/pairs", "/map", "/tray")
 
@@ -89,7 +93,7 @@ def add_job_with_marks(service: Any, content: ScoreFile, owner: str) -> str:  # 
 
 
 @pytest.mark.slow
-def test_a_million_marks_are_shown_and_sent_without_filling_the_server(
+def test_many_marks_are_shown_and_sent_without_filling_the_server(
     start_service: Callable[..., Any], sqlite_url: str, tmp_path: Path
 ) -> None:
     service = start_service(sqlite_url)
@@ -114,7 +118,7 @@ def test_a_million_marks_are_shown_and_sent_without_filling_the_server(
         submitted = client.post("/v1/jobs", json=again)
 
     assert {page.status_code for page in pages} == {OK}
-    assert "1,000,000" in pages[0].text
+    assert f"{MARKS:,}" in pages[0].text
     assert ({answer.status_code for answer in answers}, is_early) == ({OK, TOO_MANY}, True)
     whole = [answer for answer in answers if answer.status_code == OK]
     assert {len(rows_of(answer)) for answer in whole} == {MARKS}
