@@ -219,13 +219,14 @@ def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
 
 
 @lru_cache(maxsize=1024)
-def _marked_sample(mark: str, label: str | None) -> MarkedSample:
+def _marked_sample(mark: str, label: str | None, round_: int | None = None) -> MarkedSample:
     # Of a million marks, few differ.
-    return MarkedSample(Mark(mark), label)
+    return MarkedSample(Mark(mark), label, round=round_)
 
 
 def encode_marks(marks: Marked | None) -> str | None:
     """The marks as they are stored with a job."""
     if marks is None:
         return None
-    return json.dumps({each: [mark.mark.value, mark.label] for each, mark in marks.items()})
+    values = {each: [mark.mark.value, mark.label, mark.round] for each, mark in marks.items()}
+    return json.dumps(values)

@@ -121,7 +121,7 @@ APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,
     sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark and label by sample id
+    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark, label and round by id
 )
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 letters in ASCII order, none easily mistaken

@@ -224,8 +224,8 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
         if before is not None and (now is None or not is_before):
             draft.add(sample_id, before)
         if now is not None:
-            now = replace(now, round=now.round or marks.next_round)
-            num_applied += draft.add(sample_id, now.after(before if is_before else None))
+            decided = marks.numbered(now).after(before if is_before else None)
+            num_applied += draft.add(sample_id, decided)
     if later.samples and not num_applied:
         raise CleaningError(
             f"none of {count_of(len(later.samples), 'marked sample')} is in the dataset as it was: "

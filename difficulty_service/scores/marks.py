@@ -10,6 +10,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -95,10 +96,14 @@ class MarkHistory:
     def __bool__(self) -> bool:
         return bool(self.earlier.samples or self.later.samples)
 
-    @property
+    @cached_property
     def next_round(self) -> int:
         """Number of the round of the later marks."""
         return 1 + max((mark.round or 1 for mark in self.earlier.samples.values()), default=0)
+
+    def numbered(self, mark: MarkedSample) -> MarkedSample:
+        """One of the later marks with the number of its round."""
+        return replace(mark, round=mark.round or self.next_round)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -295,7 +300,10 @@ def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
 def compose(history: MarkHistory) -> Marks:
     """All marks of a dataset, by the ids that its samples had when they were marked."""
     earlier, later = history.earlier, history.later
-    after = {each: mark.after(earlier.samples.get(each)) for each, mark in later.samples.items()}
+    after = {
+        sample_id: history.numbered(mark).after(earlier.samples.get(sample_id))
+        for sample_id, mark in later.samples.items()
+    }
     return Marks({**earlier.samples, **after}, (*earlier.warnings, *later.warnings))
 
 

@@ -163,9 +163,9 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
     again = claim(engine, "worker", "cpu", 60.0)
     assert again is not None
     assert applied_marks(engine, again) == {
-        IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
-        IDS[1]: MarkedSample(Mark.KEEP),
-        IDS[2]: MarkedSample(Mark.DROP),
+        IDS[0]: MarkedSample(Mark.RELABEL, "dog", round=1),
+        IDS[1]: MarkedSample(Mark.KEEP, round=1),
+        IDS[2]: MarkedSample(Mark.DROP, round=1),
     }
 
 
@@ -197,9 +197,9 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     third = claim(engine, "worker", "cpu", 60.0)
     assert third is not None
     assert applied_marks(engine, third) == {
-        IDS[0]: MarkedSample(Mark.DROP),
-        IDS[1]: MarkedSample(Mark.RELABEL, "dog"),
-        IDS[2]: MarkedSample(Mark.DROP),
+        IDS[0]: MarkedSample(Mark.DROP, round=2),
+        IDS[1]: MarkedSample(Mark.RELABEL, "dog", round=2),
+        IDS[2]: MarkedSample(Mark.DROP, round=1),
     }
 
 

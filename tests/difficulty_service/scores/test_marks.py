@@ -164,9 +164,9 @@ def test_later_marks_are_about_what_earlier_ones_left() -> None:
 
     assert every.samples == {
         "kept": to_dog,
-        "back": MarkedSample(Mark.KEEP, given="cat"),
-        "other": MarkedSample(Mark.DROP, given="cat"),
+        "back": MarkedSample(Mark.KEEP, given="cat", round=2),
+        "other": MarkedSample(Mark.DROP, given="cat", round=2),
         "untouched": to_dog,
-        "new": later["new"],
+        "new": MarkedSample(Mark.KEEP, given="owl", round=2),
     }
     assert every.warnings == ("one", "two")
