@@ -130,7 +130,7 @@ def test_from_the_report_to_a_cleaned_list_takes_two_commands(
     with steps.step("download the marks"):
         download(page, cifar10.folder, "#download")
     with steps.step("clean"):
-        line = printed(r"^to apply the marks .*: (difficulty clean .*)$", cifar10.output)
+        line = printed(r"^ +(difficulty clean .*)$", cifar10.output)
         run_words(line, cifar10.folder)
 
     check_cleaned(cifar10)
