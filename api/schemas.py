@@ -114,7 +114,7 @@ class JobCreate(JobRequest):
     marks: Annotated[str, Field(pattern=ID_PATTERN)] | None = Field(
         default=None,
         description="Apply the marks of this job, as they are now: relabelled samples get their "
-        "new class, dropped ones are left out",
+        "new class, dropped ones are left out, and what was kept or relabelled counts as right",
     )
 
     @model_validator(mode="after")
