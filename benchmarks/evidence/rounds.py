@@ -1,11 +1,12 @@
 """How many wrong labels are said to be left after a round of review, beside how many are.
 
-    python -m benchmarks.evidence.rounds [--folder runs/evidence] [--seeds 3] [--share 0.05]
+    python -m benchmarks.evidence.rounds [--folder runs/rounds] [--seeds 3] [--share 0.05]
+        [--limit 10000]
 
 A person who knows the right labels looks at some samples in an order, and what is decided is known
 to the next fit. Writes `rounds.csv` with the wrong labels that were found and that are left, how
-many are said to be left, and how often the 95 % interval holds their number. Features are those of
-`make evidence`.
+many are said to be left, and how often the 95 % interval holds their number. Draws are of some
+images of each dataset, evenly spaced, whose features are extracted first.
 """
 
 import argparse
@@ -124,12 +125,14 @@ def rows_of(
 def main() -> None:
     """Reviews every set of labels with known wrong ones, then writes the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    parser.add_argument("--folder", type=Path, default=Path("runs/rounds"))
     parser.add_argument("--seeds", type=int, default=3, help="draws of each set")
     parser.add_argument("--share", type=float, default=0.05, help="share that is looked at")
+    parser.add_argument("--limit", type=int, default=10_000, help="images of each dataset")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
-    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    study = Study(arguments.folder, shared, arguments.limit)
     require_data(study)
     rows: list[Row] = []
     for title, size, draw in sets(study):
