@@ -1,5 +1,6 @@
 """Fixtures that every test may use."""
 
+import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -24,8 +25,9 @@ ForkCommand = Callable[..., ForkServerProcess]
 PRELOADED = [
     *("api.online.scorer", "api.server", "api.worker.job_child", "difficulty_service.cli"),
     "trainer.runs.train",
-    # What the first image of a process loads.
+    # What the first image, run, picture or download of a process loads.
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
+    *("torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg", "httpx2"),
 ]
 
 BERT_WORDS = (
@@ -70,6 +72,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts files with slow tests first: a process that began one last would keep the others."""
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
+
+
+def pytest_collection_finish() -> None:
+    """Spares every later full collection what was loaded, which stays for as long as the tests."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -3,6 +3,7 @@
 A process that was forked so starts its own children in the same way once it is told where.
 """
 
+import gc
 import os
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext, ForkServerProcess
@@ -19,6 +20,8 @@ class ForkedProcess(ForkServerProcess):
         self._environment = dict(os.environ)
 
     def run(self) -> None:
+        # Else each full collection walks, and so copies, all that was loaded before the fork.
+        gc.freeze()
         os.environ.clear()
         os.environ.update(self._environment)
         super().run()

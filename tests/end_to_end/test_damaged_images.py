@@ -2,10 +2,13 @@
 
 import os
 import random
+import resource
 import struct
 import subprocess
+import sys
 import zlib
 from collections.abc import Callable
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from difficulty_service.cli import main
 from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -87,24 +91,40 @@ def png_bomb() -> bytes:
     )
 
 
-def score_and_measure(command: Path, photos: Path, scores: Path, builtin: tuple[str, ...]) -> int:
+def score_and_measure(
+    forkserver: ForkServerContext, photos: Path, scores: Path, builtin: tuple[str, ...]
+) -> int:
     """Scores in a process of its own; gives its largest resident memory in KiB."""
-    words = (command, "score", photos, "--out", scores, *builtin, "--shard-size", 500)
-    with subprocess.Popen([str(word) for word in words], stdout=subprocess.DEVNULL) as process:  # noqa: S603 - our own command
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    assert process.returncode == 0
-    return usage.ru_maxrss
+    words = ("score", photos, "--out", scores, *builtin, "--shard-size", 500)
+    told = scores.with_suffix(".memory")
+    process = forkserver.Process(target=score_and_tell, args=([str(word) for word in words], told))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
+    return int(told.read_text())
+
+
+def score_and_tell(words: list[str], told: Path) -> None:
+    """Calls the command, and writes the largest resident memory of this process to a file."""
+    sys.argv[:] = ["difficulty", *words]
+    try:
+        sys.exit(main())
+    finally:
+        told.write_text(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss))
 
 
 @pytest.mark.slow
 def test_a_thousand_damaged_files_are_listed_and_the_others_are_scored_in_flat_memory(
-    command: Path, good: Path, mixed: Path, tmp_path: Path, builtin: tuple[str, ...]
+    forkserver: ForkServerContext,
+    good: Path,
+    mixed: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
 ) -> None:
     good_scores, mixed_scores = tmp_path / "good.parquet", tmp_path / "mixed.parquet"
 
-    memory_of_good = score_and_measure(command, good, good_scores, builtin)
-    memory_of_mixed = score_and_measure(command, mixed, mixed_scores, builtin)
+    memory_of_good = score_and_measure(forkserver, good, good_scores, builtin)
+    memory_of_mixed = score_and_measure(forkserver, mixed, mixed_scores, builtin)
 
     found = {path.relative_to(mixed).as_posix() for path in mixed.glob("*/*")}
     damaged = {path for path in found if "bad" in path}

@@ -277,7 +277,7 @@ def test_every_command_on_a_page_runs(page: str, relay: Relay, world: Path, tmp_
     if any("photos/train" in line for line in lines):
         shutil.rmtree(here / "photos")
         shutil.copytree(here / "split", here / "photos")
-    if any("--out scores." in line for line in lines):
+    if "--out scores." in next((line for line in lines if "scores." in line), ""):
         (here / "scores.parquet").unlink()
         shutil.rmtree(here / "scores.features")
     script = FUNCTIONS + "\n".join(map(made_smaller, lines))

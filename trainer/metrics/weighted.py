@@ -5,7 +5,7 @@ a resample of the bootstrap then needs no sorting and no logits.
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -243,7 +243,8 @@ def _ranking_metrics(groups: RankedGroups) -> list[float]:
     errors = np.repeat(groups.misses / groups.sizes, groups.sizes.astype(np.intp))
     detection = [np.nan] * len(DETECTION_NAMES)
     if 0 < groups.hits.sum() < groups.sizes.sum():
-        detection = list(asdict(detection_of_errors(groups)).values())
+        found = detection_of_errors(groups)
+        detection = [getattr(found, name) for name in DETECTION_NAMES]
     return [
         *detection,
         aurc_of_errors(errors),
