@@ -18,12 +18,13 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 from pyarrow.fs import FileSelector, FileType
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
+from api.storage.tables import METADATA
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 
@@ -75,9 +76,15 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """An empty database of its own, one test with SQLite and one with PostgreSQL."""
-    if request.param == "sqlite":
+def database_kind(request: pytest.FixtureRequest) -> str:
+    """One test with SQLite and one with PostgreSQL."""
+    return str(request.param)
+
+
+@pytest.fixture
+def database_url(request: pytest.FixtureRequest, database_kind: str) -> Iterator[str]:
+    """An empty database of its own, without tables."""
+    if database_kind == "sqlite":
         yield request.getfixturevalue("sqlite_url")
         return
     url = request.getfixturevalue("new_postgresql_url")()
@@ -89,18 +96,45 @@ def database_url(request: pytest.FixtureRequest) -> Iterator[str]:
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
-@pytest.fixture
-def engine(database_url: str) -> Iterator[Engine]:
-    """A database with all tables, at `database_url`."""
-    with migrated(database_url) as engine:
+@pytest.fixture(scope="session")
+def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An SQLite database with all tables, to be copied: to create them takes far longer."""
+    file = tmp_path_factory.mktemp("database") / "difficulty.sqlite"
+    with migrated(f"sqlite:///{file}"):
+        pass
+    return file
+
+
+@pytest.fixture(scope="session")
+def migrated_postgresql(new_postgresql_url: Callable[[], str]) -> Iterator[Engine]:
+    """A PostgreSQL database with all tables for the whole session."""
+    with migrated(new_postgresql_url()) as engine:
         yield engine
 
 
 @pytest.fixture
-def sqlite_engine(sqlite_url: str) -> Iterator[Engine]:
+def postgresql_engine(migrated_postgresql: Engine) -> Iterator[Engine]:
+    """A PostgreSQL database with all tables, which are empty."""
+    engine = connect(migrated_postgresql.url.render_as_string(hide_password=False))
+    yield engine
+    engine.dispose()
+    empty_tables(migrated_postgresql)
+
+
+@pytest.fixture
+def engine(request: pytest.FixtureRequest, database_kind: str) -> Engine:
+    """A database with all tables, which are empty."""
+    engine: Engine = request.getfixturevalue(f"{database_kind}_engine")
+    return engine
+
+
+@pytest.fixture
+def sqlite_engine(sqlite_url: str, migrated_file: Path) -> Iterator[Engine]:
     """An SQLite database with all tables, at `sqlite_url`."""
-    with migrated(sqlite_url) as engine:
-        yield engine
+    engine = connect(sqlite_url)
+    shutil.copy(migrated_file, str(engine.url.database))
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture(scope="session")
@@ -140,6 +174,19 @@ def migrated(url: str) -> Iterator[Engine]:
         yield engine
     finally:
         engine.dispose()
+
+
+def empty_tables(engine: Engine) -> None:
+    """Deletes all rows, also where the connection of a test that failed still holds a lock."""
+    names = ", ".join(table.name for table in METADATA.sorted_tables)
+    with engine.begin() as connection:
+        connection.execute(
+            text(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        )
+        connection.execute(text(f"TRUNCATE {names} RESTART IDENTITY"))
 
 
 @contextmanager

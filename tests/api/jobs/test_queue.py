@@ -52,14 +52,13 @@ def test_the_job_that_has_waited_longest_is_claimed_first(queue: "Queue") -> Non
     assert order == [jobs[1].id, jobs[2].id, jobs[0].id]
 
 
-def test_six_workers_claim_each_of_sixty_jobs_once(
-    engine: Engine, queue: "Queue", database_url: str
-) -> None:
+def test_six_workers_claim_each_of_sixty_jobs_once(engine: Engine, queue: "Queue") -> None:
     jobs = [queue.submit() for _ in range(60)]
+    url = engine.url.render_as_string(hide_password=False)
     barrier = Barrier(6)
 
     def work(name: str) -> list[str]:
-        own = connect(database_url)  # as processes have, each its own connections
+        own = connect(url)  # as processes have, each its own connections
         barrier.wait()
         done = []
         while (job := claim(own, name, "cpu", LEASE)) is not None:

@@ -19,7 +19,7 @@ from PIL import Image
 ROOM = 400 << 20  # bytes that a process may grow by
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 OUTSIDE = "/tmp/difficulty-hostile"  # noqa: S108 - nothing may ever appear there
-BOMB = 600 << 20  # bytes, more than ROOM
+BOMB = 600 << 20  # bytes that the files unpack to, more than ROOM
 
 
 def png(shade: int) -> bytes:
@@ -62,10 +62,23 @@ def tar_with(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
     return target.getvalue()
 
 
-def tar_member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return tar_with((info, png(9) if kind == tarfile.REGTYPE else b""))
+def tar_member(name: str) -> bytes:
+    return tar_with((tarfile.TarInfo(name), png(9)))
+
+
+def tar_of_links_and_devices() -> bytes:
+    """Members that are no files: links out, of both kinds, a device and a pipe."""
+    members = []
+    for name, kind, target in (
+        ("cat/link.png", tarfile.SYMTYPE, "/etc/passwd"),
+        ("cat/hard.png", tarfile.LNKTYPE, "../../../etc/passwd"),
+        ("cat/null.png", tarfile.CHRTYPE, ""),
+        ("cat/pipe.png", tarfile.FIFOTYPE, ""),
+    ):
+        info = tarfile.TarInfo(name)
+        info.type, info.linkname = kind, target
+        members.append((info, b""))
+    return tar_with(*members)
 
 
 def tar_whose_member_is_longer_than_the_file() -> bytes:
@@ -94,7 +107,7 @@ def zip_member_without_a_name() -> bytes:
 def zip_bomb() -> bytes:
     """Hundreds of megabytes of zeros in less than one."""
     target = io.BytesIO()
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         for name, data in GOOD.items():
             archive.writestr(name, data)
         with archive.open("cat/bomb.png", "w", force_zip64=True) as file:
@@ -112,8 +125,10 @@ def zip_of_overlapping_members() -> bytes:
     return bytes(whole)
 
 
-def zip_that_lies_about_sizes() -> bytes:
-    whole = bytearray(zip_with(**{"cat/lie.png": bytes(5000)}))
+def zip_of_lying_images() -> bytes:
+    """An image of more pixels than memory, one of none, and one that is longer than it says."""
+    lying = {"cat/huge.png": png_that_says(60_000, 60_000), "cat/none.png": png_that_says(0, 0)}
+    whole = bytearray(zip_with(**lying, **{"cat/lie.png": bytes(5000)}))
     place = whole.rindex(b"PK\x01\x02")
     struct.pack_into("<I", whole, place + 24, 10)
     return bytes(whole)
@@ -182,19 +197,18 @@ def parquet_whose_footer_lies() -> bytes:
     return b"PAR1" + bytes(100) + struct.pack("<I", 0xFFFFFFF0) + b"PAR1"
 
 
+LINKS_AND_DEVICES = "a tar of links out, a device and a pipe"
+LYING_IMAGES = "a zip of images that lie about their sizes"
+REFUSED_IMAGES = {
+    LINKS_AND_DEVICES: ("link", "hard", "null", "pipe"),
+    LYING_IMAGES: ("huge", "none", "lie"),
+}
+"""Members of files that hold several, each hostile in a way of its own."""
+
 FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "a tar member above the archive": ("tar", lambda: tar_member("../../hostile.png")),
     "a tar member with an absolute name": ("tar", lambda: tar_member(f"{OUTSIDE}/a.png")),
-    "a tar member that is a link out": (
-        "tar",
-        lambda: tar_member("cat/link.png", tarfile.SYMTYPE, "/etc/passwd"),
-    ),
-    "a tar member that is a hard link out": (
-        "tar",
-        lambda: tar_member("cat/link.png", tarfile.LNKTYPE, "../../../etc/passwd"),
-    ),
-    "a tar member that is a device": ("tar", lambda: tar_member("cat/null.png", tarfile.CHRTYPE)),
-    "a tar member that is a pipe": ("tar", lambda: tar_member("cat/pipe.png", tarfile.FIFOTYPE)),
+    LINKS_AND_DEVICES: ("tar", tar_of_links_and_devices),
     "a tar member longer than the tar": ("tar", tar_whose_member_is_longer_than_the_file),
     "a tar of noise": ("tar", lambda: np.random.default_rng(0).bytes(50_000)),
     "a zip member above the archive": (
@@ -208,12 +222,7 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     ),
     "a zip bomb": ("zip", zip_bomb),
     "a zip of overlapping members": ("zip", zip_of_overlapping_members),
-    "a zip that lies about sizes": ("zip", zip_that_lies_about_sizes),
-    "an image with more pixels than memory": (
-        "zip",
-        lambda: zip_with(**{"cat/huge.png": png_that_says(60_000, 60_000)}),
-    ),
-    "an image of no pixels": ("zip", lambda: zip_with(**{"cat/none.png": png_that_says(0, 0)})),
+    LYING_IMAGES: ("zip", zip_of_lying_images),
     "Parquet with a pickle": ("parquet", parquet_with_a_pickle),
     "Parquet with paths": ("parquet", lambda: parquet_of_paths("/etc/passwd")),
     "Parquet with URIs": ("parquet", lambda: parquet_of_paths("file:///etc/passwd")),
@@ -222,15 +231,15 @@ FILES: dict[str, tuple[str, Callable[[], bytes]]] = {
     "Parquet that ends its reader": ("parquet", ABORTING.read_bytes),
     "Parquet that repeats an image of 80 MB": (
         "parquet",
-        lambda: parquet_with(repeated(bytes(80 << 20), 20)),
+        lambda: parquet_with(repeated(bytes(80 << 20), 8)),
     ),
     "Parquet that repeats an image of 12 MB": (
         "parquet",
-        lambda: parquet_with(repeated(bytes(12 << 20), 64)),
+        lambda: parquet_with(repeated(bytes(12 << 20), 52)),
     ),
     "Parquet that repeats a label of 1 kB": (
         "parquet",
-        lambda: parquet_with(labels=repeated("x" * 1000, 1_000_000)),
+        lambda: parquet_with(labels=repeated("x" * 1000, BOMB // 1000)),
     ),
     "Parquet with the label 1,000,000": (
         "parquet",
@@ -289,6 +298,8 @@ def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: 
     assert submitted.status_code in (202, 409)
     assert state in ("refused", "succeeded", "failed")
     assert (sent.status_code == 422) == (state == "refused")
+    for image in REFUSED_IMAGES.get(name, ()):
+        assert f'{{"sample_id":"cat/{image}.png","reason":' in text
     assert "root:x:0" not in text
     assert "internal" not in text
     assert not Path(OUTSIDE).exists()

@@ -2,8 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pytest
 from alembic import command
@@ -26,6 +26,15 @@ from api.storage.database import (
 from api.storage.tables import EVENTS, METADATA, WORKERS
 
 WORKER = {"device": "cpu", "started_at": 0.0, "seen_at": 0.0}
+
+
+@pytest.fixture
+def engine(database_url: str) -> Iterator[Engine]:
+    """A database that has just been migrated, and whose tables a test may change."""
+    engine = connect(database_url)
+    migrate(engine)
+    yield engine
+    engine.dispose()
 
 
 def test_the_migrations_make_the_tables_as_they_are_written(engine: Engine) -> None:
@@ -236,14 +245,6 @@ def end_all_sessions(engine: Engine) -> None:
             )
         )
     other.dispose()
-
-
-@pytest.fixture
-def postgresql_engine(new_postgresql_url: Any) -> Any:  # noqa: ANN401 - as the fixture it wraps
-    engine = connect(new_postgresql_url())
-    migrate(engine)
-    yield engine
-    engine.dispose()
 
 
 def test_connections_that_died_while_they_were_idle_are_replaced(

@@ -1,8 +1,8 @@
 """A damaged database is named with its file and the remedy, by server and worker alike."""
 
 import os
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
@@ -57,20 +57,21 @@ def test_the_worker_ends_with_the_damaged_file_and_the_remedy(
     assert str(damaged) in str(caught.value)
 
 
-def test_the_command_says_so_without_a_traceback(damaged: Path) -> None:
+def test_the_command_says_so_without_a_traceback(
+    damaged: Path, fork_command: Callable[..., ForkServerProcess]
+) -> None:
     environment = os.environ | {
         "DIFFICULTY_DATA_DIR": str(damaged.parent),
         "DIFFICULTY_DATABASE_URL": f"sqlite:///{damaged}",
     }
-    command = [sys.executable, "-m", "difficulty_service", "worker", "--device", "cpu"]
+    errors = damaged.with_name("errors")
 
-    ended = subprocess.run(  # noqa: S603 - our own command
-        command, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    ended = fork_command("worker", "--device", "cpu", environment=environment, errors=errors)
+    ended.join(120)
 
-    assert ended.returncode == 1
-    assert "is damaged" in ended.stderr
-    assert "Traceback" not in ended.stderr
+    assert ended.exitcode == 1
+    assert "is damaged" in errors.read_text()
+    assert "Traceback" not in errors.read_text()
 
 
 def test_other_errors_of_a_database_are_left_as_they_are(sqlite_engine: Engine) -> None:
