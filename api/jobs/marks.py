@@ -18,7 +18,14 @@ from api.http.problems import conflict, invalid
 from api.jobs.store import Job, get_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
-from difficulty_service.scores.marks import Mark, MarkedSample, MarkHistory, Marks, compose
+from difficulty_service.scores.marks import (
+    NO_MARKS,
+    Mark,
+    MarkedSample,
+    MarkHistory,
+    Marks,
+    compose,
+)
 
 PART = 20_000  # marks that are in memory at once where all are read
 AT_ONCE = 500  # rows of one statement; SQLite allows a limited number of parameters
@@ -198,15 +205,16 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
     if source.state != "succeeded":
         state = f"job {source_id} has no marks: it is {source.state}"
         raise conflict(state, "name a job that succeeded", "marks")
+    earlier = Marks(applied_marks(engine, source), ())
+    number = MarkHistory(earlier, NO_MARKS).next_round
     new: dict[str, MarkedSample] = {}
     for table in marks_tables(engine, owner, source_id):
         columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label"))
         for sample_id, mark, label in zip(*columns, strict=True):
-            new[sample_id] = _marked_sample(mark, label)
+            new[sample_id] = _marked_sample(mark, label, number)
     if not new:
         raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
-    earlier = applied_marks(engine, source)
-    return compose(MarkHistory(Marks(earlier, ()), Marks(new, ()))).samples
+    return compose(MarkHistory(earlier, Marks(new, ()))).samples
 
 
 def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
@@ -228,5 +236,9 @@ def encode_marks(marks: Marked | None) -> str | None:
     """The marks as they are stored with a job."""
     if marks is None:
         return None
-    values = {each: [mark.mark.value, mark.label, mark.round] for each, mark in marks.items()}
-    return json.dumps(values)
+    return json.dumps({each: _values_of(mark) for each, mark in marks.items()})
+
+
+@lru_cache(maxsize=1024)
+def _values_of(mark: MarkedSample) -> tuple[str, str | None, int | None]:
+    return mark.mark.value, mark.label, mark.round

@@ -103,7 +103,7 @@ class MarkHistory:
 
     def numbered(self, mark: MarkedSample) -> MarkedSample:
         """One of the later marks with the number of its round."""
-        return replace(mark, round=mark.round or self.next_round)
+        return mark if mark.round else replace(mark, round=self.next_round)
 
     @property
     def ids(self) -> Sequence[str]:
@@ -300,11 +300,10 @@ def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
 def compose(history: MarkHistory) -> Marks:
     """All marks of a dataset, by the ids that its samples had when they were marked."""
     earlier, later = history.earlier, history.later
-    after = {
-        sample_id: history.numbered(mark).after(earlier.samples.get(sample_id))
-        for sample_id, mark in later.samples.items()
-    }
-    return Marks({**earlier.samples, **after}, (*earlier.warnings, *later.warnings))
+    every = dict(earlier.samples)
+    for sample_id, mark in later.samples.items():
+        every[sample_id] = history.numbered(mark).after(every.get(sample_id))
+    return Marks(every, (*earlier.warnings, *later.warnings))
 
 
 def remembered_marks(scores: Path, sample_ids: Collection[str] = ()) -> Marks:
