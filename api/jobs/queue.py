@@ -66,9 +66,10 @@ def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
     values = {"state": "succeeded", "result": result, "error": None}
     with write_transaction(engine) as connection:
-        # The progress since the last heartbeat: all samples are done.
-        done = sa.func.coalesce(JOBS.c.total, JOBS.c.done)
-        counted = _fenced(job, {"done": done, "bad": result.num_bad_images})
+        # The progress since the last heartbeat, which may be all of it: all samples are done.
+        total = sa.func.coalesce(JOBS.c.total, result.num_samples)
+        progress = {"done": total, "total": total, "bad": result.num_bad_images}
+        counted = _fenced(job, progress)
         if connection.execute(counted).one_or_none() is not None:
             finish(connection, job.id, values)
             return True

@@ -51,6 +51,19 @@ def test_success_is_written_with_the_result_and_all_samples_done(
     assert ended.finished_at is not None
 
 
+def test_a_job_that_ends_before_its_first_heartbeat_has_done_all_samples(
+    engine: Engine, queue: "Queue"
+) -> None:
+    queue.submit()
+    job = queue.claim()
+
+    assert succeed(engine, job, RESULT)
+
+    ended = queue.stored(job)
+    assert ended.done == ended.total == RESULT.num_samples > 0
+    assert ended.bad == RESULT.num_bad_images
+
+
 def test_success_forgets_why_an_earlier_attempt_failed(engine: Engine, queue: "Queue") -> None:
     queue.submit()
     fail(engine, queue.claim(), ERROR, retry_in=0.0)
