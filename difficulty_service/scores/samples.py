@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
-from difficulty_service.scores.marks import Mark, describe_round
+from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
 from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.separation import Separation
 
@@ -47,9 +47,6 @@ COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin"
 
 MEASURES = ("rmd", "loss")
 """Columns of difficulty; the report is by the first that a score file has."""
-
-MARK = "mark"
-"""Column that tells which labels a person has verified, where a score file has it."""
 
 SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
@@ -216,7 +213,7 @@ class ScoredSamples:
 
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file, and those of `others` that it has."""
-    optional = (SUSPICION, SUSPECTED, MARK, AGNOSTIC, *COPIES, *MEASURES, *others)
+    optional = (SUSPICION, SUSPECTED, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
     # One of them is needed, and its absence an error to whoever reads these columns.
     measures = [name for name in MEASURES if name in present] or MEASURES[:1]
@@ -245,7 +242,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     labels, margins = indices("label"), numbers("label_margin")
-    verified = table[MARK].is_valid().to_numpy() if MARK in present else None
+    verified = table[MARK_COLUMN].is_valid().to_numpy() if MARK_COLUMN in present else None
     shares = shares_of_wrong(scores.provenance.suspicion)
     separation = Separation.of(
         int((margins > 0).sum()),

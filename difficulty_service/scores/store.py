@@ -25,9 +25,11 @@ from difficulty_service.scores.label_counts import (
     shares_of_wrong,
 )
 from difficulty_service.scores.marked_features import MarkedFeatures, with_marks
+from difficulty_service.scores.marks import MARK_COLUMN
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
+from difficulty_service.scores.samples import Decided
 from difficulty_service.scores.separation import Separation
 
 KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
@@ -86,8 +88,8 @@ class RowCounts:
         """Counts more rows."""
         margins = to_numpy(batch["label_margin"])
         self.unlike += int((margins > 0).sum())
-        if "mark" in batch.schema.names:
-            verified = batch["mark"].is_valid().to_numpy(zero_copy_only=False)
+        if MARK_COLUMN in batch.schema.names:
+            verified = batch[MARK_COLUMN].is_valid().to_numpy(zero_copy_only=False)
             self.verified += int(verified.sum())
             margins = np.where(verified, np.minimum(margins, 0), margins)  # what is not doubted
         self.samples += len(batch)
@@ -204,7 +206,7 @@ def score_store(
         extremes = Extremes(EXTREMES_KEPT, rows.counts.evidence)
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
         write_scores(out, _complete_tables(tables, copies, extremes), description)
-    counts = rows.counts
+    counts, decided = rows.counts, Decided.of(description)
     return ScoreSummary(
         num_samples=counts.samples,
         num_scored=counts.scored,
@@ -220,8 +222,8 @@ def score_store(
             counts.between,
             shares_of_wrong(description.suspicion),
             counts.verified,
-            (description.marks or {}).get("relabel", 0),
-            description.random_check,
+            decided.num_relabelled,
+            decided.check,
         )
         if counts.judged
         else None,
@@ -262,7 +264,7 @@ class _Rows:
         self._hashes = bytearray()
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
-        self._applied = store.applied if isinstance(store, MarkedFeatures) else None
+        self._marked = store if isinstance(store, MarkedFeatures) else None
         self.caution: str | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -270,7 +272,7 @@ class _Rows:
         left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
         scorers = self._affordable_scorers()
-        given = None if self._applied is None else self._applied.given
+        given = None if self._marked is None else self._marked.applied.given
         posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype, given)
         if posteriors is not None and posteriors.noise is None and not self._options.names_scorers:
             posteriors = None  # no label can be compared with another one
@@ -279,8 +281,8 @@ class _Rows:
         for batch in score_rows(
             self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
         ):
-            if self._applied is not None:
-                marks = self._applied.verified.slice(self.counts.samples, len(batch))
+            if self._marked is not None:
+                marks = self._marked.applied.verified.slice(self.counts.samples, len(batch))
                 batch = with_marks(batch, marks)
             self.counts.update(batch)
             if HASH_COLUMN in batch.schema.names:
@@ -327,9 +329,9 @@ class _Rows:
             *row_warnings(self.counts, self._classes, self._store.class_names, copies),
         ]
         features, counts, fitted = self._store.description, self.counts, self._fitted.description
-        if isinstance(self._store, MarkedFeatures):
+        if self._marked is not None:
             # The images are those of the dataset, whatever was decided about them.
-            of_dataset = {"fingerprint": self._store.unmarked.fingerprint}
+            of_dataset = {"fingerprint": self._marked.unmarked.fingerprint}
             if features.is_of_same_samples(fitted):
                 fitted = fitted.model_copy(update=of_dataset)
             features = features.model_copy(update=of_dataset)
@@ -339,7 +341,7 @@ class _Rows:
                 fitted_on=FittedOn.of_features(fitted),
                 **self._fitted.describe_fit(),
                 **self._posteriors,
-                **(self._applied.describe() if self._applied else {}),
+                **(self._marked.applied.describe() if self._marked else {}),
                 num_scored=counts.scored,
                 num_doubtful=counts.by_evidence,
                 num_duplicates=counts.duplicates,
