@@ -52,6 +52,15 @@ class SimulatedCluster:
         """One more node with a core."""
         self.workers.append(self.cluster.add_node(num_cpus=1, object_store_memory=100 << 20))
 
+    def replace_dead(self, node: Any) -> None:  # noqa: ANN401 - Ray's own
+        """Adds a node for one that was killed, once the cluster has found out that it is dead.
+
+        Until then, a run would count its core and wait for it.
+        """
+        self.cluster.remove_node(node, allow_graceful=False)
+        self.add_node()
+        self.cluster.wait_for_nodes(TIMEOUT)
+
 
 def command_line(process: int) -> bytes:
     """How a process calls itself; empty if it is gone."""
@@ -71,6 +80,8 @@ def cluster() -> Iterator[SimulatedCluster]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     # By default workers yield to all other processes, and stand still beside other tests.
     os.environ["RAY_worker_niceness"] = "0"  # noqa: SIM112 - Ray's name
+    # A node counts as dead after five checks that nobody answers, by default each three seconds.
+    os.environ["RAY_health_check_period_ms"] = "500"  # noqa: SIM112
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": 100 << 20}
