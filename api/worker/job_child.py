@@ -2,12 +2,12 @@
 
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
-import structlog
 import torch
 import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
@@ -137,11 +137,10 @@ class JobRunner:
             return Interrupted(type(error).__name__)
         except Exception as error:
             failure = describe_failure(error, public_names(self.settings))
-            if failure.retry:
-                # Others are the dataset's or the request's fault: the worker logs what is wrong.
-                log = structlog.get_logger().bind(job=job.id, attempt=job.attempt)
-                log.warning("attempt-failed", exc_info=error)
-            return Failed(failure)
+            # Others are the dataset's or the request's fault. The worker logs it, unless the job
+            # was cancelled meanwhile: its files may be gone.
+            lines = traceback.format_exception(error) if failure.retry else None
+            return Failed(failure, lines and "".join(lines))
 
     @contextmanager
     def _beating(self, activity: Activity) -> Iterator[None]:

@@ -43,9 +43,10 @@ class Succeeded:
 
 @dataclass(frozen=True)
 class Failed:
-    """The attempt failed."""
+    """The attempt failed; with its traceback where the service may be at fault."""
 
     failure: Failure
+    traceback: str | None = None
 
 
 @dataclass(frozen=True)

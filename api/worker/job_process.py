@@ -29,9 +29,10 @@ Messages = queue.SimpleQueue[Message | None]
 class AttemptFailed(Exception):
     """The attempt failed, and why."""
 
-    def __init__(self, failure: Failure) -> None:
+    def __init__(self, failure: Failure, traceback: str | None = None) -> None:
         super().__init__(failure.detail)
         self.failure = failure
+        self.traceback = traceback
 
 
 class JobInterrupted(Exception):
@@ -88,7 +89,7 @@ class JobProcess:
         if isinstance(ending, Succeeded):
             return ending.result
         if isinstance(ending, Failed):
-            raise AttemptFailed(ending.failure)
+            raise AttemptFailed(ending.failure, ending.traceback)
         raise JobInterrupted(ending.reason if isinstance(ending, Interrupted) else "Halted")
 
     def close(self) -> None:

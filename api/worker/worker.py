@@ -33,6 +33,7 @@ from api.storage.database import (
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
+from difficulty_service.base.contract import given
 
 FIRST_DELAY, MAX_DELAY = 0.25, 5.0
 MAX_SLEEP = 0.2  # maximum number of seconds until an idle worker notices that it was told to stop
@@ -166,7 +167,10 @@ def run_attempt(worker: Worker, job: Job) -> None:
         except LeaseLost:
             ended = "lost"
         except AttemptFailed as failed:
-            log.warning("attempt-failed", type=failed.failure.type, detail=failed.failure.detail)
+            reason = given(
+                type=failed.failure.type, detail=failed.failure.detail, exception=failed.traceback
+            )
+            log.warning("attempt-failed", **reason)
             ended = _write_failure(worker, running, failed.failure)
         except (*TRANSIENT_ERRORS, JobInterrupted):
             raise

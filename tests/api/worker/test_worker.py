@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import Engine
+from structlog.testing import capture_logs
 
 from api.jobs.store import Job, get_job
 from api.settings import Settings
@@ -62,6 +63,28 @@ def test_what_earlier_attempts_published_goes_when_one_succeeds(
         wait_for(job, "succeeded")
 
     assert artifacts.list_folders(f"jobs/{job.id}") == [f"jobs/{job.id}/a1"]
+
+
+def test_what_the_service_may_be_at_fault_for_is_logged_once_by_the_worker(
+    settings: Settings,
+    submitted: Submit,
+    wait_for: Wait,
+    working: Working,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    job = submitted()
+    settings.work_dir.parent.mkdir(parents=True)
+    settings.work_dir.write_text("no folder")
+
+    with capture_logs() as events, working(settings):
+        failed = wait_for(job, "failed")
+
+    reported = [event for event in events if event["event"] == "attempt-failed"]
+    assert [event["job"] for event in reported] == [job.id] * failed.attempt
+    assert all(event["type"] == "storage" for event in reported)
+    assert all(event["exception"].startswith("Traceback") for event in reported)
+    # A job that was cancelled ends as it likes: its process does not know that, and says nothing.
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def test_a_job_that_can_never_succeed_fails_once_with_the_reason(
