@@ -135,7 +135,7 @@ class JobRunner:
             return Halted()
         except TRANSIENT_ERRORS as error:
             return Interrupted(type(error).__name__)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - the worker is told
             failure = describe_failure(error, public_names(self.settings))
             # Others are the dataset's or the request's fault. The worker logs it, unless the job
             # was cancelled meanwhile: its files may be gone.

@@ -77,7 +77,12 @@ def make_context(browser: "Browser", problems: list[str]) -> Iterator[MakeContex
 
     def make(allowed: tuple[str, ...], **options: object) -> "BrowserContext":
         def watch(page: "Page") -> None:
-            page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+            page.on(
+                "console",
+                lambda message: problems.append(
+                    f"{message.type}: {message.text} at {message.location['url']}"
+                ),
+            )
             page.on("pageerror", lambda error: problems.append(str(error)))
             page.on("dialog", lambda dialog: problems.append(f"dialog: {dialog.message}"))
             page.on(

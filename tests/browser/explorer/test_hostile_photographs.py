@@ -71,6 +71,7 @@ def test_their_progress_moves_and_every_page_shows_their_names_as_text(
         ).count()
     listed = page_of_classes(page, job)
     page.goto(f"{job}/images/0")
+    page.wait_for_load_state("networkidle")  # its job is deleted below
 
     assert len(values) > 1
     assert values == sorted(values)
