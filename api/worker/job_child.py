@@ -139,8 +139,8 @@ class JobRunner:
             failure = describe_failure(error, public_names(self.settings))
             # Others are the dataset's or the request's fault. The worker logs it, unless the job
             # was cancelled meanwhile: its files may be gone.
-            lines = traceback.format_exception(error) if failure.retry else None
-            return Failed(failure, lines and "".join(lines))
+            lines = traceback.format_exception(error) if failure.retry else []
+            return Failed(failure, "".join(lines) or None)
 
     @contextmanager
     def _beating(self, activity: Activity) -> Iterator[None]:
