@@ -8,10 +8,10 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.score_columns import require_columns
+from difficulty_service.scores.copies import COPIES, copies_in
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
 from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
@@ -53,9 +53,6 @@ SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 
 AGNOSTIC = "md_agnostic"
 """Column that tells which samples are unlike anything else, where a score file has it."""
-
-COPIES = ("near_duplicate_of", "duplicate_of")
-"""Columns of copies, where a score file has them; near copies include exact ones."""
 
 
 @dataclass(frozen=True)
@@ -239,8 +236,6 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
         nearest = np.where(suspicion > 0, suggested, nearest)
     measure = next(name for name in MEASURES if name in present)
-    copies = [table[name] for name in COPIES if name in present]
-    none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     labels, margins = indices("label"), numbers("label_margin")
     verified = table[MARK_COLUMN].is_valid().to_numpy() if MARK_COLUMN in present else None
     shares = shares_of_wrong(scores.provenance.suspicion)
@@ -261,7 +256,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         rmd=numbers(measure),
         agnostic=numbers(AGNOSTIC) if AGNOSTIC in present else None,
         percentiles=numbers("percentile"),
-        copy_of=_texts(pc.coalesce(*copies, none)),
+        copy_of=copies_in(table),
         names=class_names_of(scores),
         suggested=suggested,
         verified=verified,
