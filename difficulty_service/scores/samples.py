@@ -1,6 +1,7 @@
 """The columns of a score file as arrays, which every part of the report reads."""
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -11,7 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.score_columns import require_columns
-from difficulty_service.scores.copies import COPIES, copies_in
+from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
 from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
@@ -181,6 +182,19 @@ class ScoredSamples:
         cut = np.quantile(known, 1 - UNUSUAL_SHARE)
         is_far = (self.agnostic >= cut) & (self.agnostic > known.min())
         return self._unless_verified(is_far & ~self.is_doubtful & ~(self.margins > 0))
+
+    @cached_property
+    def copies(self) -> Sequence[NDArray[np.int64]]:
+        """Rows of each group of copies as `copy_groups`, those whose labels differ first."""
+        return sorted(copy_groups(self.ids, self.copy_of), key=self._agree)
+
+    @property
+    def num_conflicting(self) -> int:
+        """Number of groups of copies whose labels differ."""
+        return bisect_left(self.copies, True, key=self._agree)  # noqa: FBT003 - a key
+
+    def _agree(self, rows: NDArray[np.int64]) -> bool:
+        return bool((self.labels[rows] == self.labels[rows[0]]).all())
 
     def _unless_verified(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return mask if self.verified is None else mask & ~self.verified

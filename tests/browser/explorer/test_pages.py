@@ -24,6 +24,7 @@ PAGES = (
     "/jobs/{job}/pairs",
     "/jobs/{job}/pairs/0/2",
     "/jobs/{job}/map",
+    "/jobs/{job}/copies",
     "/jobs/{job}/errors",
     "/docs",
     "/jobs/none",
