@@ -20,7 +20,7 @@ from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.system import estimate, get_backbones, get_folders
-from api.schemas import JobCreate
+from api.schemas import BackbonePublic, JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
 from difficulty_service.options import (
@@ -272,14 +272,26 @@ def _form(
     request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
 ) -> dict[str, Any]:
     settings: Settings = request.app.state.settings
+    backbones = get_backbones(request, key).backbones
     return {
         "form": replace(form, token=uuid4().hex),
         "problem": problem,
         "roots": list(settings.roots),
-        "backbones": get_backbones(request, key).backbones,
+        "backbones": backbones,
+        "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,
         "takes_jobs": settings.takes_jobs,
     }
+
+
+def _names_of_defaults(backbones: Iterable[BackbonePublic]) -> str:
+    """The networks that a job without one has, by the first words of their descriptions."""
+    return ", ".join(
+        f"{each.description.partition(' by ')[0].partition(',')[0]}"
+        f"{' for texts' if each.modality == 'text' else ''}"
+        for each in backbones
+        if each.default
+    )
 
 
 def _explained(error: Exception) -> dict[str, str]:

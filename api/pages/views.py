@@ -58,6 +58,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     selection = overview.selection
     values = job.values("Summary") | {
         "summary": overview.summary,
+        "num_unread": provenance.num_bad_images or 0,
         "measure": job.samples.measure,
         "backbone": job.job.wanted.backbone,
         "kinds": {

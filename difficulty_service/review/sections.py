@@ -426,8 +426,14 @@ SMALLEST_TROUBLESOME = 1e8
 """Condition number above which rounding in float32 can reorder scores."""
 
 
-def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
-    """Name and value of each known fact about the origin of scores."""
+TECHNICAL = ("Shrinkage", "Condition", "SHA-256", "Fingerprint", "Version")
+"""First words of facts that tell nothing to most readers."""
+
+Facts: TypeAlias = Sequence[tuple[str, str]]
+
+
+def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
+    """Name and value of each known fact about the origin of scores; apart, the technical ones."""
     noun, predictions, dim = provenance.noun, provenance.predictions, provenance.feature_dim
     scaled = ", scaled to unit length" if provenance.unit_length else ""
     reliable = None if provenance.reliable is None else "yes" if provenance.reliable else "no"
@@ -451,7 +457,9 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Fingerprint of the dataset": _hash(provenance.fingerprint),
         "Version": provenance.package_version,
     }
-    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+    known = [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+    plain = [fact for fact in known if not fact[0].startswith(TECHNICAL)]
+    return plain, [fact for fact in known if fact not in plain]
 
 
 def _fitted_on(provenance: Provenance) -> str | None:
