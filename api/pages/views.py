@@ -2,6 +2,7 @@
 
 import gzip
 from typing import Annotated
+from uuid import uuid4
 
 from fastapi import APIRouter, Form, Header, Path, Query, Request
 from starlette.responses import Response
@@ -46,6 +47,13 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
         "noun": job.kind,
         "name": job_name(job),
         "progress": rest.public(job).progress,
+        "can_try_again": (
+            job.state in {"failed", "cancelled"}
+            and job.owner == key.owner
+            and state.settings.takes_jobs
+            and "write" in key.scopes
+        ),
+        "token": uuid4().hex,
         "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),
     }
     return render(request, "progress" if is_fragment(request) else "unfinished", values)
