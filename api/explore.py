@@ -3,6 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,9 +31,16 @@ from api.storage.tables import JOBS, id_of
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, FeatureStoreError
 from difficulty_service.base.wording import count_of
+from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.datasets.storage import is_uri
 from difficulty_service.features.description import is_store, read_description
-from difficulty_service.features.errors_file import ERRORS_FILE, BadImage, read_errors, write_errors
+from difficulty_service.features.errors_file import (
+    ERRORS_FILE,
+    BadImage,
+    read_errors,
+    spelled,
+    write_errors,
+)
 from difficulty_service.options import ReadingOptions
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
@@ -284,6 +292,6 @@ def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
         scored = pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())
         # The file of another dataset may be there.
         if found and len(found) >= number and not pc.any(scored).as_py():
-            return found
+            return [replace(each, reason=spelled(each.reason, as_option)) for each in found]
     unknown = "their names and reasons are not known"
     return [BadImage(count_of(number, "unreadable image"), f"{unknown}: {why}")] if number else []

@@ -84,13 +84,13 @@ def remedy_for_clients(error: DifficultyError, names: Mapping[str, str]) -> str 
     operators = parameters - JobCreate.model_fields.keys()
     if operators - Settings.model_fields.keys():
         return None
-    text = hide_paths(error.remedy_text(_as_field_or_variable), names)
+    text = hide_paths(error.remedy_text(as_field_or_variable), names)
     if operators:
         text += " (a setting of the operator)"
     return text or None
 
 
-def _as_field_or_variable(setting: Setting) -> str:
+def as_field_or_variable(setting: Setting) -> str:
     """`"split": "test"` where a job request has the field, else the operator's variable."""
     if (field := JobCreate.model_fields.get(setting.parameter)) is not None:
         given = [setting.value] if get_origin(field.annotation) is Sequence else setting.value

@@ -153,6 +153,15 @@ def count_marks(engine: Engine, owner: str, job_id: str) -> dict[Mark, int]:
     return {mark: found.get(mark, 0) for mark in Mark}
 
 
+def numbers_of_marks(engine: Engine, owner: str, job_ids: Sequence[str]) -> dict[str, int]:
+    """Number of the marks of an owner in each of some jobs that have any."""
+    of_jobs = and_(MARKS.c.owner == owner, MARKS.c.job.in_(job_ids))
+    number = func.count().label("number")
+    query = select(MARKS.c.job, number).where(of_jobs).group_by(MARKS.c.job)
+    with engine.connect() as connection:
+        return {row.job: row.number for row in connection.execute(query)}
+
+
 def marked_rows(
     engine: Engine, owner: str, job_id: str, mark: Mark | None = None
 ) -> NDArray[np.int64]:

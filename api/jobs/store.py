@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -235,6 +235,30 @@ def list_jobs(
         last = (before.created_at, before.id if is_id(before.id) else "")
         query = query.where(sa.tuple_(JOBS.c.created_at, JOBS.c.id) < last)
     return _jobs(engine, query)
+
+
+def rounds_of(engine: sa.Engine, jobs: Iterable[Job]) -> dict[str, int]:
+    """Number of the round of each job that applies marks, from 2; without one if it is unknown.
+
+    It follows the jobs whose marks were applied, of which one may have been deleted.
+    """
+    sources = {job.id: job.wanted.marks for job in jobs}
+    wanted = {each for each in sources.values() if each is not None}
+    while missing := list(wanted - sources.keys()):
+        query = sa.select(JOBS.c.id, JOBS.c.request).where(JOBS.c.id.in_(missing))
+        with engine.connect() as connection:
+            rows = connection.execute(query).all()
+        found = {row.id: json.loads(row.request).get("marks") for row in rows}
+        sources |= found
+        wanted = {each for each in found.values() if each is not None}
+    rounds = {}
+    for job in jobs:
+        number, source = 1, sources[job.id]
+        while source is not None and source in sources:
+            number, source = number + 1, sources[source]
+        if source is None and number > 1:
+            rounds[job.id] = number
+    return rounds
 
 
 def succeeded_at_once(

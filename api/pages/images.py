@@ -28,6 +28,7 @@ from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.review.charts import Bar, histogram
 from difficulty_service.review.map import ImageMap
 from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
@@ -66,8 +67,10 @@ Conditions = Annotated[ImageQuery, Depends(read_query)]
 
 @router.get("")
 def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) -> Response:
-    """The images that fulfil the conditions, a page at a time."""
+    """The images that fulfil the conditions, a page at a time; without any, doubtful labels."""
     job = scored_job(request, key, job_id)
+    if not request.query_params and job.samples.is_doubtful.any():
+        query = replace(query, margin=image_query.DOUBTFUL)
     problem = ""
     try:
         page = image_query.find_images(
@@ -216,6 +219,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "bars": [] if query.after else _bars(job, page),
         "query": replace(query, after=""),
         "conditions": query.conditions,
+        "all_conditions": replace(query, margin="").conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
         "sorts": image_query.orders_of(samples),
         "mark_filters": image_query.MARKS,
@@ -224,8 +228,16 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "num_classes": len(names),
         "digits": names[:DIGITS],
         "most_at_once": MOST_AT_ONCE,
-        "has_doubtful": bool(samples.is_doubtful.any()) if not page.rows else True,
+        "has_doubtful": bool(samples.is_doubtful.any()),
+        "number_name": _name_of_number(samples, query),
     }
+
+
+def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:
+    """What the number of each card is: what the images are ordered by, else the difficulty."""
+    if query.sort == "doubtful":
+        return "suspicion" if samples.by_suspicion else "margin"
+    return "loss" if samples.measure == "loss" else "RMD"
 
 
 def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:

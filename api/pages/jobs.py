@@ -12,15 +12,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem, reason_of
+from api.http.problems import Problem, conflict, reason_of
 from api.jobs.folders import FolderPage
+from api.jobs.marks import numbers_of_marks
 from api.jobs.queue import live_workers
-from api.jobs.store import IdempotencyConflict, SubmitLimits, TooManyJobs, list_jobs, submit
+from api.jobs.store import (
+    IdempotencyConflict,
+    Job,
+    SubmitLimits,
+    TooManyJobs,
+    list_jobs,
+    rounds_of,
+    submit,
+)
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.system import estimate, get_backbones, get_folders
-from api.schemas import JobCreate
+from api.schemas import BackbonePublic, JobCreate
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES
 from difficulty_service.options import (
@@ -126,6 +135,7 @@ def _number(name: str, text: str) -> int | float:
 router = APIRouter(include_in_schema=False)
 
 PAGE = 25
+Token = Annotated[str, Form(min_length=1, max_length=100)]
 UNFINISHED = ("queued", "running")
 
 OPTIONS = [
@@ -234,12 +244,22 @@ async def score_again(
     job_id: str,
     request: Request,
     key: WriteKey,
-    token: Annotated[str, Form(min_length=1, max_length=100)],
+    token: Token,
 ) -> Response:
     """Submits a finished job again with the caller's marks applied to its dataset."""
     earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
     body = JobCreate(**{**earlier.request, "marks": earlier.id})
     job, _ = await rest.submit_job(body, request, key, token)
+    return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/jobs/{job_id}/try-again")
+async def try_again(job_id: str, request: Request, key: WriteKey, token: Token) -> Response:
+    """Submits a job that failed or was cancelled again, with the same settings."""
+    earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
+    if earlier.state not in ("failed", "cancelled"):
+        raise conflict(f"job {earlier.id} is {earlier.state}", "try failed jobs again", "state")
+    job, _ = await rest.submit_job(JobCreate(**earlier.request), request, key, token)
     return redirect(f"/jobs/{job.id}")
 
 
@@ -259,6 +279,11 @@ def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any
     has_unfinished = any(job.state in UNFINISHED for job in page)
     return {
         "jobs": page,
+        "changed": {job.id: changed_options(job) for job in page},
+        "rounds": rounds_of(engine, page),
+        "marks": numbers_of_marks(engine, key.owner, [job.id for job in page]),
+        "token": uuid4().hex,
+        "takes_jobs": settings.takes_jobs,
         "seconds_left": {job.id: rest.public(job).progress.seconds_left for job in page},
         "now": time.time(),
         "address": f"/?before={before}" if before else "/",
@@ -268,18 +293,45 @@ def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any
     }
 
 
+def changed_options(job: Job) -> str:
+    """The options of a job that are not the usual ones, which tell it from others, in words."""
+    usual = JobCreate.model_fields
+    values = {name: getattr(job.wanted, name) for name in OPTIONS}
+    return ", ".join(
+        name.replace("_", " ") if value is True else f"{name.replace('_', ' ')} {_in_words(value)}"
+        for name, value in values.items()
+        if value != usual[name].default
+    )
+
+
+def _in_words(value: object) -> str:
+    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
 def _form(
     request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
 ) -> dict[str, Any]:
     settings: Settings = request.app.state.settings
+    backbones = get_backbones(request, key).backbones
     return {
         "form": replace(form, token=uuid4().hex),
         "problem": problem,
         "roots": list(settings.roots),
-        "backbones": get_backbones(request, key).backbones,
+        "backbones": backbones,
+        "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,
         "takes_jobs": settings.takes_jobs,
     }
+
+
+def _names_of_defaults(backbones: Iterable[BackbonePublic]) -> str:
+    """The networks that a job without one has, by the first words of their descriptions."""
+    return ", ".join(
+        f"{each.description.partition(' by ')[0].partition(',')[0]}"
+        f"{' for texts' if each.modality == 'text' else ''}"
+        for each in backbones
+        if each.default
+    )
 
 
 def _explained(error: Exception) -> dict[str, str]:

@@ -77,6 +77,17 @@ def job_name(job: Job) -> str:
     return f"{name} with marks" if job.wanted.marks else name
 
 
+def stage_of(job: Job) -> str:
+    """What a running job does, in words."""
+    if job.cancel_requested:
+        return "cancelling"
+    if job.total is None:
+        return "listing the dataset and loading the network"
+    if job.done < job.total:
+        return f"looking at the {job.kind}s"
+    return "fitting and scoring"
+
+
 def compile_templates() -> None:
     """Compiles every template, which would otherwise delay the first request of each page."""
     environment = _environment()
@@ -93,6 +104,7 @@ def _environment() -> Environment:
         "duration": _duration,
         "query": query_of,
         "job_name": job_name,
+        "stage": stage_of,
     }
     return environment
 

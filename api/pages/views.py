@@ -2,25 +2,30 @@
 
 import gzip
 from typing import Annotated
+from uuid import uuid4
 
-from fastapi import APIRouter, Header, Path, Query, Request
+from fastapi import APIRouter, Form, Header, Path, Query, Request
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey
+from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import UNCHANGED
-from api.http.problems import Problem
+from api.http.problems import Problem, invalid, not_found
+from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
-from api.pages.rendering import is_fragment, job_name, render
+from api.pages.rendering import is_fragment, job_name, redirect, render
 from api.pages.scored import scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
+from difficulty_service.review.copies import to_group
 from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
+from difficulty_service.scores.marks import Mark
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 
 PICTURED_PAIRS = 6
 ERRORS = 100
+COPIES = 24  # groups of copies
 PER_DIRECTION = 24
 TYPICAL = 6
 Label = Annotated[int, Path(ge=0, le=2**31)]
@@ -42,6 +47,13 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
         "noun": job.kind,
         "name": job_name(job),
         "progress": rest.public(job).progress,
+        "can_try_again": (
+            job.state in {"failed", "cancelled"}
+            and job.owner == key.owner
+            and state.settings.takes_jobs
+            and "write" in key.scopes
+        ),
+        "token": uuid4().hex,
         "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),
     }
     return render(request, "progress" if is_fragment(request) else "unfinished", values)
@@ -54,6 +66,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     selection = overview.selection
     values = job.values("Summary") | {
         "summary": overview.summary,
+        "num_unread": provenance.num_bad_images or 0,
         "measure": job.samples.measure,
         "backbone": job.job.wanted.backbone,
         "kinds": {
@@ -127,6 +140,62 @@ def show_pair(job_id: str, first: Label, second: Label, request: Request, key: R
     ]
     values = job.values("Confusions") | {"directions": directions, "typical": typical}
     return render(request, "pair_page", values)
+
+
+@router.get("/copies")
+def show_copies(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
+) -> Response:
+    """Groups of images that are copies of each other, those with different labels first."""
+    job = scored_job(request, key, job_id)
+    samples = job.samples
+    groups = [to_group(samples, rows) for rows in samples.copies[after : after + COPIES]]
+    following = after + COPIES
+    values = job.values("Copies") | {
+        "groups": [(group, job.cards(group.rows)) for group in groups],
+        "marks": job.marks_of([row for group in groups for row in group.rows]),
+        "num_groups": len(samples.copies),
+        "num_copied": sum(map(len, samples.copies)),
+        "num_conflicting": samples.num_conflicting,
+        "near": job.open_scores.get(job.job).provenance.near_duplicates,
+        "after": after,
+        "next": following if following < len(samples.copies) else None,
+        "takes_jobs": request.app.state.settings.takes_jobs,
+    }
+    return render(request, "copies_page", values)
+
+
+@router.post("/copies")
+def label_copies(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    row: Annotated[int, Form(ge=0)],
+    label: Annotated[str, Form(max_length=4000)],
+    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
+) -> Response:
+    """Gives all copies of a group one of their labels, by marks."""
+    job = scored_job(request, key, job_id)
+    samples = job.samples
+    rows = next((rows for rows in samples.copies if row in rows), None)
+    if rows is None:
+        raise not_found("sample", str(row))
+    names = {each: samples.name_of(int(samples.labels[each])) for each in rows.tolist()}
+    if label not in names.values():
+        raise invalid(
+            f"no copy has the label {label[:100]!r}", "choose one of their labels", "label"
+        )
+    marks: dict[int, SampleMark | None] = {
+        each: SampleMark(each, samples.ids[each].as_py(), Mark.KEEP)
+        if name == label
+        else SampleMark(each, samples.ids[each].as_py(), Mark.RELABEL, label)
+        for each, name in names.items()
+    }
+    set_marks(request.app.state.engine, key.owner, job.job.id, marks, {})
+    return redirect(f"{job.address}/copies?after={after}#copies-{row}")
 
 
 @router.get("/errors")

@@ -68,6 +68,9 @@ VERIFIED: Mapping[str, str] = {
 }
 """Values of the filter by marks that were applied before scoring, with their names for people."""
 
+DOUBTFUL = "0"
+"""Value of `ImageQuery.margin` that doubtful labels exceed."""
+
 CURSOR = ">8sdq"  # conditions, sort key and row
 PERCENT = 100.0
 LONGEST_TEXT = 1000
@@ -91,11 +94,25 @@ class ImageQuery:
 
     @property
     def conditions(self) -> dict[str, str]:
-        """The parameters that differ from their defaults, without the cursor."""
+        """The parameters that differ from their defaults, without the cursor.
+
+        Where none does it is the order, as an address without parameters is of doubtful labels.
+        """
         given = asdict(replace(self, after=""))
-        return {
+        changed = {
             each.name: given[each.name] for each in fields(self) if given[each.name] != each.default
         }
+        return changed or {"sort": self.sort}
+
+    @property
+    def is_of_all(self) -> bool:
+        """Whether there is no condition, whatever the order."""
+        return self.conditions.keys() <= {"sort"}
+
+    @property
+    def is_of_doubtful(self) -> bool:
+        """Whether only doubtful labels are listed."""
+        return self.margin == DOUBTFUL
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 
-LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8)
+LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8, copies=0)
 
 BINS = 48  # number of bars of the histograms above the images
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -109,11 +109,8 @@ def _selection(values: Mapping[str, Any]) -> Selection:
         name: {int(label): rows for label, rows in values[name].items()}
         for name in ("hardest", "easiest", "typical")
     }
-    others = {
-        "pairs": [_read(ConfusedPair, pair) for pair in values["pairs"]],
-        "copies": [tuple(pair) for pair in values["copies"]],
-    }
-    return Selection(**{**values, **by_class, **others})
+    pairs = [_read(ConfusedPair, pair) for pair in values["pairs"]]
+    return Selection(**{**values, **by_class, "pairs": pairs})
 
 
 def _summary(values: Mapping[str, Any]) -> Summary:

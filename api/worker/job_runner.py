@@ -15,6 +15,7 @@ from sqlalchemy import Engine
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
+from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COLUMNS_FILE,
     GAUSSIANS_FILE,
@@ -37,7 +38,7 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
-from difficulty_service.features.errors_file import write_errors
+from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.options import (
@@ -156,7 +157,7 @@ def run_job(
         extracted = scored.extracted
         names = public_names(settings)
         errors = [
-            replace(error, reason=hide_paths(error.reason, names))
+            replace(error, reason=hide_paths(spelled(error.reason, as_field_or_variable), names))
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))

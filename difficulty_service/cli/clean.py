@@ -26,6 +26,7 @@ def clean(
     marks: Path | None = None,
     drop: Condition = None,
     relabel: Condition = None,
+    drop_duplicates: bool = False,
     new_classes: bool = False,
     link: Annotated[bool | None, Parameter(negative="--copy")] = None,
     dry_run: bool = False,
@@ -45,6 +46,9 @@ def clean(
         drop: Drop samples by their scores: 'label_margin > 4'.
         relabel: Give these samples the class of their nearest_label, or of their suggested_label
             where the condition is about suspicion.
+        drop_duplicates: Of each group of exact or near copies keep one: the first that is marked
+            keep or relabel, else the first of the dataset. Where their labels differ, keep none,
+            unless one is marked.
         new_classes: Marks may name classes that do not exist yet.
         link: Fill a folder with symbolic links, or with copies (the default).
         dry_run: Print what would change, and write nothing.
@@ -68,9 +72,11 @@ def clean(
     )
 
     beside = marks_file(scores)
-    if marks is None and drop is None and relabel is None and not beside.exists():
+    is_told = drop_duplicates or not (marks is None and drop is None and relabel is None)
+    if not is_told and not beside.exists():
         raise WrongCall(
-            f"nothing to do: give --marks, --drop or --relabel; {beside} holds no marks either"
+            "nothing to do: give --marks, --drop, --relabel or --drop-duplicates; "
+            f"{beside} holds no marks either"
         )
     if link is not None and is_list(out):
         raise WrongCall(f"--link and --copy need a folder, and {out} is a list")
@@ -87,7 +93,10 @@ def clean(
     print_warnings(every.warnings)
     if every.samples.keys() - later.samples.keys():
         console.print(f"the marks in {beside} are applied too", markup=False)
-    decisions = decide(score_file, CleaningRules(every.samples, drop, relabel, new_classes))
+    decisions = decide(
+        score_file,
+        CleaningRules(every.samples, drop, relabel, new_classes, drop_duplicates),
+    )
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
     report_decisions(decisions)
@@ -102,7 +111,7 @@ def clean(
 
 def report_decisions(decisions: "Decisions") -> None:
     """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
-    from difficulty_service.base.wording import is_or_are
+    from difficulty_service.base.wording import count_of, is_or_are
 
     classes = decisions.classes
     rows = [
@@ -118,6 +127,12 @@ def report_decisions(decisions: "Decisions") -> None:
         f"{after:,} of {before:,} samples {is_or_are(after)} kept, {relabelled:,} of them with "
         f"another label; {before - after:,} {is_or_are(before - after)} dropped"
     )
+    copies = decisions.copies
+    if copies is not None and (copies.surplus or copies.conflicting):
+        console.print(
+            f"of those, {count_of(copies.surplus, 'copy', 'copies')} of a kept sample and "
+            f"{count_of(copies.conflicting, 'copy', 'copies')} with different labels"
+        )
     print_warnings(decisions.warnings)
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from difficulty_service.cli.console import err, out, print_table, print_warnings
+from difficulty_service.cli.console import as_text, err, out, print_table, print_warnings
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_report import report_dataset
-from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.cli.wrong_call import WrongCall, as_option, options
 from difficulty_service.options import ExtractionOptions
 
 if TYPE_CHECKING:
@@ -151,6 +151,7 @@ def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
     from difficulty_service.base.wording import count_of
+    from difficulty_service.features.errors_file import describe_reasons
 
     samples = request.dataset.modality
     total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
@@ -166,12 +167,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
             "with `difficulty merge`",
             markup=False,
         )
-    counts = []
-    if bad:
-        first = extracted.bad_images[0]
-        counts.append(
-            f"{count_of(bad, samples)} could not be read, first {first.sample_id}: {first.reason}"
-        )
+    counts = [f"{count_of(bad, samples)} could not be read"] if bad else []
     if skipped:
         entries = count_of(skipped, "entry", "entries")
         counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
@@ -179,3 +175,5 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
         err.print(
             f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason", markup=False
         )
+    for phrase in describe_reasons(extracted.bad_images, samples, as_option):
+        err.print(f"  {as_text(phrase)}", markup=False)

@@ -1,14 +1,16 @@
 """The file `errors.parquet`: what of a dataset has no features, and why."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.base.errors import FeatureStoreError, Setting, as_keyword
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet, strings_to_arrow, write_parquet
+from difficulty_service.base.wording import count_of
 
 
 @dataclass(frozen=True)
@@ -16,6 +18,7 @@ class BadImage:
     """An image without features.
 
     Attributes:
+        reason: One line; a setting in its remedy is spelled as in Python.
         content: Digest of the encoded image; None where not all of it was read.
         stamp: Stamp of its file; None where it is not a file of its own.
     """
@@ -24,6 +27,43 @@ class BadImage:
     reason: str
     content: bytes | None = None
     stamp: int | None = None
+
+
+Spell = Callable[[Setting], str]
+
+MAX_PIXELS = Setting("max_pixels")
+"""The only setting that reasons name."""
+
+MOST_KINDS = 20
+"""Number of kinds of reasons that are listed."""
+
+_VARIABLE = re.compile(r"""b'[^']*'|b"[^"]*"|\d+""")
+
+
+def spelled(reason: str, spell: Spell) -> str:
+    """A reason with the setting that it names as a front end spells it."""
+    return reason.replace(f"raise {as_keyword(MAX_PIXELS)} ", f"raise {spell(MAX_PIXELS)} ")
+
+
+def describe_reasons(
+    errors: Sequence[BadImage], noun: str, spell: Spell = as_keyword
+) -> Sequence[str]:
+    """A phrase for each kind of reason, the most frequent first: how many, the first, and why.
+
+    Reasons are of one kind where they differ only in numbers, such as the sizes of images, or in
+    the bytes that they quote.
+    """
+    kinds: dict[str, list[BadImage]] = {}
+    for error in errors:
+        kinds.setdefault(_VARIABLE.sub("", error.reason), []).append(error)
+    ranked = sorted(kinds.values(), key=len, reverse=True)
+    phrases = [
+        f"{count_of(len(kind), noun)}, {'first ' if len(kind) > 1 else ''}{kind[0].sample_id}: "
+        f"{spelled(kind[0].reason, spell)}"
+        for kind in ranked[:MOST_KINDS]
+    ]
+    others = sum(map(len, ranked[MOST_KINDS:]))
+    return [*phrases, *([f"{count_of(others, noun)} for other reasons"] if others else [])]
 
 
 ERRORS_FILE = "errors.parquet"

@@ -70,6 +70,9 @@ HEVC_BRANDS = (b"heic", b"heix", b"heim", b"heis", b"hevc", b"hevx", b"hevm", b"
 CONTAINER_BRANDS = (b"mif1", b"msf1")
 AVIF_BRANDS = (b"avif", b"avis")
 
+RAISE_LIMIT = ("raise ", Setting("max_pixels"), " if the image is genuine")
+"""What to do about an image that is larger than allowed."""
+
 Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 
 
@@ -88,6 +91,7 @@ def read_encoded(opener: "ImageOpener", max_pixels: int = DEFAULT_MAX_PIXELS) ->
             if size > limit:
                 raise ImageError(
                     f"the file has {size} bytes, more than the {limit} allowed",
+                    *RAISE_LIMIT,
                     parameter="max_pixels",
                 )
             # A film or an archive among the photographs is refused without reading the rest.
@@ -116,9 +120,7 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     if width * height > max_pixels:
         raise ImageError(
             f"{width} x {height} pixels are more than the {max_pixels} allowed",
-            "raise ",
-            Setting("max_pixels"),
-            " if the image is genuine",
+            *RAISE_LIMIT,
             parameter="max_pixels",
         )
     if max(width, height) > MAX_SIDE:

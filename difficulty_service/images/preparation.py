@@ -41,6 +41,7 @@ from difficulty_service.base.errors import ImageError
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
+    RAISE_LIMIT,
     decode_to_pil,
     one_line,
     open_header,
@@ -150,6 +151,7 @@ def prepare(
         raise ImageError(
             f"{width} x {height} pixels are too elongated: with the shorter side at "
             f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed",
+            *RAISE_LIMIT,
             parameter="max_pixels",
         )
     from torchvision.transforms import InterpolationMode

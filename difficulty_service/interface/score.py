@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, Unpack
 
 import pyarrow as pa
 
+from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.arrays import Column, Matrix, read_arrays
@@ -198,7 +199,8 @@ def score_dataset(
     if scores.bad_images.num_rows:
         warnings.append(
             f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} {dataset.modality}s "
-            "could not be read; bad_images lists each with its reason"
+            "could not be read; bad_images lists each with its reason: "
+            + "; ".join(describe_reasons(extracted.bad_images, dataset.modality))
         )
     scores.warnings = (*warnings, *scores.warnings)
     warn(scores.warnings)

@@ -21,9 +21,10 @@ import pyarrow.compute as pc
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.datasets.labels import decode_dictionary
-from difficulty_service.score_columns import COMPUTED_BY, SCORERS, remedy_of
+from difficulty_service.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
+from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import Mark, MarkedSample
+from difficulty_service.scores.marks import MARK_COLUMN, Mark, MarkedSample
 from difficulty_service.scores.samples import class_names_of
 
 NULL = "null"
@@ -163,12 +164,16 @@ LISTED = 20
 """Number of sample ids that a warning lists."""
 
 MARKED_DROP = "marked drop"
-"""Why a sample is dropped that a person marked so; otherwise it is the condition."""
+"""Why a sample is dropped that a person marked so; otherwise it is the condition, or its copies."""
 
 
 @dataclass(frozen=True)
 class CleaningRules:
     """What decides about the samples. A mark has precedence over both conditions.
+
+    Of copies, those count that are not dropped yet, with their new labels. The first one that a
+    person marked is kept, else the first one. None is kept where their labels differ, or those of
+    the marked ones.
 
     Attributes:
         drop: Condition under which a sample is dropped; None for no such condition.
@@ -176,12 +181,27 @@ class CleaningRules:
             `suggested_label`, if the condition is about the suspicion, and otherwise that of its
             `nearest_label`; None for no such condition.
         new_classes: Whether marks may relabel to classes that are not in the score file.
+        drop_duplicates: Whether one of each group of exact or near copies is kept at most.
     """
 
     marks: Mapping[str, MarkedSample]
     drop: str | None = None
     relabel: str | None = None
     new_classes: bool = False
+    drop_duplicates: bool = False
+
+
+@dataclass(frozen=True)
+class DroppedCopies:
+    """Numbers of samples that are dropped because of their copies.
+
+    Attributes:
+        surplus: Copies of a sample that is kept.
+        conflicting: Copies of which none is kept, because their labels differ.
+    """
+
+    surplus: int
+    conflicting: int
 
 
 @dataclass(frozen=True)
@@ -206,11 +226,13 @@ class Decisions:
     Attributes:
         table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
             sample that no rule names) and reason (why it is dropped; null if it is kept).
+        copies: None where copies are not dropped.
     """
 
     table: pa.Table
     classes: Mapping[str, ClassCounts]
     warnings: tuple[str, ...]
+    copies: DroppedCopies | None = None
 
     def kept(self) -> pa.Table:
         """The samples that are kept: sample_id, label, original_label, mark."""
@@ -264,8 +286,8 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     """Applies marks and conditions to the samples of a score file.
 
     Raises:
-        CleaningError: A condition cannot be evaluated, a mark names an unknown class, or no mark
-            belongs to a sample of the score file.
+        CleaningError: A condition cannot be evaluated, a mark names an unknown class, no mark
+            belongs to a sample of the score file, or it does not tell which samples are copies.
         ScoreFileError: The column of the class that fits best is absent.
     """
     names = class_names_of(scores)
@@ -284,11 +306,15 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
             draft.drop(row, rules.drop)
     draft.append(left_out)
     warnings += _apply_marks(draft, rules.marks)
+    copies = None
+    if rules.drop_duplicates:
+        copies, about_copies = _drop_copies(draft, scores, rules.marks)
+        warnings += about_copies
     table = draft.table()
     classes = count_classes(table, list(names.values()))
     empty = [name for name, counts in classes.items() if not counts.after]
     warnings += [f"class {name!r} has no samples left" for name in empty]
-    return Decisions(table, classes, tuple(warnings))
+    return Decisions(table, classes, tuple(warnings), copies)
 
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
@@ -392,3 +418,43 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
     if not overruled:
         return []
     return [f"{overruled:,} samples that a condition selects follow their mark instead"]
+
+
+def _drop_copies(
+    draft: _Draft, scores: ScoreFile, marks: Mapping[str, MarkedSample]
+) -> tuple[DroppedCopies, list[str]]:
+    table = scores.table
+    if not {*COPIES} & {*table.column_names}:
+        raise absent_column(
+            COPIES[-1], table.column_names, "the score file", CleaningError, "drop_duplicates"
+        )
+    ids = table["sample_id"].cast(pa.string()).combine_chunks()
+    verified = {sample_id for sample_id, each in marks.items() if each.mark is not Mark.DROP}
+    if MARK_COLUMN in table.column_names:
+        verified |= {*ids.filter(table[MARK_COLUMN].is_valid()).to_pylist()} - marks.keys()
+    groups = copy_groups(ids, copies_in(table))
+    surplus, conflicting, disagreeing = 0, 0, list[str]()
+    for rows in groups:
+        left = [row for row in rows.tolist() if draft.reasons[row] is None]
+        marked = [row for row in left if draft.ids[row] in verified]
+        labels = list(dict.fromkeys(draft.labels[row] for row in marked or left))
+        if len(labels) > 1:
+            conflicting += len(left)
+            disagreeing += [draft.ids[row] for row in marked]
+            for row in left:
+                draft.drop(row, f"copies have different labels: {', '.join(labels)}")
+            continue
+        # Marked ones first; sorting keeps the order of the dataset among them.
+        by_rank = sorted(left, key=lambda row: row not in marked)
+        surplus += len(by_rank[1:])
+        for row in by_rank[1:]:
+            draft.drop(row, f"copy of {draft.ids[by_rank[0]]}")
+    warnings = []
+    if not groups:
+        warnings.append("no sample is known to be a copy of another, so no copy is dropped")
+    if disagreeing:
+        warnings.append(
+            f"{count_of(len(disagreeing), 'marked sample')} {is_or_are(len(disagreeing))} dropped, "
+            f"because a copy is marked with another label: {list_names(disagreeing, LISTED)}"
+        )
+    return DroppedCopies(surplus, conflicting), warnings

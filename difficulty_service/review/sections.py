@@ -6,8 +6,6 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.review.cards import Card
@@ -21,6 +19,7 @@ from difficulty_service.review.charts import (
     shade_of,
 )
 from difficulty_service.review.confusions import ConfusedPair, count_confusions, rank_pairs
+from difficulty_service.review.copies import CopyGroup, to_group
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
@@ -80,6 +79,7 @@ class Limits:
     """Largest number of pictures of each kind.
 
     Attributes:
+        copies: Groups of copies.
         typical: Easiest samples of a class beside a doubtful one; half as many of a class of which
             no other pictures are shown.
     """
@@ -108,7 +108,7 @@ class Selection:
             hardest first; the classes are in the same order.
         easiest: The easiest samples of the same classes without copies, easiest first.
         typical: The easiest samples of each class that a doubtful sample has or looks like.
-        copies: Copies with the sample that they are copies of; those with another label first.
+        copies: Groups of copies; those whose labels differ first.
     """
 
     doubtful: Rows
@@ -120,7 +120,7 @@ class Selection:
     typical: Mapping[int, Rows]
     pairs: Sequence[ConfusedPair]
     pictured_pairs: Sequence[Rows]
-    copies: Sequence[tuple[int, int]]
+    copies: Sequence[CopyGroup]
 
     @property
     def kinds(self) -> tuple[Rows, Rows, Rows]:
@@ -139,8 +139,8 @@ class Selection:
                 yield from rows
         for rows in self.pictured_pairs:
             yield from rows
-        for copies in self.copies:
-            yield from copies
+        for group in self.copies:
+            yield from group.rows
         yield from self.typical_elsewhere()
 
     def typical_elsewhere(self) -> Iterator[int]:
@@ -191,7 +191,7 @@ def select(
         },
         pairs=pairs,
         pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
-        copies=_copies(samples)[: limits.copies],
+        copies=[to_group(samples, rows) for rows in samples.copies[: limits.copies]],
     )
 
 
@@ -208,19 +208,6 @@ def _in_order(
         return _descending(samples.rmd, open_ones)
     # The same for the same samples, so that a page that is written again shows the same ones.
     return np.random.default_rng(int(open_ones.sum())).permutation(np.flatnonzero(open_ones))
-
-
-def _copies(samples: ScoredSamples) -> Sequence[tuple[int, int]]:
-    """Rows of originals and their copies; those with different labels first."""
-    copies = np.flatnonzero(samples.copy_of.is_valid().to_numpy(zero_copy_only=False))
-    if not len(copies):
-        return []
-    originals = pc.index_in(samples.copy_of.take(pa.array(copies)), value_set=samples.ids)
-    found = originals.is_valid().to_numpy(zero_copy_only=False)
-    copies, first = copies[found], originals.drop_null().cast(pa.int64()).to_numpy()
-    same = samples.labels[copies] == samples.labels[first]
-    order = np.argsort(same, kind="stable")
-    return list(zip(first[order].tolist(), copies[order].tolist(), strict=True))
 
 
 def _descending(values: NDArray[np.float64], mask: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -439,8 +426,14 @@ SMALLEST_TROUBLESOME = 1e8
 """Condition number above which rounding in float32 can reorder scores."""
 
 
-def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
-    """Name and value of each known fact about the origin of scores."""
+TECHNICAL = ("Shrinkage", "Condition", "SHA-256", "Fingerprint", "Version")
+"""First words of facts that tell nothing to most readers."""
+
+Facts: TypeAlias = Sequence[tuple[str, str]]
+
+
+def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
+    """Name and value of each known fact about the origin of scores; apart, the technical ones."""
     noun, predictions, dim = provenance.noun, provenance.predictions, provenance.feature_dim
     scaled = ", scaled to unit length" if provenance.unit_length else ""
     reliable = None if provenance.reliable is None else "yes" if provenance.reliable else "no"
@@ -464,7 +457,9 @@ def describe_provenance(provenance: Provenance) -> Sequence[tuple[str, str]]:
         "Fingerprint of the dataset": _hash(provenance.fingerprint),
         "Version": provenance.package_version,
     }
-    return [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+    known = [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
+    plain = [fact for fact in known if not fact[0].startswith(TECHNICAL)]
+    return plain, [fact for fact in known if fact not in plain]
 
 
 def _fitted_on(provenance: Provenance) -> str | None:

@@ -297,6 +297,7 @@ def _values(
     to_check = [with_suggestion(card, samples) for card in cards(selection.to_check)]
     provenance = scores.provenance
     shown = ranked[:SHOWN_CLASSES]
+    on_page = Counter((card.label, card.nearest) for card in to_check if card.is_doubtful)
     labels = Counter(card.label for card in to_check)
     nearest = Counter(card.nearest for card in to_check)
     return {
@@ -304,6 +305,7 @@ def _values(
         "backbone": provenance.backbone,
         "num_classes": len(ranked),
         "summary": summary,
+        "num_unread": provenance.num_bad_images or 0,
         "measure": samples.measure,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
@@ -320,6 +322,7 @@ def _values(
             for facts in shown
         ],
         "matrix": matrix_of(samples),
+        "on_page": on_page,
         "pairs": selection.pairs,
         "pictured_pairs": [cards(rows) for rows in selection.pictured_pairs],
         "class_name": samples.name_of,
@@ -330,8 +333,10 @@ def _values(
         "smallest_explained_class": SMALLEST_CLASS,
         "compared": parts.compared,
         "compared_heights": bar_heights(parts.compared) if parts.compared else [],
-        "copies": [cards(copies) for copies in selection.copies],
-        "num_copies": len(samples.copy_of) - samples.copy_of.null_count,
+        "copies": [(group, cards(group.rows)) for group in selection.copies],
+        "num_copy_groups": len(samples.copies),
+        "num_copied": sum(map(len, samples.copies)),
+        "num_conflicting": samples.num_conflicting,
         "near": provenance.near_duplicates,
         "facts": describe_provenance(provenance),
         "noun": provenance.noun,

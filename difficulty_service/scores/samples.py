@@ -1,6 +1,7 @@
 """The columns of a score file as arrays, which every part of the report reads."""
 
-from collections.abc import Collection, Mapping
+from bisect import bisect_left
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -8,10 +9,10 @@ from typing import Self
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.score_columns import require_columns
+from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
 from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
@@ -53,9 +54,6 @@ SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 
 AGNOSTIC = "md_agnostic"
 """Column that tells which samples are unlike anything else, where a score file has it."""
-
-COPIES = ("near_duplicate_of", "duplicate_of")
-"""Columns of copies, where a score file has them; near copies include exact ones."""
 
 
 @dataclass(frozen=True)
@@ -185,6 +183,19 @@ class ScoredSamples:
         is_far = (self.agnostic >= cut) & (self.agnostic > known.min())
         return self._unless_verified(is_far & ~self.is_doubtful & ~(self.margins > 0))
 
+    @cached_property
+    def copies(self) -> Sequence[NDArray[np.int64]]:
+        """Rows of each group of copies as `copy_groups`, those whose labels differ first."""
+        return sorted(copy_groups(self.ids, self.copy_of), key=self._agree)
+
+    @property
+    def num_conflicting(self) -> int:
+        """Number of groups of copies whose labels differ."""
+        return bisect_left(self.copies, True, key=self._agree)  # noqa: FBT003 - a key
+
+    def _agree(self, rows: NDArray[np.int64]) -> bool:
+        return bool((self.labels[rows] == self.labels[rows[0]]).all())
+
     def _unless_verified(self, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
         return mask if self.verified is None else mask & ~self.verified
 
@@ -239,8 +250,6 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
         nearest = np.where(suspicion > 0, suggested, nearest)
     measure = next(name for name in MEASURES if name in present)
-    copies = [table[name] for name in COPIES if name in present]
-    none = pa.chunked_array([pa.nulls(len(table), pa.string())])
     labels, margins = indices("label"), numbers("label_margin")
     verified = table[MARK_COLUMN].is_valid().to_numpy() if MARK_COLUMN in present else None
     shares = shares_of_wrong(scores.provenance.suspicion)
@@ -261,7 +270,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         rmd=numbers(measure),
         agnostic=numbers(AGNOSTIC) if AGNOSTIC in present else None,
         percentiles=numbers("percentile"),
-        copy_of=_texts(pc.coalesce(*copies, none)),
+        copy_of=copies_in(table),
         names=class_names_of(scores),
         suggested=suggested,
         verified=verified,

@@ -141,6 +141,9 @@ def test_without_javascript_everything_reads_and_no_control_is_shown(
     page = open_page(report, java_script_enabled=False)
 
     assert page.locator(".card").count() == 45
+    page.get_by_role("link", name="Start checking").click()
+    covered = page.locator(".top").bounding_box()["height"]
+    assert covered <= page.locator(".card").first.bounding_box()["y"] < 400
     assert page.locator(".classes tbody tr").count() == 3
     for control in ("#theme", "#controls", "#tray", "dialog"):
         assert not page.locator(control).first.is_visible()

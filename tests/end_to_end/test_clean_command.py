@@ -1,5 +1,6 @@
 """From scores and marks to a cleaned dataset that can be scored again."""
 
+import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.scores.file import read_scores
+from tests.factories import write_image_folder
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
@@ -60,6 +62,27 @@ def test_samples_are_dropped_by_a_condition(
     assert done.returncode == 0, done.stderr
     percentiles = np.array(read_scores(scores, ["percentile"]).table["percentile"])
     assert len(pq.read_table(out)) == (percentiles <= 0.9).sum() == 540
+
+
+def test_surplus_copies_are_dropped_listed_and_counted(
+    difficulty: Command, builtin: tuple[str, ...], tmp_path: Path
+) -> None:
+    photos, scores = write_image_folder(tmp_path / "photos"), tmp_path / "scores.parquet"
+    shutil.copy(photos / "cat/0.png", photos / "cat/again.png")
+    shutil.copy(photos / "dog/0.png", photos / "bird/dog.png")
+    difficulty("score", photos, "--out", scores, *builtin)
+
+    done = difficulty("clean", scores, "--drop-duplicates", "--out", tmp_path / "cleaned.csv")
+
+    assert done.returncode == 0, done.stderr
+    assert (
+        "3 are dropped\nof those, 1 copy of a kept sample and 2 copies with different labels\n"
+    ) in done.stdout
+    assert (tmp_path / "cleaned.dropped.csv").read_text().splitlines()[1:] == [
+        '"bird/dog.png","bird","copies have different labels: bird, dog"',
+        '"cat/again.png","cat","copy of cat/0.png"',
+        '"dog/0.png","dog","copies have different labels: bird, dog"',
+    ]
 
 
 def test_a_condition_on_scores_that_were_not_asked_for_says_how_to_get_them(
@@ -128,7 +151,7 @@ def test_a_list_is_written_without_images_where_the_dataset_is_gone(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ((), "give --marks, --drop or --relabel"),
+        ((), "give --marks, --drop, --relabel or --drop-duplicates"),
         (("--drop", "rmd > 0", "--link"), "--link and --copy need a folder"),
         (("--drop", "rmd > 0", "--new-classes"), "--new-classes needs --marks"),
     ],

@@ -158,8 +158,9 @@ def test_every_kind_of_damage_has_a_reason_of_its_own(
     assert done.returncode == 0
     assert "20 of 30 images have features" in done.stdout
     errors = tmp_path / "store" / "errors.parquet"
-    assert "10 images could not be read, first " in done.stderr
-    assert f"; {errors} lists each with its reason" in done.stderr
+    assert f"10 images could not be read; {errors} lists each with its reason\n" in done.stderr
+    assert done.stderr.count("\n  1 image, cat/") == 7
+    assert "\n  3 images, first cat/1 bad.png: not an image of a known format" in done.stderr
     reasons = pq.read_table(errors)["reason"].to_pylist()
     expected = {
         "cut off": "",

@@ -119,8 +119,10 @@ def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
     assert len(scored.table) == 600 + len(READABLE)
     assert "only documents" in scored.provenance.class_names
     for warning in (
-        "9 images could not be read, first ",
-        "; 4 entries of the dataset were skipped;",
+        "9 images could not be read; 4 entries of the dataset were skipped;",
+        "  1 image, bird/IMG_2044.MOV: not an image file by its extension '.MOV'\n",
+        "  1 image, bird/empty.jpg: the file is empty\n",
+        "50000000 allowed; raise --max-pixels if the image is genuine\n",
         "1 entry is skipped (a file outside the class folders): 'labels.csv'",
         "2 entries are skipped (an empty class folder): 'empty class', 'ignored files'",
         "no image of these classes can be read: only documents",

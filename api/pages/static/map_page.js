@@ -45,7 +45,7 @@ function startSelection(box, map) {
     const failed = number - done.length - same;
     say([
       done.length ? `${count(done.length)} ${told}.` : "",
-      same ? `${count(same)} ${same === 1 ? "was" : "were"} so already.` : "",
+      same ? `${count(same)} already had this mark.` : "",
       failed ? `${count(failed)} could not be changed: ${reason}. Try again.` : "",
     ].join(" ").trim());
   };

@@ -116,6 +116,29 @@ def test_a_copy_of_the_image_is_shown_as_one(client: TestClient, job: Job) -> No
     assert '<span class="copy">copy of this</span>' in first
 
 
+def test_copies_with_different_labels_get_one_of_them(client: TestClient, own_job: Job) -> None:
+    address = f"/jobs/{own_job.id}/copies"
+    before = client.get(address).text
+
+    after = client.post(address, data={"row": "10", "label": "cat"}).text
+    refused = client.post(address, data={"row": "10", "label": "bird"})
+    missing = client.post(address, data={"row": "3", "label": "cat"})
+
+    assert "2 images have the same features as another, in 1 group." in before
+    assert "The one with different labels comes first: they cannot both be right." in before
+    assert 'id="copies-10" class="differ"' in before
+    assert "<bdi>cat</bdi> ≠ <bdi>dog</bdi>" in before
+    assert "All are <bdi>dog</bdi>" in before
+    assert '<span class="copy">' not in before
+    assert re.findall('<span class="copy">(.*?)</span>', after) == ["keep", "cat"]
+    marks = client.get(f"/v1/jobs/{own_job.id}/marks").json()["marks"]
+    assert [(each["row"], each["mark"], each["label"]) for each in marks] == [
+        (10, "keep", None),
+        (29, "relabel", "cat"),
+    ]
+    assert (refused.status_code, missing.status_code) == (422, 404)
+
+
 def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job: Job) -> None:
     remove(client, own_job, "vectors.npy")
 

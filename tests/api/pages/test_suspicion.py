@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
@@ -24,12 +25,12 @@ SCORES = score_table(
 )
 
 
-def opened(folder: Path) -> tuple[TestClient, str]:
+def opened(folder: Path, table: pa.Table = SCORES) -> tuple[TestClient, str]:
     """A client of the pages of the scores, and the address of the job."""
     (folder / "photos").mkdir()
     scores = folder / "scores.parquet"
     provenance = {"class_names": ["cat", "dog", "owl"], "num_doubtful": 1}
-    write_scores(scores, SCORES, Provenance.of(provenance))
+    write_scores(scores, table, Provenance.of(provenance))
     settings = explorer_settings(scores, str(folder / "photos"), 0)
     with open_database(settings) as engine:
         artifacts = open_artifacts(settings.artifact_root)
@@ -41,20 +42,48 @@ def rows_of(page: str) -> list[int]:
     return [int(row) for row in re.findall(r'id="image-(\d+)"', page)]
 
 
+def numbers_of(page: str) -> list[str]:
+    return re.findall(r'class="number named">([^<]*)<', page)
+
+
 def test_images_are_ordered_and_filtered_by_suspicion(tmp_path: Path) -> None:
     client, address = opened(tmp_path)
 
     with client:
-        every = client.get(f"{address}/images").text
-        doubtful = client.get(f"{address}/images?margin=0").text
+        every = client.get(f"{address}/images?sort=doubtful").text
+        doubtful = client.get(f"{address}/images").text
+        hardest = client.get(f"{address}/images?sort=hardest").text
         owls = client.get(f"{address}/images?near=owl").text
 
     assert rows_of(every) == [2, 1, 3, 0]
     assert rows_of(doubtful) == [2, 1]
     assert rows_of(owls) == [1]
-    assert re.findall(r'class="number">([^<]*)<', doubtful) == ["6.5", "1.5"]
+    assert numbers_of(doubtful) == ["suspicion 6.5", "suspicion 1.5"]
+    assert all(each.startswith("RMD ") for each in numbers_of(hardest))
+    assert f'<a href="{address}/images?sort=doubtful">Show the others, too</a>' in doubtful
+    assert f'href="{address}/images/2?margin=0"' in doubtful
+    assert '<input id="margin" type="number" step="any" name="margin" value="0"' in doubtful
+    assert f'href="{address}/images?margin=0&amp;sort=doubtful">Only doubtful labels<' in every
+    assert "Mark all" not in every
+    assert "Only doubtful labels" not in owls
     assert "Suspicion above" in every
     assert "Margin above" not in every
+
+
+def test_without_doubtful_labels_the_list_begins_with_all_images(tmp_path: Path) -> None:
+    calm = SCORES.set_column(
+        SCORES.column_names.index("suspicion"), "suspicion", pa.array([-4.0, -3.0, -2.0, -1.0])
+    )
+    calm = calm.set_column(
+        calm.column_names.index("label_margin"), "label_margin", pa.array([-1.0] * 4)
+    )
+    client, address = opened(tmp_path, calm)
+
+    with client:
+        page = client.get(f"{address}/images").text
+
+    assert len(rows_of(page)) == 4
+    assert "Only doubtful labels" not in page
 
 
 def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: Path) -> None:

@@ -92,7 +92,17 @@ def test_the_page_of_a_text_has_the_whole_of_it(client: TestClient, job: Job) ->
 
 @pytest.mark.parametrize(
     "page",
-    ["", "/images", "/images?q=nothing", "/classes", "/pairs", "/pairs/0/1", "/map", "/errors"],
+    [
+        "",
+        "/images",
+        "/images?q=nothing",
+        "/classes",
+        "/pairs",
+        "/pairs/0/1",
+        "/copies",
+        "/map",
+        "/errors",
+    ],
 )
 def test_pages_of_texts_do_not_speak_of_images(client: TestClient, job: Job, page: str) -> None:
     shown = client.get(f"/jobs/{job.id}{page}").raise_for_status().text

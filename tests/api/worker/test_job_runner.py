@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -171,10 +172,13 @@ def test_bad_images_are_published_without_the_servers_paths(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, settings: Settings
 ) -> None:
     (photos / "cat" / "broken.png").write_bytes(b"no picture")
+    Image.new("1", (9000, 9000)).save(photos / "cat" / "huge.png")
 
     result = run(claimed())
 
-    assert (result.num_samples, result.num_bad_images) == (41, 1)
+    assert (result.num_samples, result.num_bad_images) == (42, 2)
+    with artifacts.open(f"{result.prefix}/errors.parquet") as file:
+        assert "raise DIFFICULTY_MAX_PIXELS if" in pq.read_table(file)["reason"][1].as_py()
     for name in ("errors.parquet", "scores.parquet"):
         with artifacts.open(f"{result.prefix}/{name}") as file:
             content = file.read()

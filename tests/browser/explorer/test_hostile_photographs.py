@@ -30,7 +30,7 @@ CLASSES = (
     "javascript:alert(3)",
 )
 FOLDER = "<i>photographs<"
-PAGES = ("", "/images", "/images?sort=hardest", "/classes", "/pairs", "/map", "/errors")
+PAGES = ("", "/images", "/images?sort=hardest", "/classes", "/pairs", "/copies", "/map", "/errors")
 
 pytestmark = pytest.mark.slow
 

@@ -65,7 +65,7 @@ def set_network(page: "Page") -> Callable[..., None]:
 def begin(page: "Page", archive: Path) -> None:
     """Chooses the file on the form for a new job."""
     page.goto("/")
-    page.get_by_label("In a file of mine").check()
+    page.get_by_label("Upload a file").check()
     page.locator("#file").set_input_files(archive)
 
 

@@ -166,14 +166,14 @@ def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
     }
     dogs = [row for row, mark in better.items() if mark == ("relabel", "dog")]
 
-    map_page.get_by_role("button", name="Relabel to what fits best").click()
+    map_page.get_by_role("button", name="Relabel as suggested").click()
     told(map_page, f"{len(better)} relabelled.")
     fitting = stored(explorer)
     map_page.get_by_role("button", name="Relabel to this class").click()
     told(map_page, "Choose a class first.")
     map_page.get_by_label("They are").fill("dog")
     map_page.get_by_role("button", name="Relabel to this class").click()
-    told(map_page, f"{120 - len(dogs)} relabelled. {len(dogs)} were so already.")
+    told(map_page, f"{120 - len(dogs)} relabelled. {len(dogs)} already had this mark.")
 
     assert fitting == better
     assert better
@@ -204,7 +204,7 @@ def test_parts_that_fail_are_counted_with_the_reason(
     told(map_page, "70 marked keep. 50 could not be changed: the service is busy. Try again.")
     first = len(stored(explorer))
     map_page.get_by_role("button", name="Keep their labels").click()
-    told(map_page, "50 marked keep. 70 were so already.")
+    told(map_page, "50 marked keep. 70 already had this mark.")
 
     assert asked == [50, 50, 20, 50]
     assert (first, len(stored(explorer))) == (70, 120)

@@ -127,5 +127,5 @@ def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") 
     form.get_by_label(PATH).press("Tab")
     estimate.get_by_text("there is no 'none' in the root").wait_for()
 
-    form.get_by_label("In a file of mine").check()
+    form.get_by_label("Upload a file").check()
     estimate.get_by_text("Choose a file to see").wait_for()

@@ -24,6 +24,7 @@ PAGES = (
     "/jobs/{job}/pairs",
     "/jobs/{job}/pairs/0/2",
     "/jobs/{job}/map",
+    "/jobs/{job}/copies",
     "/jobs/{job}/errors",
     "/docs",
     "/jobs/none",
@@ -96,7 +97,7 @@ def test_a_file_that_is_dropped_is_uploaded_and_scored(
             file.write(path, path.relative_to(explorer.folder / "train"))
     page.goto("/")
 
-    page.get_by_label("In a file of mine").check()
+    page.get_by_label("Upload a file").check()
     page.locator("#file").set_input_files(archive)
     page.get_by_text("train.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()

@@ -73,6 +73,8 @@ def test_neither_a_new_job_nor_the_end_of_one_is_offered(
         ("/jobs/{job}/images/0", "mark=drop"),
         ("/jobs/{job}/images/mark-matching", "mark=drop"),
         ("/jobs/{job}/score-again", "token=1"),
+        ("/jobs/{job}/try-again", "token=1"),
+        ("/jobs/{job}/copies", "row=0"),
         ("/jobs/{job}/remove", "sure=1"),
     ],
 )

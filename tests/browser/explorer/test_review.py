@@ -28,7 +28,7 @@ def read_rows(content: bytes) -> list[dict[str, Any]]:
     return pq.read_table(pa.BufferReader(content)).to_pylist()
 
 
-def images(explorer: Explorer, query: str = "") -> str:
+def images(explorer: Explorer, query: str = "?sort=doubtful") -> str:
     return f"/jobs/{explorer.job}/images{query}"
 
 

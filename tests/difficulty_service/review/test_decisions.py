@@ -8,7 +8,13 @@ import pyarrow.compute as pc
 import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
-from difficulty_service.review.decisions import MARKED_DROP, ClassCounts, CleaningRules, decide
+from difficulty_service.review.decisions import (
+    MARKED_DROP,
+    ClassCounts,
+    CleaningRules,
+    DroppedCopies,
+    decide,
+)
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.provenance import Provenance
@@ -57,6 +63,89 @@ def test_a_mark_has_precedence_over_both_conditions(make_scores: MakeScores) -> 
     assert dict(zip(kept["sample_id"], kept["label"], strict=True))["e"] == "dog"
     assert decided.dropped()["sample_id"].to_pylist() == ["d"]
     assert "3 samples that a condition selects follow their mark instead" in decided.warnings
+
+
+def with_copies(scores: ScoreFile, **copy_of: list[str | None]) -> ScoreFile:
+    table = scores.table
+    for name, column in copy_of.items():
+        table = table.append_column(name, pa.array(column, pa.string()))
+    return replace(scores, table=table)
+
+
+def test_of_copies_the_first_that_a_person_marked_is_kept_else_the_first(
+    make_scores: MakeScores,
+) -> None:
+    # Birds a and b, cats c and d, dogs e and f; a copy of a copy belongs to its group.
+    scores = with_copies(
+        make_scores(), near_duplicate_of=[None, "a", "b", "c", None, "e"], duplicate_of=[None] * 6
+    )
+
+    kept_first = decide(
+        scores,
+        CleaningRules({"c": MarkedSample(Mark.RELABEL, "bird"), "d": DROP}, drop_duplicates=True),
+    )
+
+    assert kept_first.kept()["sample_id"].to_pylist() == ["c", "e"]
+    assert kept_first.dropped().to_pydict() == {
+        "sample_id": ["a", "b", "d", "f"],
+        "label": ["bird", "bird", "cat", "dog"],
+        "reason": ["copy of c", "copy of c", MARKED_DROP, "copy of e"],
+    }
+    assert kept_first.copies == DroppedCopies(surplus=3, conflicting=0)
+
+
+def test_of_copies_with_different_labels_none_is_kept_unless_one_is_marked(
+    make_scores: MakeScores,
+) -> None:
+    # b and c, d and e have different labels; what a condition relabels counts with its new label.
+    scores = with_copies(make_scores(), duplicate_of=[None, None, "b", None, "d", None])
+    rules = CleaningRules({"a": KEEP}, drop_duplicates=True)
+
+    unmarked = decide(scores, rules)
+    marked = decide(scores, replace(rules, marks={"c": KEEP, "d": KEEP, "e": KEEP}))
+    agreeing = decide(scores, replace(rules, relabel="sample_id in ('b', 'e')"))
+
+    reason = "copies have different labels: "
+    assert {each["sample_id"]: each["reason"] for each in unmarked.dropped().to_pylist()} == {
+        "b": f"{reason}bird, cat",
+        "c": f"{reason}bird, cat",
+        "d": f"{reason}cat, dog",
+        "e": f"{reason}cat, dog",
+    }
+    assert unmarked.copies == DroppedCopies(surplus=0, conflicting=4)
+    assert marked.dropped()["reason"].to_pylist() == ["copy of c", *[f"{reason}cat, dog"] * 2]
+    assert marked.warnings[0] == (
+        "2 marked samples are dropped, because a copy is marked with another label: d, e"
+    )
+    assert agreeing.kept()["sample_id"].to_pylist() == ["a", "b", "f"]
+
+
+def test_a_verified_copy_is_kept_where_the_scores_alone_know_of_its_mark(
+    make_scores: MakeScores,
+) -> None:
+    scores = with_copies(
+        make_scores(),
+        duplicate_of=[None, "a", None, None, None, None],
+        mark=[None, "keep", None, None, None, None],
+    )
+
+    decided = decide(scores, CleaningRules({}, drop_duplicates=True))
+
+    assert decided.dropped()["sample_id"].to_pylist() == ["a"]
+
+
+def test_copies_that_are_not_known_are_refused_and_none_at_all_is_said(
+    make_scores: MakeScores,
+) -> None:
+    rules = CleaningRules({}, drop_duplicates=True)
+
+    with pytest.raises(CleaningError, match=r"no duplicate_of; .*without augment_runs") as refused:
+        decide(make_scores(), rules)
+
+    assert refused.value.parameter == "drop_duplicates"
+    assert decide(with_copies(make_scores(), duplicate_of=[None] * 6), rules).warnings == (
+        "no sample is known to be a copy of another, so no copy is dropped",
+    )
 
 
 def test_the_counts_of_each_class_add_up(make_scores: MakeScores) -> None:

@@ -159,6 +159,9 @@ def _changes(scored: Scored) -> Iterator[Target]:
         marked = Request("POST", address, {"label": "cat", "q": "1"}, FORM | PAGE)
         yield Target(marked, {"mark": "relabel", "label": scored.classes[0]}, weight=2)
     yield Target(Request("POST", f"{job}/score-again", headers=FORM), {"token": "t"})
+    yield Target(Request("POST", f"{job}/try-again", headers=FORM), {"token": "t"})
+    copies = Request("POST", f"{job}/copies", {"after": "1"}, FORM | PAGE)
+    yield Target(copies, {"row": "0", "label": scored.classes[0]})
     yield Target(Request("POST", "/jobs/none/remove", headers=FORM), {})
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from difficulty_service.review.confusions import count_confusions, rank_pairs
+from difficulty_service.review.copies import CopyGroup
 from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     Limits,
@@ -105,18 +106,24 @@ def test_pairs_count_both_directions(make_scores: MakeScores) -> None:
     assert sizes[0] == max(naive[i, j] + naive[j, i] for i in range(5) for j in range(5))
 
 
-def test_copies_come_with_their_original_those_with_another_label_first(
-    make_scores: MakeScores,
-) -> None:
-    copies = [None] * 12
-    copies[6], copies[7], copies[11] = "0000003.png", "0000002.png", "gone.png"
-    samples = to_samples(make_scores(12, 3, near_duplicate_of=copies))
+def test_copies_come_in_groups_those_whose_labels_differ_first(make_scores: MakeScores) -> None:
+    copies: list[str | None] = [None] * 36
+    copies[6], copies[11] = "0000003.png", "gone.png"
+    # A copy of a copy belongs to its group, whose last one alone has another label.
+    for row in range(15, 36, 3):
+        copies[row] = f"{row - 3:07d}.png"
+    copies[35] = "0000033.png"
+    samples = to_samples(make_scores(36, 3, near_duplicate_of=copies))
 
     selection = select(samples, rank_classes(samples), Limits())
 
-    assert list(selection.copies) == [(2, 7), (3, 6)]
+    assert selection.copies == [
+        CopyGroup(rows=[12, 35, 15, 18, 21, 24], labels=[(0, 8), (2, 1)]),
+        CopyGroup(rows=[3, 6], labels=[(0, 2)]),
+    ]
+    assert (samples.num_conflicting, selection.copies[0].num_samples) == (1, 9)
     typical = {row for rows in selection.typical.values() for row in rows}
-    assert typical.isdisjoint({6, 7, 11})
+    assert typical.isdisjoint({6, 11, 15, 35})
 
 
 def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) -> None:

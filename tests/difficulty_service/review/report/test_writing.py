@@ -62,6 +62,9 @@ def test_the_first_sentence_counts_the_doubtful_samples(
 
     assert "102 of 600 images look more like another class than their own." in text
     assert "102 of 102" not in text
+    assert re.search(
+        r"The hardest class is (\S+) : 17\s% of \1 look like another class\. The easiest is", text
+    )
     assert "not a proof that their labels are wrong" in text
 
 
@@ -70,10 +73,13 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
 ) -> None:
     suspicion = [-1.0, 7.3, 2.5, -3.0, None, -0.5]
     scores = make_scores(6, 2, suspicion=suspicion, suggested_label=[1, 0, 1, 0, None, 0])
+    unread = scores.provenance.updated(Provenance(num_bad_images=2))
 
-    page = page_of(tmp_path / "r.html", scores)
+    page = page_of(tmp_path / "r.html", replace(scores, provenance=unread))
 
     text = words(page)
+    counts = "Of 8 images, 2 could not be read and 1 is alone in its class; 5 are checked."
+    assert counts in text
     margins = scores.table["label_margin"].to_pylist()
     number = sum(
         margins[row] > 0 for row, value in enumerate(suspicion) if value is not None and value <= 0
@@ -108,6 +114,24 @@ def test_labels_between_two_classes_are_listed_where_none_is_almost_certainly_wr
     assert "The number is the margin between both" in text
     numbers = re.findall(r'class="number">([^<]*)<', page[page.index('id="labels"') :])
     assert numbers == ["7.3", "2.5"]
+
+
+def test_a_cell_of_the_matrix_leads_to_the_cards_that_are_on_the_page(
+    tmp_path: Path, make_scores: MakeScores
+) -> None:
+    # Of the first class 300 are doubtful, of which 240 are on the page; two of the second are less.
+    rows = np.arange(900)
+    nearest = (rows + 1) % 3
+    margins = np.where(rows % 3 == 0, 9.0, np.where(np.isin(rows, (1, 4)), 1.0, -1.0))
+    scores = make_scores(900, 3, label_margin=margins, nearest_label=nearest)
+
+    page = page_of(tmp_path / "r.html", scores)
+
+    matrix = page.partition('class="matrix"')[2].partition("</table>")[0]
+    links = re.findall(r'<a [^>]*title="([^"]*)">(\d+)<small>(\d+) here</small></a>', matrix)
+    assert links == [("240 of 300 are on this page", "300", "240")]
+    assert matrix.count("<a ") == 1
+    assert re.findall(r">\s*(\d+)\s*</td>", matrix) == ["2"]
 
 
 @pytest.mark.parametrize(
