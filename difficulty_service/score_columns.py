@@ -42,6 +42,13 @@ class Column:
     remedy: Remedy = ()
 
 
+OTHER_CLASSES = {
+    "suggested_label": "p_suggested",
+    "second_label": "p_second",
+    "third_label": "p_third",
+}
+"""Columns of the likeliest classes other than the label, and those of their probabilities."""
+
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
     Setting("write_scores", "loss.parquet"),
@@ -58,7 +65,10 @@ _OWN = (
     Scorer(
         "suspicion",
         "log-odds that the label is wrong, and the class it may be instead",
-        ("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
+        (
+            *("suspicion", "p_wrong", "suggested_label", "suggested_label_name", "p_suggested"),
+            *("second_label", "p_second", "third_label", "p_third"),
+        ),
     ),
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
     Scorer(
@@ -182,6 +192,28 @@ _OWN_COLUMNS = (
     ),
     Column("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
     Column(
+        "p_suggested",
+        "float32",
+        "probability, 0 to 1",
+        "Probability that this class is right; null as `suspicion`.",
+    ),
+    Column(
+        "second_label",
+        "int32",
+        _INDEX,
+        "Second likeliest class other than the label; null as `suspicion`, and without a third "
+        "class.",
+    ),
+    Column("p_second", "float32", "probability, 0 to 1", "Probability that it is right."),
+    Column(
+        "third_label",
+        "int32",
+        _INDEX,
+        "Third likeliest class other than the label; null as `suspicion`, and without a fourth "
+        "class.",
+    ),
+    Column("p_third", "float32", "probability, 0 to 1", "Probability that it is right."),
+    Column(
         "agree",
         "float64",
         "log-odds; larger where people disagree more",
@@ -192,8 +224,8 @@ _OWN_COLUMNS = (
         "mark",
         "dictionary of string",
         "`keep` or `relabel`",
-        "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` -100. Null "
-        "where nobody decided.",
+        "What a person decided; `label` follows it, `p_wrong` and the probabilities of other "
+        "classes are 0, and `suspicion` is -100. Null where nobody decided.",
         remedy=("score with ", Setting("marks", "marks.csv")),
     ),
     Column(

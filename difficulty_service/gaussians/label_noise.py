@@ -20,19 +20,30 @@ from torch import Tensor
 
 from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
 
+OTHERS = 3
+"""Number of classes other than the label that a verdict names."""
+
 
 @dataclass(frozen=True)
 class LabelVerdict:
-    """What is thought of the labels of some samples. Each of shape (samples,).
+    """What is thought of the labels of some samples.
 
     Attributes:
         suspicion: Log-odds that the label is wrong, float64; NaN where there is no other class or
-            none without the sample.
-        suggested: Likeliest class other than the label.
+            none without the sample. Shape (samples,).
+        others: Likeliest classes other than the label, likeliest first. Shape (samples, OTHERS).
+        p_others: Probabilities that they are right, float64; NaN where the suspicion is, and where
+            a class is none or nothing can be said to look like it. Shape (samples, OTHERS).
     """
 
     suspicion: Tensor
-    suggested: Tensor
+    others: Tensor
+    p_others: Tensor
+
+    @property
+    def suggested(self) -> Tensor:
+        """Likeliest class other than the label. Shape (samples,)."""
+        return self.others[:, 0]
 
 
 def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
@@ -337,9 +348,20 @@ def judge_labels(
     place = labels[:, None]
     own = posterior.gather(1, place)[:, 0].double()
     posterior.scatter_(1, place, -torch.inf)
-    suggested = argmax(posterior)
-    suspicion = logsumexp(posterior).double() - own
-    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suggested)
+    others, log_weights = [], []
+    rest = posterior.clone()
+    for _ in range(OTHERS):
+        likeliest = argmax(rest)[:, None]
+        others.append(likeliest)
+        log_weights.append(rest.gather(1, likeliest).double())
+        rest.scatter_(1, likeliest, -torch.inf)
+    wrong = logsumexp(posterior).double()
+    suspicion = wrong - own
+    suspicion = torch.where(suspicion.isfinite(), suspicion, torch.nan)
+    log_p = torch.cat(log_weights, dim=1) - torch.logaddexp(wrong, own)[:, None]
+    known = log_p.isfinite() & ~suspicion.isnan()[:, None]
+    p_others = log_p.clamp(max=0).exp().where(known, torch.nan)
+    return LabelVerdict(suspicion, torch.cat(others, dim=1), p_others)
 
 
 PSEUDO_COUNTS = (*(10.0 ** (half / 2) for half in range(-2, 13)), math.inf)

@@ -38,10 +38,12 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES
 from difficulty_service.gaussians.row_sample import choose_samples
+from difficulty_service.score_columns import OTHER_CLASSES
 from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
 from difficulty_service.scores.ranking import percentiles
+from difficulty_service.scores.rows import NAMED_LABELS
 from difficulty_service.scores.shared_samples import (
     AVERAGED,
     LabelledIds,
@@ -221,8 +223,9 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         "label_margin": margin,
         "nearest_label": torch.where(margin > 0, best.indices, own),
         "suspicion": verdict.suspicion,
-        "suggested_label": verdict.suggested,
         "p_wrong": verdict.suspicion.sigmoid(),
+        **dict(zip(OTHER_CLASSES, verdict.others.T, strict=True)),
+        **dict(zip(OTHER_CLASSES.values(), verdict.p_others.T.float(), strict=True)),
         "agree": judge_labels(means.agree.double() + prior, own).suspicion,
     }
 
@@ -252,7 +255,10 @@ def _assemble(
     columns["label_name"] = pa.array(shared.label_names, pa.string()).dictionary_encode()
     known = {
         "nearest_label": judged["label_margin"].isfinite().numpy(),
-        "suggested_label": judged["suspicion"].isfinite().numpy(),
+        **{
+            label: judged[probability].isfinite().numpy()
+            for label, probability in OTHER_CLASSES.items()
+        },
     }
     dictionary = pa.array(names, pa.string())
     labels = np.array([number[name] for name in names])
@@ -262,6 +268,8 @@ def _assemble(
             continue
         chosen = values.numpy()
         columns[name] = pa.array(labels[chosen], pa.int32(), mask=~known[name])
+        if name not in NAMED_LABELS:
+            continue
         places = pa.array(chosen, pa.int32(), mask=~known[name])
         columns[f"{name}_name"] = pa.DictionaryArray.from_arrays(places, dictionary)
     if "duplicate_of" in tables[0].column_names:

@@ -121,6 +121,11 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "and the confusions estimated from them",
         "p_wrong": "probability that the label is wrong, of those log-odds",
         "suggested_label": "likeliest class other than the label, by that posterior",
+        "second_label": "second likeliest class other than the label, by that posterior",
+        "third_label": "third likeliest class other than the label, by that posterior",
+        **dict.fromkeys(
+            ("p_suggested", "p_second", "p_third"), "probability of the class, by that posterior"
+        ),
         "agree": "log-odds against the label, by the mean log-densities without landmarks",
     },
     "ranks": {

@@ -235,9 +235,13 @@ def test_suspicion_weighs_classes_by_transitions_that_have_not_seen_the_sample()
         classes = probabilities(ALL.log_densities[sample].tolist(), prior, noise.scale)
         weights = [share * factor for share, factor in zip(classes, given, strict=True)]
         own = weights[label]
-        weights[label] = 0.0
-        assert float(verdict.suspicion[sample].exp()) == pytest.approx(sum(weights) / own)
-        assert int(verdict.suggested[sample]) == weights.index(max(weights))
+        others = sorted({*range(CLASSES)} - {label}, key=lambda each: -weights[each])
+        assert float(verdict.suspicion[sample].exp()) == pytest.approx(
+            sum(weights[each] for each in others) / own
+        )
+        assert verdict.others[sample].tolist()[: len(others)] == others
+        expected = [weights[each] / sum(weights) for each in others] + [math.nan] * 3
+        assert verdict.p_others[sample].tolist() == pytest.approx(expected[:3], nan_ok=True)
 
 
 def test_samples_that_were_not_summed_one_by_one_take_the_plain_transitions() -> None:
