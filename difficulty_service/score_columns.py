@@ -42,12 +42,12 @@ class Column:
     remedy: Remedy = ()
 
 
-OTHER_CLASSES = {
-    "suggested_label": "p_suggested",
+LIKELIEST_CLASSES = {
+    "first_label": "p_first",
     "second_label": "p_second",
     "third_label": "p_third",
 }
-"""Columns of the likeliest classes other than the label, and those of their probabilities."""
+"""Columns of the classes that fit best, and those of their probabilities."""
 
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
@@ -66,8 +66,8 @@ _OWN = (
         "suspicion",
         "log-odds that the label is wrong, and the class it may be instead",
         (
-            *("suspicion", "p_wrong", "suggested_label", "suggested_label_name", "p_suggested"),
-            *("second_label", "p_second", "third_label", "p_third"),
+            *("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
+            *("first_label", "p_first", "second_label", "p_second", "third_label", "p_third"),
         ),
     ),
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
@@ -192,27 +192,27 @@ _OWN_COLUMNS = (
     ),
     Column("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
     Column(
-        "p_suggested",
-        "float32",
-        "probability, 0 to 1",
-        "Probability that this class is right; null as `suspicion`.",
+        "first_label",
+        "int32",
+        _INDEX,
+        "Class that fits the sample best by the densities of `suspicion`, whatever its label; null "
+        "as `suspicion`.",
     ),
+    Column("p_first", "float32", "probability, 0 to 1", "Its probability, without the label."),
     Column(
         "second_label",
         "int32",
         _INDEX,
-        "Second likeliest class other than the label; null as `suspicion`, and without a third "
-        "class.",
+        "Class that fits second best; null as `suspicion`, and without a second class.",
     ),
-    Column("p_second", "float32", "probability, 0 to 1", "Probability that it is right."),
+    Column("p_second", "float32", "probability, 0 to 1", "Its probability, without the label."),
     Column(
         "third_label",
         "int32",
         _INDEX,
-        "Third likeliest class other than the label; null as `suspicion`, and without a fourth "
-        "class.",
+        "Class that fits third best; null as `suspicion`, and without a third class.",
     ),
-    Column("p_third", "float32", "probability, 0 to 1", "Probability that it is right."),
+    Column("p_third", "float32", "probability, 0 to 1", "Its probability, without the label."),
     Column(
         "agree",
         "float64",
@@ -224,8 +224,8 @@ _OWN_COLUMNS = (
         "mark",
         "dictionary of string",
         "`keep` or `relabel`",
-        "What a person decided; `label` follows it, `p_wrong` and the probabilities of other "
-        "classes are 0, and `suspicion` is -100. Null where nobody decided.",
+        "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` -100. Null "
+        "where nobody decided.",
         remedy=("score with ", Setting("marks", "marks.csv")),
     ),
     Column(

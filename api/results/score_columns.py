@@ -32,7 +32,7 @@ FORMAT = 9  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")
-_TABLES = {"alternatives": np.int32, "p_alternatives": np.float32}  # several numbers a sample
+_TABLES = {"likeliest": np.int32, "p_likeliest": np.float32}  # several numbers a sample
 
 
 @dataclass(frozen=True)

@@ -20,30 +20,19 @@ from torch import Tensor
 
 from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
 
-OTHERS = 3
-"""Number of classes other than the label that a verdict names."""
-
 
 @dataclass(frozen=True)
 class LabelVerdict:
-    """What is thought of the labels of some samples.
+    """What is thought of the labels of some samples. Each of shape (samples,).
 
     Attributes:
         suspicion: Log-odds that the label is wrong, float64; NaN where there is no other class or
-            none without the sample. Shape (samples,).
-        others: Likeliest classes other than the label, likeliest first. Shape (samples, OTHERS).
-        p_others: Probabilities that they are right, float64; NaN where the suspicion is, and where
-            a class is none or nothing can be said to look like it. Shape (samples, OTHERS).
+            none without the sample.
+        suggested: Likeliest class other than the label.
     """
 
     suspicion: Tensor
-    others: Tensor
-    p_others: Tensor
-
-    @property
-    def suggested(self) -> Tensor:
-        """Likeliest class other than the label. Shape (samples,)."""
-        return self.others[:, 0]
+    suggested: Tensor
 
 
 def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
@@ -348,20 +337,31 @@ def judge_labels(
     place = labels[:, None]
     own = posterior.gather(1, place)[:, 0].double()
     posterior.scatter_(1, place, -torch.inf)
-    others, log_weights = [], []
-    rest = posterior.clone()
-    for _ in range(OTHERS):
-        likeliest = argmax(rest)[:, None]
-        others.append(likeliest)
-        log_weights.append(rest.gather(1, likeliest).double())
-        rest.scatter_(1, likeliest, -torch.inf)
-    wrong = logsumexp(posterior).double()
-    suspicion = wrong - own
-    suspicion = torch.where(suspicion.isfinite(), suspicion, torch.nan)
-    log_p = torch.cat(log_weights, dim=1) - torch.logaddexp(wrong, own)[:, None]
-    known = log_p.isfinite() & ~suspicion.isnan()[:, None]
-    p_others = log_p.clamp(max=0).exp().where(known, torch.nan)
-    return LabelVerdict(suspicion, torch.cat(others, dim=1), p_others)
+    suggested = argmax(posterior)
+    suspicion = logsumexp(posterior).double() - own
+    return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suggested)
+
+
+LIKELIEST = 3
+"""Number of classes that are named for each sample."""
+
+
+def likeliest_classes(log_joint: Tensor) -> tuple[Tensor, Tensor]:
+    """The classes that fit samples best, whatever their labels are, and how probable they are.
+
+    `log_joint` is as for `add_label_sums`. Both of shape (samples, LIKELIEST), the likeliest first;
+    the probabilities are float64, and NaN where the sample has no density or the class is none.
+    """
+    rest = log_joint.clone()
+    total = logsumexp(log_joint.clone()).double()[:, None]
+    places, log_weights = [], []
+    for _ in range(LIKELIEST):
+        best = argmax(rest)[:, None]
+        places.append(best)
+        log_weights.append(rest.gather(1, best).double())
+        rest.scatter_(1, best, -torch.inf)
+    log_p = (torch.cat(log_weights, dim=1) - total).clamp(max=0)  # rounding may exceed 0
+    return torch.cat(places, dim=1), log_p.exp().where(log_p.isfinite(), torch.nan)
 
 
 PSEUDO_COUNTS = (*(10.0 ** (half / 2) for half in range(-2, 13)), math.inf)

@@ -172,6 +172,6 @@ def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: st
         picture=picture,
         problem=problem,
         likely=[
-            (samples.name_of(label), round(100 * share)) for label, share in samples.likeliest(row)
+            (samples.name_of(label), round(100 * share)) for label, share in samples.shares(row)
         ],
     )

@@ -26,6 +26,7 @@ from difficulty_service.gaussians.label_noise import (
     add_label_sums,
     fit_noise,
     judge_labels,
+    likeliest_classes,
     log_class_prior,
 )
 from difficulty_service.gaussians.label_rule import Rule
@@ -38,7 +39,7 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES
 from difficulty_service.gaussians.row_sample import choose_samples
-from difficulty_service.score_columns import OTHER_CLASSES
+from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
@@ -212,6 +213,8 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         own,
         None if noise is None else noise.transitions_of(densities, own, Workspace()),
     )
+    likely, probabilities = likeliest_classes(scale * densities + prior)
+    probabilities[verdict.suspicion.isnan()] = torch.nan
     others = means.agree.double()
     place = own[:, None]
     label_density = others.gather(1, place)[:, 0]
@@ -224,8 +227,9 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         "nearest_label": torch.where(margin > 0, best.indices, own),
         "suspicion": verdict.suspicion,
         "p_wrong": verdict.suspicion.sigmoid(),
-        **dict(zip(OTHER_CLASSES, verdict.others.T, strict=True)),
-        **dict(zip(OTHER_CLASSES.values(), verdict.p_others.T.float(), strict=True)),
+        "suggested_label": verdict.suggested,
+        **dict(zip(LIKELIEST_CLASSES, likely.T, strict=True)),
+        **dict(zip(LIKELIEST_CLASSES.values(), probabilities.T.float(), strict=True)),
         "agree": judge_labels(means.agree.double() + prior, own).suspicion,
     }
 
@@ -255,9 +259,10 @@ def _assemble(
     columns["label_name"] = pa.array(shared.label_names, pa.string()).dictionary_encode()
     known = {
         "nearest_label": judged["label_margin"].isfinite().numpy(),
+        "suggested_label": judged["suspicion"].isfinite().numpy(),
         **{
             label: judged[probability].isfinite().numpy()
-            for label, probability in OTHER_CLASSES.items()
+            for label, probability in LIKELIEST_CLASSES.items()
         },
     }
     dictionary = pa.array(names, pa.string())

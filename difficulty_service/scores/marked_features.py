@@ -26,7 +26,6 @@ from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, l
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.score_columns import OTHER_CLASSES
 from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.marks import (
     MARK_COLUMN,
@@ -240,13 +239,10 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
 def with_marks(rows: pa.RecordBatch, marks: pa.DictionaryArray) -> pa.RecordBatch:
     """Rows of scores with the marks of their samples, which say that a label is right."""
     verified = marks.is_valid().to_numpy(zero_copy_only=False)
-    impossible = dict.fromkeys(("p_wrong", *OTHER_CLASSES.values()), 0.0)
-    for name, value in {"suspicion": VERIFIED, **impossible}.items():
+    for name, value in (("suspicion", VERIFIED), ("p_wrong", 0.0)):
         if name in rows.schema.names:
             known = to_numpy(rows[name])
-            # Another class that is not there has no probability either.
-            applies = verified & ~np.isnan(known) if name in OTHER_CLASSES.values() else verified
-            column = to_arrow(np.where(applies, known.dtype.type(value), known))
+            column = to_arrow(np.where(verified, known.dtype.type(value), known))
             rows = rows.set_column(rows.schema.get_field_index(name), name, column)
     return rows.append_column(MARK_COLUMN, marks)
 

@@ -26,7 +26,7 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.options import ScorerOptions
 from difficulty_service.plugins import function_of
-from difficulty_service.score_columns import OTHER_CLASSES, SCORERS
+from difficulty_service.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
@@ -142,10 +142,11 @@ class _PieceScorer:
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids[:: self.store.runs]
-        for label, probability in OTHER_CLASSES.items():
+        known_by = {"suggested_label": "suspicion", **LIKELIEST_CLASSES}
+        for label, number in known_by.items():
             if label in arrays:
                 arrays[label] = pc.if_else(
-                    arrays[probability].is_valid(),
+                    arrays[number].is_valid(),
                     arrays[label],
                     pa.nulls(len(labels) // self.store.runs, pa.int32()),  # a scalar loads pandas
                 )
@@ -161,7 +162,7 @@ class _PieceScorer:
         posteriors: dict[str, Tensor] = {}
         if self.posteriors is not None:
             posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
-        for name in OTHER_CLASSES:
+        for name in ("suggested_label", *LIKELIEST_CLASSES):
             if name in posteriors:
                 posteriors[name] = self.classes.label_of[posteriors[name]].int()
         features = self.prepare(features)

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from math import exp, isnan
 from typing import Self
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.score_columns import OTHER_CLASSES, require_columns
+from difficulty_service.score_columns import LIKELIEST_CLASSES, require_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
 from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
@@ -51,12 +50,6 @@ MEASURES = ("rmd", "loss")
 
 SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
-
-LIKELIEST = 3
-"""Number of classes that people choose among first."""
-
-MOST_LOG_ODDS = 700.0
-"""Log-odds above which a double-precision exponential overflows."""
 
 AGNOSTIC = "md_agnostic"
 """Column that tells which samples are unlike anything else, where a score file has it."""
@@ -110,10 +103,9 @@ class ScoredSamples:
             not have them. Shape (samples,).
         suggested: Likeliest class other than each label, -1 where none is known; None where the
             score file has none at all. Shape (samples,).
-        alternatives: The likeliest classes other than each label, the likeliest first, -1 where
-            there is none; None where the score file does not have them. Shape (samples, 3).
-        p_alternatives: Probabilities that they are right, of which the suspicion has that of the
-            label; NaN where there is none. Shape (samples, 3).
+        likeliest: The classes that fit each sample best, the likeliest first, -1 where there is
+            none; None where the score file does not have them. Shape (samples, 3).
+        p_likeliest: Probability of each of them, NaN where there is none. Shape (samples, 3).
         verified: Whether a person has verified the label; None where nobody has verified any.
             Shape (samples,).
         decided: What people decided before these scores.
@@ -133,8 +125,8 @@ class ScoredSamples:
     suspicion: NDArray[np.float64] | None = None
     agnostic: NDArray[np.float64] | None = None
     suggested: NDArray[np.int64] | None = None
-    alternatives: NDArray[np.int64] | None = None
-    p_alternatives: NDArray[np.float64] | None = None
+    likeliest: NDArray[np.int64] | None = None
+    p_likeliest: NDArray[np.float64] | None = None
     verified: NDArray[np.bool_] | None = None
     decided: Decided = NOTHING_DECIDED
     measure: str = "rmd"
@@ -162,23 +154,15 @@ class ScoredSamples:
         other = np.full(len(self), -1) if self.suggested is None else self.suggested
         return np.where(fits, other, self.nearest)
 
-    def likeliest(self, row: int) -> Sequence[tuple[int, float]]:
-        """The classes that fit a sample best, its label perhaps among them, and how well.
+    def shares(self, row: int) -> Sequence[tuple[int, float]]:
+        """The classes that fit a sample best with the probability of each, the likeliest first.
 
-        Up to LIKELIEST indices with the probability that each is right, the likeliest first; none
-        where the score file does not tell.
+        None where the score file does not tell.
         """
-        if self.alternatives is None or self.p_alternatives is None or self.suspicion is None:
+        if self.likeliest is None or self.p_likeliest is None:
             return []
-        label, log_odds = int(self.labels[row]), float(self.suspicion[row])
-        right = 1 / (1 + exp(min(log_odds, MOST_LOG_ODDS)))
-        found = [
-            (label, right),
-            *zip(self.alternatives[row].tolist(), self.p_alternatives[row].tolist(), strict=True),
-        ]
-        known = [each for each in found if each[0] >= 0 and not isnan(each[1])]
-        # Equal probabilities keep their order, in which the label is the first.
-        return sorted(known, key=lambda each: -each[1])[:LIKELIEST] if len(known) > 1 else []
+        found = zip(self.likeliest[row].tolist(), self.p_likeliest[row].tolist(), strict=True)
+        return [each for each in found if each[0] >= 0]
 
     @property
     def doubts(self) -> NDArray[np.float64]:
@@ -244,7 +228,7 @@ class ScoredSamples:
 
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file, and those of `others` that it has."""
-    suspicion = (SUSPICION, *OTHER_CLASSES, *OTHER_CLASSES.values())
+    suspicion = (SUSPICION, SUSPECTED, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
     optional = (*suspicion, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
     # One of them is needed, and its absence an error to whoever reads these columns.
@@ -267,13 +251,13 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         return column
 
     nearest, suspicion, suggested = indices("nearest_label"), None, None
-    alternatives = p_alternatives = None
+    likeliest = p_likeliest = None
     if {SUSPICION, SUSPECTED} <= {*present} and table[SUSPICION].null_count < len(table):
         suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
         nearest = np.where(suspicion > 0, suggested, nearest)
-        if {*OTHER_CLASSES, *OTHER_CLASSES.values()} <= {*present}:
-            alternatives = np.stack([indices(name) for name in OTHER_CLASSES], axis=1)
-            p_alternatives = np.stack([numbers(name) for name in OTHER_CLASSES.values()], axis=1)
+        if {*LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values()} <= {*present}:
+            likeliest = np.stack([indices(name) for name in LIKELIEST_CLASSES], axis=1)
+            p_likeliest = np.stack([numbers(name) for name in LIKELIEST_CLASSES.values()], axis=1)
     measure = next(name for name in MEASURES if name in present)
     copies = [table[name] for name in COPIES if name in present]
     none = pa.chunked_array([pa.nulls(len(table), pa.string())])
@@ -300,8 +284,8 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         copy_of=_texts(pc.coalesce(*copies, none)),
         names=class_names_of(scores),
         suggested=suggested,
-        alternatives=alternatives,
-        p_alternatives=p_alternatives,
+        likeliest=likeliest,
+        p_likeliest=p_likeliest,
         verified=verified,
         decided=Decided.of(scores.provenance),
         suspicion=suspicion,

@@ -21,6 +21,7 @@ from difficulty_service.gaussians.label_noise import (
     any_class,
     fit_noise,
     judge_labels,
+    likeliest_classes,
     log_class_prior,
 )
 from difficulty_service.gaussians.products import Workspace
@@ -235,13 +236,9 @@ def test_suspicion_weighs_classes_by_transitions_that_have_not_seen_the_sample()
         classes = probabilities(ALL.log_densities[sample].tolist(), prior, noise.scale)
         weights = [share * factor for share, factor in zip(classes, given, strict=True)]
         own = weights[label]
-        others = sorted({*range(CLASSES)} - {label}, key=lambda each: -weights[each])
-        assert float(verdict.suspicion[sample].exp()) == pytest.approx(
-            sum(weights[each] for each in others) / own
-        )
-        assert verdict.others[sample].tolist()[: len(others)] == others
-        expected = [weights[each] / sum(weights) for each in others] + [math.nan] * 3
-        assert verdict.p_others[sample].tolist() == pytest.approx(expected[:3], nan_ok=True)
+        weights[label] = 0.0
+        assert float(verdict.suspicion[sample].exp()) == pytest.approx(sum(weights) / own)
+        assert int(verdict.suggested[sample]) == weights.index(max(weights))
 
 
 def test_samples_that_were_not_summed_one_by_one_take_the_plain_transitions() -> None:
@@ -289,6 +286,19 @@ def test_wrong_labels_that_always_name_the_same_class_follow_what_was_seen() -> 
 
     assert seen[0] > 0.8
     assert seen[1] < 0.5
+
+
+def test_the_likeliest_classes_are_those_of_the_largest_shares() -> None:
+    joint = ALL.log_densities[:, :2] + ALL.log_prior[:2]
+    joint[0] = torch.nan
+
+    places, probabilities = likeliest_classes(joint)
+
+    shares, order = joint[1:].softmax(dim=1).sort(dim=1, descending=True)
+    assert places[1:, :2].tolist() == order.tolist()
+    torch.testing.assert_close(probabilities[1:, :2], shares)
+    assert probabilities[0].isnan().all()
+    assert probabilities[:, 2].isnan().all()  # there is no third class
 
 
 def test_without_noise_a_label_is_as_wrong_as_it_is_improbable() -> None:

@@ -14,7 +14,7 @@ from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.options import ScorerOptions, ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.score_columns import SCORERS
+from difficulty_service.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.fit_store import fit_store
@@ -64,9 +64,10 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     for name in ("suspicion", "agree"):
         np.testing.assert_allclose(scores.table[name], expected[name], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(scores.table["p_wrong"].to_numpy(), expected["p_wrong"], rtol=1e-6)
-    for label, probability in (("suggested_label", "p_suggested"), ("second_label", "p_second")):
+    for label in ("suggested_label", *LIKELIEST_CLASSES):
         assert scores.table[label].to_pylist() == expected[label].tolist()
-        np.testing.assert_allclose(scores.table[probability], expected[probability], rtol=1e-6)
+    for name in LIKELIEST_CLASSES.values():
+        np.testing.assert_allclose(scores.table[name], expected[name], rtol=1e-6)
     for name in POSTERIORS:
         written = getattr(scores.provenance, name).to_json()
         assert written == pytest.approx(posteriors.description[name])
@@ -138,9 +139,8 @@ def test_the_suggested_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path
     order = {"owl": 0, "cat": 1, "dog": 2}
     assert table["suggested_label"].to_pylist() == [order[name] for name in names]
     given = store.class_names
-    second = [order[given[label]] for label in own["second_label"].to_pylist()]
-    assert table["second_label"].to_pylist() == second
-    assert table["third_label"].null_count == SAMPLES  # there is no fourth class
+    for name in LIKELIEST_CLASSES:
+        assert table[name].to_pylist() == [order[given[label]] for label in own[name].to_pylist()]
 
 
 def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:

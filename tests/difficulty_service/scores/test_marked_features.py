@@ -336,7 +336,6 @@ def test_scores_say_that_a_verified_label_is_right(tmp_path: Path) -> None:
     ]
     for each in ("s0", "s1", "s100"):
         assert (rows[each]["p_wrong"], rows[each]["suspicion"]) == (0, -100)
-        assert (rows[each]["p_suggested"], rows[each]["p_second"]) == (0, 0)
     assert [rows[f"s{row}"]["label_name"] for row in (0, 1)] == ["cat", "dog"]
     assert 0 < rows["s2"]["p_wrong"] < 1
     assert scores.provenance.marks == {"keep": 1, "relabel": 2, "drop": 1}
