@@ -42,6 +42,13 @@ class Column:
     remedy: Remedy = ()
 
 
+LIKELIEST_CLASSES = {
+    "first_label": "p_first",
+    "second_label": "p_second",
+    "third_label": "p_third",
+}
+"""Columns of the classes that fit best, and those of their probabilities."""
+
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
     Setting("write_scores", "loss.parquet"),
@@ -58,7 +65,10 @@ _OWN = (
     Scorer(
         "suspicion",
         "log-odds that the label is wrong, and the class it may be instead",
-        ("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
+        (
+            *("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
+            *("first_label", "p_first", "second_label", "p_second", "third_label", "p_third"),
+        ),
     ),
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
     Scorer(
@@ -181,6 +191,28 @@ _OWN_COLUMNS = (
         "two samples or more; null as `suspicion`.",
     ),
     Column("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
+    Column(
+        "first_label",
+        "int32",
+        _INDEX,
+        "Class that fits the sample best by the densities of `suspicion`, whatever its label; null "
+        "as `suspicion`.",
+    ),
+    Column("p_first", "float32", "probability, 0 to 1", "Its probability, without the label."),
+    Column(
+        "second_label",
+        "int32",
+        _INDEX,
+        "Class that fits second best; null as `suspicion`, and without a second class.",
+    ),
+    Column("p_second", "float32", "probability, 0 to 1", "Its probability, without the label."),
+    Column(
+        "third_label",
+        "int32",
+        _INDEX,
+        "Class that fits third best; null as `suspicion`, and without a third class.",
+    ),
+    Column("p_third", "float32", "probability, 0 to 1", "Its probability, without the label."),
     Column(
         "agree",
         "float64",

@@ -8,7 +8,7 @@ from xml.sax.saxutils import escape
 import numpy as np
 from fastapi import APIRouter, Depends, Form, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, invalid, not_found
@@ -34,8 +34,9 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
 PAGE = 60
 TYPICAL = 6
-MOST_CLASSES = 1000  # number of classes that the filters suggest
-DIGITS = 9
+JSON = "application/json"
+AHEAD = 5  # number of images whose pictures are fetched before they are looked at
+MOST_RESTORED = 6000  # number of images up to which a list is shown again as it was left
 MOST_AT_ONCE = 100_000  # number of images that can be marked at once
 MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
@@ -66,22 +67,33 @@ Conditions = Annotated[ImageQuery, Depends(read_query)]
 
 
 @router.get("")
-def show_images(job_id: str, request: Request, key: ReadKey, query: Conditions) -> Response:
-    """The images that fulfil the conditions, a page at a time; without any, doubtful labels."""
+def show_images(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    query: Conditions,
+    through: Annotated[int | None, Query(ge=0, le=2**53)] = None,
+) -> Response:
+    """The images that fulfil the conditions, a page at a time; without any, doubtful labels.
+
+    As many pages at once as lead `through` the image of a row, for whoever comes back from it.
+    """
     job = scored_job(request, key, job_id)
     if not request.query_params and job.samples.is_doubtful.any():
         query = replace(query, margin=image_query.DOUBTFUL)
-    problem = ""
+    problem, number, restored = "", PAGE, None
     try:
-        page = image_query.find_images(
-            job.samples, query, job.marked(query.mark), PAGE, _map_for(job, query)
-        )
+        marked, drawn = job.marked(query.mark), _map_for(job, query)
+        if through is not None and through < len(job.samples):
+            restored = image_query.neighbours(job.samples, query, marked, through, 1, drawn).place
+            number = PAGE * (restored // PAGE + 1) if restored < MOST_RESTORED else PAGE
+        page = image_query.find_images(job.samples, query, marked, number, drawn)
     except BadQuery as error:
         problem, page = (
             "; ".join(filter(None, (str(error), error.remedy))),
             ImagePage([], np.empty(0, np.int64), 0, ""),
         )
-    values = _list_values(job, query, page) | {"problem": problem}
+    values = _list_values(job, query, page) | {"problem": problem, "restored": restored}
     if is_fragment(request):
         return render(request, "cards" if query.after else "results", values)
     return render(request, "images", values)
@@ -125,8 +137,21 @@ def mark_matching(
         )
         for row in rows.tolist()
     }
+    before = job.marks_of(changes)
     set_marks(request.app.state.engine, key.owner, job.job.id, changes, {})
+    if JSON in request.headers.get("accept", ""):
+        # A script stays on the page, and can undo this.
+        return JSONResponse(
+            [
+                {"id": row, "before": _decided(before[row]), "after": _decided(change)}
+                for row, change in changes.items()
+            ]
+        )
     return redirect(f"{job.address}/images{query_of(query.conditions)}")
+
+
+def _decided(mark: SampleMark | None) -> dict[str, str | None] | None:
+    return None if mark is None else {"mark": mark.mark.value, "label": mark.label}
 
 
 @router.get("/{row}")
@@ -158,11 +183,11 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     card = existing_card(job, row)
     try:
         drawn = _map_for(job, query)
-        previous, following = image_query.neighbours(
-            job.samples, query, job.marked(query.mark), row, drawn
+        around = image_query.neighbours(
+            job.samples, query, job.marked(query.mark), row, AHEAD, drawn
         )
     except BadQuery:
-        previous, following = None, None
+        around = image_query.Neighbours(0, None, [])
     samples = job.samples
     strips = [
         (samples.name_of(label), job.cards(typical_rows(samples, label, TYPICAL, row)))
@@ -176,10 +201,9 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         "copy_of": samples.copy_of[row].as_py(),
         "is_searched": is_searched,
         "strips": strips,
-        "previous": previous,
-        "following": following,
+        "around": around,
         "conditions": query.conditions,
-        "classes": list(samples.names.values())[:MOST_CLASSES],
+        **job.classes(),
     }
     values |= _similar_values(job, row) if is_searched else {}
     return render(job.request, "image", values)
@@ -203,6 +227,8 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
         new_label = (label or card.nearest_name) if mark == "relabel" else None
         if mark == "relabel" and not new_label:
             raise invalid("no other class fits this image", "choose a class", "label")
+        if new_label == card.name:
+            mark, new_label = "keep", None
         decision = Decision(mark=Mark(mark), label=new_label)
     apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
@@ -210,7 +236,6 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
     samples = job.samples
-    names = list(samples.names.values())
     return job.values(IMAGES) | {
         "cards": job.cards(page.rows),
         "marks": job.marks_of(page.rows),
@@ -224,9 +249,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "sorts": image_query.orders_of(samples),
         "mark_filters": image_query.MARKS,
         "verified_filters": {} if samples.verified is None else image_query.VERIFIED,
-        "classes": names[:MOST_CLASSES],
-        "num_classes": len(names),
-        "digits": names[:DIGITS],
+        **job.classes(),
         "most_at_once": MOST_AT_ONCE,
         "has_doubtful": bool(samples.is_doubtful.any()),
         "number_name": _name_of_number(samples, query),

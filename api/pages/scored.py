@@ -23,6 +23,7 @@ from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
+MOST_CLASSES = 1000  # number of classes that a page names
 CHECKED_FOR_A_SHARE = 5  # number of marks from which the share of wrong labels among them is shown
 
 
@@ -81,6 +82,11 @@ class ScoredJob:
         if firsts[0] == firsts[1]:
             return "copy of this"
         return "copy" if self.samples.copy_of[card.row].is_valid else ""
+
+    def classes(self) -> dict[str, Any]:
+        """Variables of the list of classes; a script asks for all where a page lacks some."""
+        names = list(self.samples.names.values())
+        return {"classes": names[:MOST_CLASSES], "has_more_classes": len(names) > MOST_CLASSES}
 
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""

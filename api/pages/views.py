@@ -217,9 +217,13 @@ def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
     return render(request, "tray", scored_job(request, key, job_id).values(""))
 
 
-MOST_CLASSES = 1000  # number of classes that are suggested as new labels
-
 TextHeader = Annotated[str, Header(max_length=1000)]
+
+
+@router.get("/class-names")
+def read_class_names(job_id: str, request: Request, key: ReadKey) -> list[str]:
+    """The names of all classes, for a list that begins with a thousand of them."""
+    return list(scored_job(request, key, job_id).samples.names.values())
 
 
 @router.get("/map")
@@ -229,7 +233,7 @@ def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
     values = job.values("Map") | {
         "map": job.drawn,
         "takes_jobs": request.app.state.settings.takes_jobs,
-        "classes": list(job.samples.names.values())[:MOST_CLASSES],
+        **job.classes(),
     }
     return render(request, "map_page", values)
 

@@ -80,8 +80,8 @@ LONGEST_TEXT = 1000
 class ImageQuery:
     """The parameters of an address that lists images; all are texts, and empty is no condition."""
 
-    label: str = ""  # name of the class of the images
-    near: str = ""  # name of the class that fits best
+    label: str = ""  # name of the class of the images, or text in the names of several
+    near: str = ""  # the same of the class that fits best
     pmin: str = ""  # lowest percentile of difficulty, from 0 to 100
     pmax: str = ""  # highest one
     margin: str = ""  # suspicion that they exceed, or label margin where the scores have none
@@ -161,14 +161,30 @@ def find_images(
     )
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """The images around one in the order of a query.
+
+    Attributes:
+        place: Number of images before it.
+        previous: Row of the one before it; None at the beginning.
+        following: Rows of some after it, in their order.
+    """
+
+    place: int
+    previous: int | None
+    following: list[int]
+
+
 def neighbours(
     samples: ScoredSamples,
     query: ImageQuery,
     marked: Collection[int],
     row: int,
+    number: int,
     drawn: ImageMap | None = None,
-) -> tuple[int | None, int | None]:
-    """Rows of the images before and after one in the order of a query; None at the ends.
+) -> Neighbours:
+    """The images around one, up to `number` of those after it.
 
     The image itself need not fulfil the conditions. Arguments and errors are those of
     `find_images`.
@@ -179,14 +195,13 @@ def neighbours(
     own = _keys(samples, query.sort, np.array([row]))[0]
     follows = (keys > own) | ((keys == own) & (rows > row))
     precedes = (keys < own) | ((keys == own) & (rows < row))
-
-    def first(mask: NDArray[np.bool_], sign: int) -> int | None:
-        if not mask.any():
-            return None
-        signed, candidates = sign * keys[mask], rows[mask]
-        return int(sign * (sign * candidates[signed == signed.min()]).min())
-
-    return first(precedes, -1), first(follows, 1)
+    # Backwards, so that the last of equal keys comes first.
+    before = first_places(-keys[precedes][::-1], 1)
+    return Neighbours(
+        place=int(precedes.sum()),
+        previous=int(rows[precedes][::-1][before[0]]) if len(before) else None,
+        following=rows[follows][first_places(keys[follows], number)].tolist(),
+    )
 
 
 def matching_rows(
@@ -230,9 +245,9 @@ def _mask(number: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.bool_]]:
     masks: list[NDArray[np.bool_]] = []
     if query.label:
-        masks.append(samples.labels == _class_index(samples, "label", query.label))
+        masks.append(np.isin(samples.labels, _class_indices(samples, "label", query.label)))
     if query.near:
-        masks.append(samples.nearest == _class_index(samples, "near", query.near))
+        masks.append(np.isin(samples.nearest, _class_indices(samples, "near", query.near)))
     if (low := _number("pmin", query.pmin)) is not None and low > 0:
         masks.append(samples.percentiles >= low / PERCENT)
     if (high := _number("pmax", query.pmax)) is not None and high < PERCENT:
@@ -242,11 +257,14 @@ def _score_masks(samples: ScoredSamples, query: ImageQuery) -> list[NDArray[np.b
     return masks
 
 
-def _class_index(samples: ScoredSamples, field: str, name: str) -> int:
-    for label, known in samples.names.items():
-        if known == name:
-            return label
-    raise BadQuery(field, f"there is no class {name[:100]!r}")
+def _class_indices(samples: ScoredSamples, field: str, text: str) -> list[int]:
+    """The class of a name; without one, all classes that have the text in their names."""
+    exact = [label for label, name in samples.names.items() if name == text]
+    wanted = text.strip().lower()
+    found = exact or [label for label, name in samples.names.items() if wanted in name.lower()]
+    if not found:
+        raise BadQuery(field, f"no class has {text[:100]!r} in its name")
+    return found
 
 
 def _number(field: str, text: str) -> float | None:

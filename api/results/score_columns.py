@@ -32,6 +32,7 @@ FORMAT = 9  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")
+_TABLES = {"likeliest": np.int32, "p_likeliest": np.float32}  # several numbers a sample
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,10 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
     columns |= {name: pa.array(getattr(samples, name)) for name in _ARRAYS}
     optional = {name: getattr(samples, name) for name in _OPTIONAL}
     columns |= {name: pa.array(values) for name, values in optional.items() if values is not None}
+    for name, kind in _TABLES.items():
+        if (values := getattr(samples, name)) is not None:
+            flat = pa.array(values.reshape(-1).astype(kind))
+            columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     if samples.verified is not None:
         columns["verified"] = pa.array(samples.verified.astype(np.uint8))  # bits cannot be mapped
     batch = pa.record_batch(columns)
@@ -92,6 +97,9 @@ def map_columns(path: Path) -> ScoreColumns | None:
             for name in (*_ARRAYS, *_OPTIONAL)
             if name in batch.schema.names
         }
+        for name in {*_TABLES} & {*batch.schema.names}:
+            flat = batch[name].flatten().to_numpy(zero_copy_only=True)
+            arrays[name] = flat.reshape(len(batch), -1)
         provenance = Provenance.of(description["provenance"])
         if "verified" in batch.schema.names:
             arrays["verified"] = np.asarray(batch["verified"].to_numpy()).view(np.bool_)

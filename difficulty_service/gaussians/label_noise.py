@@ -342,6 +342,28 @@ def judge_labels(
     return LabelVerdict(torch.where(suspicion.isfinite(), suspicion, torch.nan), suggested)
 
 
+LIKELIEST = 3
+"""Number of classes that are named for each sample."""
+
+
+def likeliest_classes(log_joint: Tensor) -> tuple[Tensor, Tensor]:
+    """The classes that fit samples best, whatever their labels are, and how probable they are.
+
+    `log_joint` is as for `add_label_sums`. Both of shape (samples, LIKELIEST), the likeliest first;
+    the probabilities are float64, and NaN where the sample has no density or the class is none.
+    """
+    rest = log_joint.clone()
+    total = logsumexp(log_joint.clone()).double()[:, None]
+    places, log_weights = [], []
+    for _ in range(LIKELIEST):
+        best = argmax(rest)[:, None]
+        places.append(best)
+        log_weights.append(rest.gather(1, best).double())
+        rest.scatter_(1, best, -torch.inf)
+    log_p = (torch.cat(log_weights, dim=1) - total).clamp(max=0)  # rounding may exceed 0
+    return torch.cat(places, dim=1), log_p.exp().where(log_p.isfinite(), torch.nan)
+
+
 PSEUDO_COUNTS = (*(10.0 ** (half / 2) for half in range(-2, 13)), math.inf)
 """Samples that may be added to each class, from 0.1 to a million; inf for equal shares."""
 

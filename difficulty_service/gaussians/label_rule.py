@@ -31,6 +31,7 @@ from difficulty_service.gaussians.label_noise import (
     add_label_sums,
     fit_noise,
     judge_labels,
+    likeliest_classes,
     log_class_prior,
 )
 from difficulty_service.gaussians.moments import Moments
@@ -162,6 +163,13 @@ class Rule:
         joint = self.work.like("joint", log_densities)
         prior = self.densities.log_prior.to(joint.dtype)
         return torch.add(prior, log_densities, alpha=scale, out=joint)
+
+    def likeliest(
+        self, log_densities: Tensor, noise: LabelNoise | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """As `likeliest_classes`, at the scale of the noise if there is any."""
+        scale = self.choice.scale if noise is None else noise.scale
+        return likeliest_classes(self.log_joint(log_densities, scale))
 
     def judge(
         self, log_densities: Tensor, labels: Tensor, noise: LabelNoise | None = None

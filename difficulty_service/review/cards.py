@@ -102,6 +102,8 @@ class Card:
         nearest_name: Name of that class; None if it is the label or unknown.
         doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
         problem: Reason why there is no picture; empty where none was read.
+        likely: Names of the classes that fit best and their shares in percent, the likeliest first;
+            empty where they are unknown.
         excerpt: Beginning of the sample where it is a text; None for an image.
     """
 
@@ -117,6 +119,7 @@ class Card:
     percentile: float
     picture: str | None
     problem: str
+    likely: Sequence[tuple[str, int]] = ()
     excerpt: str | None = None
 
     @property
@@ -168,4 +171,7 @@ def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: st
         percentile=float(samples.percentiles[row]),
         picture=picture,
         problem=problem,
+        likely=[
+            (samples.name_of(label), round(100 * share)) for label, share in samples.shares(row)
+        ],
     )

@@ -390,11 +390,13 @@ def review_data(
     """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)
     cuts = cuts_of(samples)
+    classes = [samples.names[label] for label in sorted(samples.names)]
+    places = {name: place for place, name in enumerate(classes)}
     return {
         "key": key,
         "order": order,
         "total": len(samples),
-        "classes": [samples.names[label] for label in sorted(samples.names)],
+        "classes": classes,
         "doubt": "suspicion" if samples.by_suspicion else "margin",
         "names": {label: samples.name_of(label) for label in labels},
         "typical": {label: list(selection.typical[label]) for label in labels},
@@ -409,6 +411,13 @@ def review_data(
                 "doubt": _rounded(card.doubt),
                 "difficulty": _rounded(card.rmd),
                 "percentile": _rounded(card.percentile),
+                # Places among the classes, each followed by its share in percent.
+                "likely": [
+                    number
+                    for name, share in card.likely
+                    if name in places
+                    for number in (places[name], share)
+                ],
             }
             for card in cards
         ],

@@ -134,7 +134,8 @@ def _to_shown(backbone: str, explanation: Explanation) -> ShownExplanation:
 
 STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = (
-    *("theme.js", "keys.js", "marks.js", "review.js"),  # which the service has, too
+    # Which the service has, too.
+    *("theme.js", "keys.js", "marks.js", "review.js", "class_choice.js", "decisions.js"),
     *("stored_marks.js", "dialog.js", "report.js", "map.js"),
 )
 

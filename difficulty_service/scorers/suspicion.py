@@ -37,6 +37,7 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, RidgeChoice
 from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
+from difficulty_service.score_columns import LIKELIEST_CLASSES
 
 POSTERIORS = ("suspicion", "agree")
 """Scorers of this module."""
@@ -76,9 +77,10 @@ class LabelPosteriors:
         """The columns of some samples of the fit; the features are not changed.
 
         Features as they are have shape (samples * runs, dim), the rows of a sample adjacent, and
-        labels (samples,). Some of `agree`, `suspicion`, `p_wrong` and `suggested_label`, of shape
-        (samples,): the numbers are NaN, and the label means nothing, for a sample that is
-        alone in its class or where there is no other class.
+        labels (samples,). `agree`, or `suspicion`, `p_wrong`, `suggested_label` and
+        LIKELIEST_CLASSES, or all, of shape (samples,): the numbers are NaN, and the labels mean
+        nothing, for a sample that is alone in its class or where there is no other class. The
+        second and third class mean nothing where their probability is NaN.
         """
         rules = [rule for rule in (self.agree, self.suspicion) if rule is not None]
         most = samples_at_once(rules[0])
@@ -106,10 +108,15 @@ class LabelPosteriors:
             own = rule.densities.places(labels)
             mapped = self.suspicion_map(features, self.work)
             for rows, densities in rule.log_densities(mapped, own):
+                places, probabilities = rule.likeliest(densities, self.noise)
                 verdict = rule.judge(densities, own[rows], self.noise)
+                probabilities[verdict.suspicion.isnan()] = torch.nan
                 columns["suspicion"].append(verdict.suspicion)
                 columns["p_wrong"].append(verdict.suspicion.sigmoid())
                 columns["suggested_label"].append(rule.densities.classes[verdict.suggested])
+                for place, (label, probability) in enumerate(LIKELIEST_CLASSES.items()):
+                    columns[label].append(rule.densities.classes[places[:, place]])
+                    columns[probability].append(probabilities[:, place].float())
         return {name: torch.cat(parts) for name, parts in columns.items()}
 
 

@@ -26,6 +26,7 @@ from difficulty_service.gaussians.label_noise import (
     add_label_sums,
     fit_noise,
     judge_labels,
+    likeliest_classes,
     log_class_prior,
 )
 from difficulty_service.gaussians.label_rule import Rule
@@ -38,10 +39,12 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES
 from difficulty_service.gaussians.row_sample import choose_samples
+from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scorers.suspicion import POSTERIORS, LabelPosteriors
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.fit_store import fit_store, fit_store_posteriors
 from difficulty_service.scores.ranking import percentiles
+from difficulty_service.scores.rows import NAMED_LABELS
 from difficulty_service.scores.shared_samples import (
     AVERAGED,
     LabelledIds,
@@ -210,6 +213,8 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         own,
         None if noise is None else noise.transitions_of(densities, own, Workspace()),
     )
+    likely, probabilities = likeliest_classes(scale * densities + prior)
+    probabilities[verdict.suspicion.isnan()] = torch.nan
     others = means.agree.double()
     place = own[:, None]
     label_density = others.gather(1, place)[:, 0]
@@ -221,8 +226,10 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
         "label_margin": margin,
         "nearest_label": torch.where(margin > 0, best.indices, own),
         "suspicion": verdict.suspicion,
-        "suggested_label": verdict.suggested,
         "p_wrong": verdict.suspicion.sigmoid(),
+        "suggested_label": verdict.suggested,
+        **dict(zip(LIKELIEST_CLASSES, likely.T, strict=True)),
+        **dict(zip(LIKELIEST_CLASSES.values(), probabilities.T.float(), strict=True)),
         "agree": judge_labels(means.agree.double() + prior, own).suspicion,
     }
 
@@ -253,6 +260,10 @@ def _assemble(
     known = {
         "nearest_label": judged["label_margin"].isfinite().numpy(),
         "suggested_label": judged["suspicion"].isfinite().numpy(),
+        **{
+            label: judged[probability].isfinite().numpy()
+            for label, probability in LIKELIEST_CLASSES.items()
+        },
     }
     dictionary = pa.array(names, pa.string())
     labels = np.array([number[name] for name in names])
@@ -262,6 +273,8 @@ def _assemble(
             continue
         chosen = values.numpy()
         columns[name] = pa.array(labels[chosen], pa.int32(), mask=~known[name])
+        if name not in NAMED_LABELS:
+            continue
         places = pa.array(chosen, pa.int32(), mask=~known[name])
         columns[f"{name}_name"] = pa.DictionaryArray.from_arrays(places, dictionary)
     if "duplicate_of" in tables[0].column_names:

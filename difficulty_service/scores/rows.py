@@ -26,14 +26,14 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.options import ScorerOptions
 from difficulty_service.plugins import function_of
-from difficulty_service.score_columns import SCORERS
+from difficulty_service.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import load_faiss
 from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanobis
 from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scores.duplicates import hash_rows
 
-LABEL_COLUMNS = ("label", "nearest_label", "suggested_label")
+NAMED_LABELS = ("label", "nearest_label", "suggested_label")
 """Columns of class indices, beside each of which is one of the names."""
 
 HASH_COLUMN = "hash"
@@ -142,13 +142,15 @@ class _PieceScorer:
         columns = {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
         arrays = {name: to_arrow(values.numpy()) for name, values in columns.items()}
         arrays["sample_id"] = part.sample_ids[:: self.store.runs]
-        if "suspicion" in arrays:
-            arrays["suggested_label"] = pc.if_else(
-                arrays["suspicion"].is_valid(),
-                arrays["suggested_label"],
-                pa.nulls(len(labels) // self.store.runs, pa.int32()),  # a scalar loads pandas
-            )
-        for name in LABEL_COLUMNS:
+        known_by = {"suggested_label": "suspicion", **LIKELIEST_CLASSES}
+        for label, number in known_by.items():
+            if label in arrays:
+                arrays[label] = pc.if_else(
+                    arrays[number].is_valid(),
+                    arrays[label],
+                    pa.nulls(len(labels) // self.store.runs, pa.int32()),  # a scalar loads pandas
+                )
+        for name in NAMED_LABELS:
             if name in arrays:
                 arrays[f"{name}_name"] = pa.DictionaryArray.from_arrays(arrays[name], self.names)
         return pa.record_batch(arrays)
@@ -160,9 +162,9 @@ class _PieceScorer:
         posteriors: dict[str, Tensor] = {}
         if self.posteriors is not None:
             posteriors = self.posteriors.columns(features, store_labels[::runs].contiguous())
-        if "suggested_label" in posteriors:
-            suggested = self.classes.label_of[posteriors["suggested_label"]]
-            posteriors["suggested_label"] = suggested.int()
+        for name in ("suggested_label", *LIKELIEST_CLASSES):
+            if name in posteriors:
+                posteriors[name] = self.classes.label_of[posteriors[name]].int()
         features = self.prepare(features)
         fitted = torch.where(labels < self.classes.num_fitted, labels, -1)
         rows = self.distances(features, fitted, self.work)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.score_columns import require_columns
+from difficulty_service.score_columns import LIKELIEST_CLASSES, require_columns
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
@@ -101,6 +101,9 @@ class ScoredSamples:
             not have them. Shape (samples,).
         suggested: Likeliest class other than each label, -1 where none is known; None where the
             score file has none at all. Shape (samples,).
+        likeliest: The classes that fit each sample best, the likeliest first, -1 where there is
+            none; None where the score file does not have them. Shape (samples, 3).
+        p_likeliest: Probability of each of them, NaN where there is none. Shape (samples, 3).
         verified: Whether a person has verified the label; None where nobody has verified any.
             Shape (samples,).
         decided: What people decided before these scores.
@@ -120,6 +123,8 @@ class ScoredSamples:
     suspicion: NDArray[np.float64] | None = None
     agnostic: NDArray[np.float64] | None = None
     suggested: NDArray[np.int64] | None = None
+    likeliest: NDArray[np.int64] | None = None
+    p_likeliest: NDArray[np.float64] | None = None
     verified: NDArray[np.bool_] | None = None
     decided: Decided = NOTHING_DECIDED
     measure: str = "rmd"
@@ -146,6 +151,16 @@ class ScoredSamples:
         fits = (self.nearest == self.labels) | (self.nearest < 0)
         other = np.full(len(self), -1) if self.suggested is None else self.suggested
         return np.where(fits, other, self.nearest)
+
+    def shares(self, row: int) -> Sequence[tuple[int, float]]:
+        """The classes that fit a sample best with the probability of each, the likeliest first.
+
+        None where the score file does not tell.
+        """
+        if self.likeliest is None or self.p_likeliest is None:
+            return []
+        found = zip(self.likeliest[row].tolist(), self.p_likeliest[row].tolist(), strict=True)
+        return [each for each in found if each[0] >= 0]
 
     @property
     def doubts(self) -> NDArray[np.float64]:
@@ -224,7 +239,8 @@ class ScoredSamples:
 
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file, and those of `others` that it has."""
-    optional = (SUSPICION, SUSPECTED, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
+    suspicion = (SUSPICION, SUSPECTED, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
+    optional = (*suspicion, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
     # One of them is needed, and its absence an error to whoever reads these columns.
     measures = [name for name in MEASURES if name in present] or MEASURES[:1]
@@ -246,9 +262,13 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         return column
 
     nearest, suspicion, suggested = indices("nearest_label"), None, None
+    likeliest = p_likeliest = None
     if {SUSPICION, SUSPECTED} <= {*present} and table[SUSPICION].null_count < len(table):
         suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
         nearest = np.where(suspicion > 0, suggested, nearest)
+        if {*LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values()} <= {*present}:
+            likeliest = np.stack([indices(name) for name in LIKELIEST_CLASSES], axis=1)
+            p_likeliest = np.stack([numbers(name) for name in LIKELIEST_CLASSES.values()], axis=1)
     measure = next(name for name in MEASURES if name in present)
     labels, margins = indices("label"), numbers("label_margin")
     verified = table[MARK_COLUMN].is_valid().to_numpy() if MARK_COLUMN in present else None
@@ -273,6 +293,8 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         copy_of=copies_in(table),
         names=class_names_of(scores),
         suggested=suggested,
+        likeliest=likeliest,
+        p_likeliest=p_likeliest,
         verified=verified,
         decided=Decided.of(scores.provenance),
         suspicion=suspicion,

@@ -121,6 +121,10 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "and the confusions estimated from them",
         "p_wrong": "probability that the label is wrong, of those log-odds",
         "suggested_label": "likeliest class other than the label, by that posterior",
+        "first_label": "class that fits best by the mean log-densities with landmarks",
+        "second_label": "class that fits second best by them",
+        "third_label": "class that fits third best by them",
+        **dict.fromkeys(("p_first", "p_second", "p_third"), "its probability, without the label"),
         "agree": "log-odds against the label, by the mean log-densities without landmarks",
     },
     "ranks": {

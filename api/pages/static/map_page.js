@@ -2,6 +2,7 @@
 
 import { Lasso } from "./lasso.js";
 import { RestMarks } from "./rest_marks.js";
+import { classNames } from "./review_page.js";
 
 const count = (number) => number.toLocaleString("en");
 const DONE = { keep: "marked keep", relabel: "relabelled", drop: "marked drop", none: "without a mark now" };
@@ -19,6 +20,7 @@ async function start(box) {
 }
 
 function startSelection(box, map) {
+  const choice = byId("lasso-class") && new ClassChoice(byId("lasso-class"), classNames, () => {}, { isFree: true });
   const store = new RestMarks(box.dataset.job), marks = new Marks(store);
   const [panel, text, show, progress, undo] = ["lasso", "lasso-text", "lasso-show", "lasso-progress", "lasso-undo"].map(byId);
   const say = (sentence) => {
@@ -67,7 +69,7 @@ function startSelection(box, map) {
         ? { mark: "relabel", label: names[nearest[index]] } : undefined);
     }
     if (kind === "relabel-as") {
-      const label = byId("lasso-class").value;
+      const label = choice?.best ?? byId("lasso-class").value;
       return () => (label ? { mark: "relabel", label } : undefined);
     }
     return () => (kind === "none" ? null : { mark: kind, label: null });

@@ -80,11 +80,14 @@ export class RestMarks {
       }
       onProgress(1 - parts.flat().length / changes.length);
     }
-    if (done.length) {
-      this.channel.postMessage({ job: this.job, changes: done.map(({ id, after }) => ({ row: id, mark: after })) });
-      this.refreshTray();
-    }
+    if (done.length) this.tell(done);
     return { done, failed, reason };
+  }
+
+  // Tells other tabs and the tray about changes that are stored.
+  tell(changes) {
+    this.channel.postMessage({ job: this.job, changes: changes.map(({ id, after }) => ({ row: id, mark: after })) });
+    this.refreshTray();
   }
 
   post(changes) {

@@ -1,10 +1,11 @@
 // The review on the list of images and on the page of one image.
 
+import { SessionPast } from "./session_past.js";
 import { RestMarks } from "./rest_marks.js";
 
 const READ_ONLY = "This key may only read. Sign in with one that has the scope write.";
 
-function say(text) {
+export function say(text) {
   const notice = byId("notice");
   notice.textContent = text;
   notice.hidden = false;
@@ -12,22 +13,71 @@ function say(text) {
   say.timer = setTimeout(() => { notice.hidden = true; }, 8000);
 }
 
+// The names of the classes, of which a page with many has only the first.
+export async function classNames() {
+  const list = byId("classes"), known = [...list.options].map(({ value }) => value);
+  if (!list.dataset.all) return known;
+  return fetch(list.dataset.all).then((answer) => (answer.ok ? answer.json() : known)).catch(() => known);
+}
+
+const cardOf = (row) => document.querySelector(`.card[data-row="${row}"]`);
+
 export function startReview() {
   const place = byId("results") || byId("one");
   if (!place) return;
-  const cardOf = (row) => place.querySelector(`.card[data-row="${row}"]`);
-  const store = new RestMarks(place.dataset.job, cardOf, say);
+  const { job } = place.dataset, store = new RestMarks(job, cardOf, say);
   const review = new Review(store, (card) => Number(card.dataset.row), cardOf, {
-    classes: JSON.parse(place.dataset.digits ?? "[]"),
-    refusal: place.dataset.mayWrite === "yes" ? "" : READ_ONLY,
-    say,
+    refusal: place.dataset.mayWrite === "yes" ? "" : READ_ONLY, say, past: new SessionPast(job),
   });
-  if (place.id === "one") startOne(place, review);
-  else startGrid(place, review);
+  if (place.id === "one") new OnePage(review, new LastLooked(job));
+  else startGrid(place, review, new LastLooked(job));
 }
 
-function startGrid(place, review) {
+// The image that was looked at last, which the list shows again with the focus.
+class LastLooked {
+  constructor(job) { this.key = `difficulty-looked:${job}`; }
+
+  set(row) {
+    try { sessionStorage.setItem(this.key, JSON.stringify([window.location.search, row])); } catch { /* none is kept */ }
+  }
+
+  // The row of the image in a list with these conditions.
+  get(conditions) {
+    try {
+      const [search, row] = JSON.parse(sessionStorage.getItem(this.key)) ?? [];
+      return search === conditions ? row : null;
+    } catch { return null; }
+  }
+}
+
+// Fetches the list with its conditions, with further ones, as a part of the page.
+async function showList(place, further = {}) {
+  const address = new URL(window.location);
+  for (const [name, value] of Object.entries(further)) address.searchParams.set(name, value);
+  const answer = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } }).catch(() => null);
+  if (!answer?.ok) return;
+  place.innerHTML = await answer.text();
+  htmx.process(place);
+}
+
+// Shows a list as it was left, where the address names the image that was opened.
+async function restore(place, grid, looked) {
+  const opened = /^#image-(\d+)$/.exec(window.location.hash)?.[1];
+  if (opened === undefined) return;
+  window.history.scrollRestoration = "manual";
+  const row = looked.get(window.location.search) ?? Number(opened);
+  if (!cardOf(row)) await showList(place, { through: row });
+  const card = cardOf(row) ?? grid.cards[Number(byId("grid")?.dataset.restored ?? 0)] ?? grid.cards.at(-1);
+  grid.focus(card);
+  card?.scrollIntoView({ block: "center" });
+}
+
+function startGrid(place, review, looked) {
   const grid = new Grid(place, review);
+  for (const id of ["label", "near"]) {
+    const input = byId(id);
+    new ClassChoice(input, classNames, () => input.dispatchEvent(new Event("change", { bubbles: true })), { isFree: true });
+  }
   listenForKeys(document, {
     search: () => {
       document.querySelector(".side-box").open = true;
@@ -39,19 +89,145 @@ function startGrid(place, review) {
       if (!first || document.activeElement !== document.body || !event.key.startsWith("Arrow")) return false;
       return grid.focus(first);
     },
+    // Also where no card has the focus, as after many were marked at once.
+    undo: () => {
+      if (document.activeElement.closest(".card")) return false;
+      return grid.focus(review.undo());
+    },
   });
+  // The address that one comes back to names the image.
+  place.addEventListener("click", (event) => {
+    const card = event.target.closest(".look")?.parentElement;
+    if (!card || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    looked.set(Number(card.dataset.row));
+    window.history.replaceState(window.history.state, "", `#${card.id}`);
+  });
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("#tray-undo")) grid.focus(review.undo());
+  });
+  place.addEventListener("submit", (event) => {
+    if (!event.target.closest(".bulk")) return;
+    event.preventDefault();
+    markMatching(event.target, event.submitter, place, review);
+  });
+  restore(place, grid, looked);
 }
 
-function startOne(place, review) {
-  const card = place.querySelector(".card"), bar = byId("decisions");
-  if (bar) new MutationObserver(() => review.showDecision(bar, card)).observe(card, { attributes: true });
-  listenForKeys(document, {
-    move: (move) => {
-      const link = { left: byId("previous"), right: byId("next") }[move];
-      link?.click();
-      return Boolean(link);
-    },
-    undo: () => { review.undo(); },
-    mark: (decision) => review.decide([card], decision),
-  });
+// Marks all images that the filters show, so that it can be undone.
+async function markMatching(form, button, place, review) {
+  const body = new URLSearchParams(new FormData(form, button));
+  button.disabled = true;
+  const answer = await fetch(form.action, { method: "POST", headers: { Accept: "application/json" }, body })
+    .catch(() => null);
+  button.disabled = false;
+  if (!answer?.ok) {
+    say(`The marks are not stored: ${answer ? `the service answers ${answer.status}` : "the service does not answer"}.`);
+    return;
+  }
+  const changes = (await answer.json()).filter(({ before, after }) => !isSame(before, after));
+  if (changes.length) review.marks.past = [...review.marks.past, { changes }];
+  review.marks.store.tell(changes);
+  await showList(place);
+}
+
+// The page of one image, on which each decision leads on to the next one.
+class OnePage {
+  constructor(review, looked) {
+    Object.assign(this, { review, looked, waiting: Promise.resolve() });
+    listenForKeys(document, {
+      move: (move) => this.step({ left: "previous", right: "next" }[move]),
+      undo: () => this.undo(),
+      mark: (decision) => this.decide(decision),
+      search: () => byId("other")?.focus(),
+    });
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest("#previous, #next");
+      if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+      event.preventDefault();
+      this.step(link.id);
+    });
+    this.show();
+  }
+
+  get card() { return document.querySelector("#one .card"); }
+
+  show() {
+    const { card, review } = this, one = byId("one"), bar = byId("decisions");
+    this.looked.set(Number(card.dataset.row));
+    if (bar) {
+      const shown = new DecisionBar(bar, review, classNames, {
+        decide: (decision) => this.decide(decision),
+        relabel: (name) => this.queue(() => review.relabel(this.card, name)),
+        undo: () => this.undo(),
+      });
+      shown.show(card);
+      new MutationObserver(() => shown.show(card)).observe(card, { attributes: true });
+    }
+    const picture = card.querySelector("img");
+    this.ahead = one.dataset.ahead.split(" ").filter(Boolean).map((row) => {
+      const image = new Image();
+      image.src = picture.getAttribute("src").replace(/\d+\/picture/, `${row}/picture`);
+      return image;
+    });
+  }
+
+  // One after the other: a key that comes early is for the image that follows.
+  then(work) { this.waiting = this.waiting.then(work); }
+
+  step(id) {
+    if (!id || !byId(id)) return false;
+    this.then(() => this.visit(byId(id)?.href));
+    return true;
+  }
+
+  decide(decision) {
+    this.queue(() => this.review.decide([this.card], decision));
+    return true;
+  }
+
+  // Marks, and goes on to the next image once the mark is stored.
+  queue(mark) {
+    this.then(async () => {
+      if (!mark()) return;
+      const { done } = await this.review.marks.store.queue;
+      if (!done.length) return;  // the notice says why
+      if (byId("next")) await this.visit(byId("next").href);
+      else say("This was the last one.");
+    });
+  }
+
+  undo() {
+    this.then(async () => {
+      const undone = this.review.marks.undo();
+      if (!undone) {
+        say("There is nothing to undo.");
+        return;
+      }
+      await undone.result;
+      if (undone.number > 1) say(`${undone.number.toLocaleString("en")} marks were taken back.`);
+      else await this.visit(window.location.pathname.replace(/\d+$/, undone.id) + window.location.search);
+    });
+  }
+
+  // Shows the page of another image in the place of this one; back leads to the list.
+  async visit(address) {
+    if (!address || new URL(address, window.location).pathname === window.location.pathname) return;
+    const answer = await fetch(address, { headers: { Accept: "text/html" } }).catch(() => null);
+    const page = answer?.ok ? new DOMParser().parseFromString(await answer.text(), "text/html") : null;
+    const one = page?.getElementById("one");
+    if (!one) {
+      window.location.href = address;  // which says what is wrong
+      return;
+    }
+    window.history.replaceState(window.history.state, "", address);
+    document.title = page.title;
+    const { id, dataset } = document.activeElement;
+    byId("one").replaceWith(document.adoptNode(one));
+    htmx.process(byId("one"));
+    // Who has reached a button by Tab goes on there; the box of names gives the keys back.
+    if (dataset.decision) document.querySelector(`[data-decision=${CSS.escape(dataset.decision)}]`)?.focus();
+    else if (id && id !== "other") byId(id)?.focus();
+    byId("announcer").textContent = this.card.querySelector("img").alt;
+    this.show();
+  }
 }

@@ -15,12 +15,13 @@ function typicalPictures(rows, name) {
 class Closer {
   constructor(report) {
     const dialog = byId("dialog");
-    Object.assign(this, { report, dialog, bar: byId("decisions"), card: null });
-    dialog.addEventListener("click", (event) => {
-      if (event.target === dialog) this.close();
-      const decision = event.target.closest("[name=mark]")?.value;
-      if (decision) this.mark(decision);
+    Object.assign(this, { report, dialog, card: null });
+    this.bar = new DecisionBar(byId("decisions"), report.review, () => report.data.classes, {
+      decide: (decision) => this.mark(decision),
+      relabel: (name) => { if (report.review.relabel(this.card, name)) this.goOn(); },
+      undo: () => this.show(report.review.undo()),
     });
+    dialog.addEventListener("click", (event) => { if (event.target === dialog) this.close(); });
     listenForKeys(dialog, {
       move: (move) => this.step({ right: 1, left: -1 }[move] ?? 0),
       mark: (decision) => this.mark(decision),
@@ -29,13 +30,6 @@ class Closer {
       close: () => this.close(),
       help: showKeys,
     }, dialog);
-    const options = report.data.classes.map((name) => new Option("", name));
-    byId("class-names").replaceChildren(...options);
-    byId("other-class").addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.relabel(byId("other").value);
-    });
-    byId("other").addEventListener("input", () => byId("other").setCustomValidity(""));
     dialog.addEventListener("close", () => {
       // Its own button and the gesture of a phone close it without `close`.
       if (this.card) report.grid.focus(this.card);
@@ -54,7 +48,7 @@ class Closer {
   awaitKey() { byId("dialog-title").focus(); }
 
   show(card) {
-    const { report, bar } = this;
+    const { report } = this;
     if (!card || card.hidden) return;
     this.card = card;
     report.grid.enter(card);
@@ -79,12 +73,7 @@ class Closer {
       byId(id).textContent = pictures.length ? `Typical ${data.names[label]}` : "";
       byId(`${id}-strip`).replaceChildren(...pictures);
     }
-    bar.querySelector("[value=keep] bdi").textContent = given;
-    bar.querySelector("[value=relabel] bdi").textContent = nearest;
-    bar.querySelector("[value=relabel]").hidden = !nearest;
-    const mark = report.stored.get(sample.id);
-    byId("other").value = mark?.mark === "relabel" && mark.label !== nearest ? mark.label : "";
-    report.review.showDecision(bar, card);
+    this.bar.show(card);
     const { cards } = report.grid, place = cards.indexOf(card);
     byId("dialog-place").textContent = `${place + 1} of ${cards.length}`;
     byId("previous").disabled = place <= 0;
@@ -105,17 +94,6 @@ class Closer {
     this.card = null;
     this.dialog.close();
     this.report.grid.focus(card);
-  }
-
-  // Relabels as a class by its name, which must be one of the dataset.
-  relabel(name) {
-    if (!this.report.data.classes.includes(name)) {
-      byId("other").setCustomValidity("There is no such class.");
-      byId("other").reportValidity();
-      return;
-    }
-    this.report.review.relabel(this.card, name);
-    this.goOn();
   }
 
   mark(decision) {

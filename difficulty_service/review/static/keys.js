@@ -7,7 +7,7 @@ const KEYS = {
   arrowdown: ["move", "down"], arrowup: ["move", "up"],
   home: ["move", "first"], end: ["move", "last"],
   "/": ["search"], "?": ["help"], escape: ["close"],
-  ...Object.fromEntries(Array.from("123456789", (digit) => [digit, ["mark", digit]])),
+  ...Object.fromEntries(Array.from("123", (digit) => [digit, ["mark", digit]])),
 };
 const TYPED = "input, select, textarea, [contenteditable]";
 

@@ -24,9 +24,17 @@ function showMark(card, mark) {
 // What was changed, over a store of marks: `get(id)` gives a mark or null, `write(changes)` a promise
 // of the changes that were `done`, of those that `failed` and may be tried again, and the `reason`.
 class Marks {
-  constructor(store) {
+  // `past` is what can be undone; its `keep` is called when that has changed.
+  constructor(store, past = { steps: [], keep() {} }) {
     this.store = store;
-    this.past = [];
+    this.kept = past;
+  }
+
+  get past() { return this.kept.steps; }
+
+  set past(steps) {
+    this.kept.steps = steps;
+    this.kept.keep();
   }
 
   // Each of `marks` has an id and a mark; where all of them are there already, they are taken away.
@@ -38,25 +46,26 @@ class Marks {
 
   async make(changes, onProgress) {
     const step = { changes };
-    this.past.push(step);
+    this.past = [...this.past, step];
     const result = await this.store.write(changes, onProgress);
     step.changes = result.done;
-    if (!step.changes.length) this.past = this.past.filter((each) => each !== step);
+    this.past = this.past.filter((each) => each !== step || step.changes.length);
     return result;
   }
 
   // Restores what was before the last step; what fails stays for another try.
   undo(onProgress) {
-    const last = this.past.pop();
+    const last = this.past.at(-1);
     if (!last) return null;
+    this.past = this.past.slice(0, -1);
     const back = last.changes.map(({ id, before, after }) => ({ id, before: after, after: before }));
     const restore = async () => {
       const result = await this.store.write(back, onProgress);
       const failed = new Set(result.failed.map(({ id }) => id));
       const changes = last.changes.filter(({ id }) => failed.has(id));
-      if (changes.length) this.past.push({ changes });
+      if (changes.length) this.past = [...this.past, { changes }];
       return result;
     };
-    return { id: back[0].id, result: restore() };
+    return { id: back[0].id, number: back.length, result: restore() };
   }
 }

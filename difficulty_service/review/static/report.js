@@ -15,8 +15,12 @@ class Report {
     );
     this.cards.forEach((card, place) => {
       look(card).disabled = false;
-      const { label, nearest } = data.cards[place];
-      card.dataset.nearest = nearest === label ? "" : data.names[nearest] ?? "";  // attributes lose CR
+      const { label, nearest, likely } = data.cards[place];
+      // Not in the file, which would be larger, and attributes lose CR.
+      card.dataset.given = data.names[label];
+      card.dataset.nearest = nearest === label ? "" : data.names[nearest] ?? "";
+      const shares = likely.flatMap((each, at) => (at % 2 ? [] : [[data.classes[each], likely[at + 1]]]));
+      if (shares.length) card.dataset.likely = JSON.stringify(shares);
     });
     this.grid = new Grid(byId("grid"), this.review);
     this.closer = new Closer(this);

@@ -1,49 +1,55 @@
 // Samples on cards that people look at and mark, many in a grid or one closely.
 
+// The classes that fit a card best, each with its share in percent; the one that fits better alone
+// where the shares are unknown.
+function choicesOf(card) {
+  const { likely, nearest } = card.dataset;
+  return likely ? JSON.parse(likely) : nearest ? [[nearest, null]] : [];
+}
+
 class Review {
-  // `idOf` and `cardOf` lead from a card to the id of its mark and back; `classes` are those of the
-  // digits; `refusal` says why nothing may be marked here, and `say` tells it.
-  constructor(store, idOf, cardOf, { classes = [], refusal = "", say = () => {} } = {}) {
-    Object.assign(this, { marks: new Marks(store), idOf, cardOf, classes, refusal, say });
+  // `idOf` and `cardOf` lead from a card to the id of its mark and back; `refusal` says why nothing
+  // may be marked here, and `say` tells it; `past` holds what can be undone.
+  constructor(store, idOf, cardOf, { refusal = "", say = () => {}, past } = {}) {
+    Object.assign(this, { marks: new Marks(store, past), idOf, cardOf, refusal, say });
   }
 
-  // The mark that a decision gives to a card; null where no class fits better.
-  markFor(card, decision) {
+  // The mark that a decision gives to a card; null where there is no such class. A digit stands for
+  // the class that has it at the card that people look at.
+  markFor(card, decision, looked = card) {
     if (decision === "keep" || decision === "drop") return { mark: decision, label: null };
-    const label = decision === "relabel" ? card.dataset.nearest : this.classes[decision - 1];
-    return label ? { mark: "relabel", label } : null;
+    return this.markAs(card, decision === "relabel" ? card.dataset.nearest : choicesOf(looked)[decision - 1]?.[0]);
+  }
+
+  // The mark of a card that is of a class, which may be the one that it has.
+  markAs(card, label) {
+    if (!label) return null;
+    return label === card.dataset.given ? { mark: "keep", label: null } : { mark: "relabel", label };
   }
 
   // Marks cards, or takes the marks away that they have; false where none of them can be marked.
-  decide(cards, decision) {
-    if (/\d/.test(decision) && !this.classes[decision - 1]) return false;
-    const marks = cards.map((card) => ({ id: this.idOf(card), mark: this.markFor(card, decision) }))
-      .filter(({ mark }) => mark);
+  decide(cards, decision, looked = cards[0]) {
+    if (/\d/.test(decision) && !choicesOf(looked)[decision - 1]) return false;
+    return this.mark(cards, (card) => this.markFor(card, decision, looked));
+  }
+
+  // Marks one card as being of any class.
+  relabel(card, label) { return this.mark([card], () => this.markAs(card, label)); }
+
+  mark(cards, markFor) {
+    const marks = cards.map((card) => ({ id: this.idOf(card), mark: markFor(card) })).filter(({ mark }) => mark);
     if (this.refusal || !marks.length) {
-      this.say(this.refusal
-        || "No other class fits better: choose one with 1 to 9, or on the page of the image.");
+      this.say(this.refusal || "No other class fits better: name one on the page of the image.");
       return false;
     }
     this.marks.toggle(marks);
     return true;
   }
 
-  // Relabels one card to any class.
-  relabel(card, label) { this.marks.toggle([{ id: this.idOf(card), mark: { mark: "relabel", label } }]); }
-
   // Takes the last mark back; gives its card, if there is one.
   undo() {
     const undone = this.marks.undo();
     return undone && this.cardOf(undone.id);
-  }
-
-  // Presses the button of a bar of decisions that is the mark of a card.
-  showDecision(bar, card) {
-    const mark = this.marks.store.get(this.idOf(card));
-    for (const button of bar.querySelectorAll("[aria-pressed]")) {
-      const isOn = mark !== null && isSame(mark, this.markFor(card, button.value));
-      button.setAttribute("aria-pressed", String(isOn));
-    }
   }
 }
 
@@ -129,7 +135,7 @@ class Grid {
     const { cards, selected } = this, place = cards.indexOf(event.target.closest(".card"));
     if (place < 0) return false;
     const several = selected.length > 1;
-    if (!this.review.decide(several ? selected : [cards[place]], decision)) return false;
+    if (!this.review.decide(several ? selected : [cards[place]], decision, cards[place])) return false;
     if (several) this.unselect();
     else if (place + 1 < cards.length) this.focus(cards[place + 1]);
     else this.more();

@@ -127,9 +127,23 @@ def test_neighbours_follow_the_order_of_the_list(samples: ScoredSamples) -> None
     query = ImageQuery(label="dog")
     rows = walk(samples, query)
 
-    found = [neighbours(samples, query, (), row) for row in rows]
+    found = [neighbours(samples, query, (), row, 3) for row in rows]
 
-    assert found == list(zip([None, *rows[:-1]], [*rows[1:], None], strict=True))
+    assert [each.previous for each in found] == [None, *rows[:-1]]
+    assert [each.following for each in found] == [
+        rows[place : place + 3] for place in range(1, len(rows) + 1)
+    ]
+    assert [each.place for each in found] == [*range(len(rows))]
+
+
+def test_text_in_the_names_of_several_classes_is_all_of_them_unless_one_has_it_as_its_name(
+    samples: ScoredSamples,
+) -> None:
+    both = replace(samples, names={0: "bird", 1: "Thunderbird", 3: "dog"})
+
+    assert {*both.labels[walk(both, ImageQuery(label="BIRD"))].tolist()} == {0, 1}
+    assert {*both.labels[walk(both, ImageQuery(label="bird"))].tolist()} == {0}
+    assert {*both.nearest[walk(both, ImageQuery(near="d"))].tolist()} == {0, 1, 3}
 
 
 @pytest.mark.parametrize(
@@ -155,7 +169,7 @@ def test_a_condition_that_cannot_be_read_is_named(
 
 def test_neighbours_in_an_order_that_does_not_exist_name_it(samples: ScoredSamples) -> None:
     with pytest.raises(BadQuery, match="no order 'name'"):
-        neighbours(samples, ImageQuery(sort="name"), (), 0)
+        neighbours(samples, ImageQuery(sort="name"), (), 0, 1)
 
 
 def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None:

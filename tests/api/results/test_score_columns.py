@@ -55,12 +55,18 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
 def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
     table = scores.table.append_column("suspicion", pa.array([1.25, None]))
     table = table.append_column("suggested_label", pa.array([1, None], pa.int32()))
+    for place, (label, probability) in enumerate([(1, 0.75), (0, 0.125), (None, None)]):
+        name = ("first", "second", "third")[place]
+        table = table.append_column(f"{name}_label", pa.array([label, None], pa.int32()))
+        table = table.append_column(f"p_{name}", pa.array([probability, None], pa.float32()))
 
     write_columns(tmp_path / "a.arrow", ScoreFile(table, scores.provenance))
     columns = map_columns(tmp_path / "a.arrow")
 
     assert columns is not None
     assert columns.overview.summary.by_suspicion
+    assert columns.samples.shares(0) == [(1, 0.75), (0, 0.125)]
+    assert columns.samples.shares(1) == []
     np.testing.assert_array_equal(columns.samples.suspicion, [1.25, np.nan])
     assert columns.samples.nearest.tolist() == [1, -1]
 

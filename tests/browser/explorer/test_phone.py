@@ -11,9 +11,10 @@ if TYPE_CHECKING:
 Explorer = Any  # of conftest.py, which tests cannot import
 
 WIDTH, HEIGHT = 320, 640
+UNDER_THE_THUMB = 44  # CSS pixels
 SMALLEST_TARGET = 24  # CSS pixels, WCAG 2.2 criterion 2.5.8
 TARGETS = (
-    "#results a, #results button, #results summary, .tray a, .tray button, .actions button,"
+    "#results a, #results button, #results summary, .tray a, .tray button, .decisions button,"
     " header a, header button, .steps a, .side-box summary, .side-box input, .side-box select,"
     " .side-box button, .side-box a, .other-class input, .other-class button"
 )
@@ -55,8 +56,9 @@ def mark_by_thumb(page: "Page", explorer: Explorer, number: int) -> None:
     page.goto(f"/jobs/{explorer.job}/images?sort=doubtful")
     for place in range(number):
         page.locator(".look").nth(place).tap()
+        page.locator("[data-decision=undo]:visible").wait_for()
         page.get_by_role("button", name="Drop the image").tap()
-        page.locator("[aria-pressed=true]").wait_for()
+        page.locator("#tray-text", has_text=f"{place + 1} checked").wait_for()
         page.get_by_role("link", name="All images").tap()
         page.locator("#grid").wait_for()
 
@@ -80,11 +82,18 @@ def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer
     in_filters = small_targets(phone)
     fits_with_filters = fits(phone)
     phone.locator(".look").first.tap()
+    phone.locator("[data-decision=undo]:visible").wait_for()
     phone.get_by_role("button", name="Drop the image").tap()
-    phone.locator("[aria-pressed=true]").wait_for()
+    phone.locator("#tray-text", has_text="1 checked").wait_for()
+    decisions = phone.locator(".decisions button:visible, .decisions input:visible")
+    boxes = [each.bounding_box() for each in decisions.all()]
 
     assert in_filters == []
     assert fits_with_filters
+    assert len(boxes) == 8  # three classes, keep, relabel, drop, any class and undo
+    assert min(box["height"] for box in boxes) >= UNDER_THE_THUMB
+    assert min(box["y"] for box in boxes) > HEIGHT * 3 / 4
+    assert phone.locator(".subject").bounding_box()["width"] == WIDTH
     assert small_targets(phone) == []
     assert fits(phone)
 

@@ -170,12 +170,44 @@ def test_several_images_are_relabelled_each_as_what_fits_it_best(
     assert stamps == [explorer.scores[row]["nearest_label_name"] for row in rows]
 
 
-def test_a_digit_relabels_to_another_class(page: "Page", explorer: Explorer) -> None:
+def test_a_digit_is_the_class_that_fits_as_well_also_for_a_selection(
+    page: "Page", explorer: Explorer
+) -> None:
     page.goto(images(explorer))
-    press(page, "ArrowRight", "3")
-    wait_for_marks(page, 1)
+    rows = [explorer.scores[row] for row in shown_rows(page)[:2]]
+    names = {row["label"]: row["label_name"] for row in explorer.scores}
+    press(page, "ArrowRight", "3", "ArrowLeft", "Shift+ArrowRight", "2")
+    wait_for_marks(page, 2)
 
-    assert page.locator(".stamp").first.inner_text() == "dog"
+    stamps = page.locator(".stamp").all_inner_texts()[:2]
+    # The selection ends at the second image, whose classes are meant.
+    chosen = names[rows[1]["second_label"]]
+    assert stamps == ["keep" if row["label_name"] == chosen else chosen for row in rows]
+    press(page, "u")
+    wait_for_marks(page, 1)
+    third = names[rows[0]["third_label"]]
+    expected = "keep" if rows[0]["label_name"] == third else third
+    assert page.locator(".stamp").first.inner_text() == expected
+
+
+def test_text_in_a_filter_shows_all_classes_that_contain_it(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer))
+
+    page.get_by_label("Label", exact=True).fill("d")  # of bird and dog
+    options = page.locator("#label-options").get_by_role("option")
+    listed = options.all_inner_texts()
+    page.keyboard.press("Tab")
+    wait_for_count(page, 80)
+    page.get_by_label("Label", exact=True).fill("")
+    page.keyboard.type("O")
+    options.get_by_text("dog").wait_for()
+    page.keyboard.press("Enter")
+    wait_for_count(page, 40)
+
+    assert listed == ["dog", "bird"]
+    assert page.url.endswith("label=dog")
 
 
 def test_keys_do_nothing_while_text_is_entered(page: "Page", explorer: Explorer) -> None:
@@ -218,31 +250,86 @@ def test_a_mark_that_was_made_elsewhere_meanwhile_is_shown_and_not_replaced(
     problems.clear()
 
 
-def test_one_image_is_marked_on_its_page_and_the_next_one_follows(
+def test_each_decision_leads_on_and_undo_back_also_after_another_page(
     page: "Page", explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?sort=hardest"))
-    first, second = shown_rows(page)[:2]
+    rows = shown_rows(page)[:6]
+    address = f"{explorer.url}{images(explorer)}/{{}}?sort=hardest"
     press(page, "ArrowRight", "Enter")
-    page.wait_for_url(f"**/images/{first}?sort=hardest")
+    page.wait_for_url(address.format(rows[0]))
+    page.locator("[data-decision=undo]:visible").wait_for()
+    drop = page.get_by_role("button", name="Drop the image")
+    box = drop.bounding_box()
 
-    press(page, "d")
-    wait_for_marks(page, 1)
-    press(page, "ArrowRight")
-    page.wait_for_url(f"**/images/{second}?sort=hardest")
+    for _ in range(3):
+        page.mouse.click(box["x"] + 9, box["y"] + 9)
+    press(page, "k", "1")
+    wait_for_marks(page, 5)
+    page.wait_for_url(address.format(rows[5]))
+    assert drop.bounding_box() == box
+    page.goto(images(explorer, "?sort=hardest"))
+    stamps = page.locator(".stamp").all_inner_texts()[:4]
+    page.locator(".look").nth(5).click()
+    page.locator("[data-decision=undo]:visible").click()
+    page.wait_for_url(address.format(rows[4]))
+    press(page, "u")
+    page.wait_for_url(address.format(rows[3]))
+    wait_for_marks(page, 3)
 
+    assert stamps == ["drop", "drop", "drop", "keep"]
     assert page.locator(".stamp").inner_text() == ""
 
 
-def test_everything_filtered_is_marked_at_once(page: "Page", explorer: Explorer) -> None:
+def test_back_shows_the_image_again_that_lay_below_several_pages(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer, "?sort=easiest"))
+    page.get_by_role("link", name="More").click()
+    look = page.locator(".look").nth(99)
+    look.wait_for()
+    row = shown_rows(page)[99]
+    focused = "row => document.activeElement.closest('.card')?.dataset.row === String(row)"
+
+    look.click()
+    page.locator("[data-decision=undo]:visible").wait_for()
+    page.go_back()
+    page.wait_for_function(focused, arg=row)
+    length = len(page.url)
+    following = shown_rows(page)[100]
+    press(page, "Enter")
+    page.wait_for_url(f"**/images/{row}?*")
+    page.locator("[data-decision=undo]:visible").wait_for()
+    press(page, "k")
+    page.wait_for_url(f"**/images/{following}?*")
+    page.go_back()  # past the images between
+    page.wait_for_function(focused, arg=following)
+
+    assert len(shown_rows(page)) == 120
+    assert length < 120
+    assert page.locator(".card:focus-within").evaluate(
+        "card => card.getBoundingClientRect().top < innerHeight"
+    )
+
+
+def test_everything_filtered_is_marked_at_once_and_can_be_undone(
+    page: "Page", explorer: Explorer
+) -> None:
     page.goto(images(explorer, "?label=dog&margin=0"))
     number = len(shown_rows(page))
+    press(page, "ArrowRight", "k")
+    wait_for_marks(page, 1)
 
     page.get_by_text(f"Mark all {number} filtered").click()
     page.get_by_role("button", name=f"Drop {number}").click()
-    wait_for_marks(page, number)
+    page.wait_for_selector(f"#tray-text:has-text('{number} drop')")
+    dropped = page.locator(".card[data-mark=drop]").count()
+    page.reload()
+    press(page, "u")
+    wait_for_marks(page, 1)
 
-    assert page.locator(".card[data-mark=drop]").count() == number
+    assert dropped == number > 1
+    assert page.locator(".stamp").first.inner_text() == "keep"
 
 
 def test_without_scripts_images_are_filtered_and_marked_by_forms(

@@ -21,6 +21,7 @@ from difficulty_service.gaussians.label_noise import (
     any_class,
     fit_noise,
     judge_labels,
+    likeliest_classes,
     log_class_prior,
 )
 from difficulty_service.gaussians.products import Workspace
@@ -285,6 +286,19 @@ def test_wrong_labels_that_always_name_the_same_class_follow_what_was_seen() -> 
 
     assert seen[0] > 0.8
     assert seen[1] < 0.5
+
+
+def test_the_likeliest_classes_are_those_of_the_largest_shares() -> None:
+    joint = ALL.log_densities[:, :2] + ALL.log_prior[:2]
+    joint[0] = torch.nan
+
+    places, probabilities = likeliest_classes(joint)
+
+    shares, order = joint[1:].softmax(dim=1).sort(dim=1, descending=True)
+    assert places[1:, :2].tolist() == order.tolist()
+    torch.testing.assert_close(probabilities[1:, :2], shares)
+    assert probabilities[0].isnan().all()
+    assert probabilities[:, 2].isnan().all()  # there is no third class
 
 
 def test_without_noise_a_label_is_as_wrong_as_it_is_improbable() -> None:

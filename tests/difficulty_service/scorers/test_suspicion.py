@@ -334,4 +334,4 @@ def test_the_numbers_of_a_sample_are_the_same_in_any_part_of_the_stream(
     ]
     for name, values in whole.items():
         together = torch.cat([part[name] for part in parts])
-        torch.testing.assert_close(together, values, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(together, values, rtol=1e-5, atol=1e-5, equal_nan=True)

@@ -7,12 +7,13 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.options import ScorerOptions
+from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores import store as score_store
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.store import score_in_memory
 
-SUSPICION = {"suspicion", "p_wrong", "suggested_label", "suggested_label_name"}
+SUSPICION = {*SCORERS["suspicion"].columns}
 
 
 def samples(num_classes: int, of_each: int = 20) -> FeatureSource:

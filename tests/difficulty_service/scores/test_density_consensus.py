@@ -147,6 +147,11 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
         }
         for column, value in expected.items():
             assert numbers(result, column)[row] == pytest.approx(value, rel=2e-3, abs=2e-3), column
+        likeliest = np.argsort(-posterior[row])
+        for name, other in zip(("first", "second", "third"), likeliest, strict=True):
+            assert result.table[f"{name}_label"][row].as_py() == other
+            expected_p = posterior[row, other]
+            assert numbers(result, f"p_{name}")[row] == pytest.approx(expected_p, abs=2e-3)
         weights[label] = 0
         assert result.table["suggested_label"][row].as_py() == weights.argmax()
 

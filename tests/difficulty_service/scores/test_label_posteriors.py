@@ -14,6 +14,7 @@ from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.options import ScorerOptions, ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
+from difficulty_service.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.fit_store import fit_store
@@ -63,7 +64,10 @@ def test_a_store_gets_the_numbers_of_features_in_memory(tmp_path: Path) -> None:
     for name in ("suspicion", "agree"):
         np.testing.assert_allclose(scores.table[name], expected[name], rtol=1e-6, atol=1e-6)
     np.testing.assert_allclose(scores.table["p_wrong"].to_numpy(), expected["p_wrong"], rtol=1e-6)
-    assert scores.table["suggested_label"].to_pylist() == expected["suggested_label"].tolist()
+    for label in ("suggested_label", *LIKELIEST_CLASSES):
+        assert scores.table[label].to_pylist() == expected[label].tolist()
+    for name in LIKELIEST_CLASSES.values():
+        np.testing.assert_allclose(scores.table[name], expected[name], rtol=1e-6)
     for name in POSTERIORS:
         written = getattr(scores.provenance, name).to_json()
         assert written == pytest.approx(posteriors.description[name])
@@ -75,7 +79,7 @@ def test_the_other_columns_stay_as_they_are(tmp_path: Path) -> None:
 
     scores = score(store, "rmd", "suspicion")
 
-    added = {"suspicion", "p_wrong", "suggested_label", "suggested_label_name"}
+    added = {*SCORERS["suspicion"].columns}
     assert {*scores.table.column_names} - {*without.table.column_names} == added
     for name in without.table.column_names:
         assert scores.table[name].equals(without.table[name])
@@ -134,6 +138,9 @@ def test_the_suggested_label_goes_by_the_classes_of_the_gaussians(tmp_path: Path
     assert names == own["suggested_label_name"].to_pylist()
     order = {"owl": 0, "cat": 1, "dog": 2}
     assert table["suggested_label"].to_pylist() == [order[name] for name in names]
+    given = store.class_names
+    for name in LIKELIEST_CLASSES:
+        assert table[name].to_pylist() == [order[given[label]] for label in own[name].to_pylist()]
 
 
 def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
@@ -146,6 +153,6 @@ def test_nothing_is_suspected_where_there_is_one_class(tmp_path: Path) -> None:
 
     table = score(store, "suspicion", "agree").table
 
-    for name in ("suspicion", "p_wrong", "suggested_label", "agree"):
+    for name in (*SCORERS["suspicion"].columns, "agree"):
         assert table[name].null_count == SAMPLES
     assert table["suggested_label_name"].null_count == SAMPLES
