@@ -255,7 +255,7 @@ def test_each_decision_leads_on_and_undo_back_also_after_another_page(
 ) -> None:
     page.goto(images(explorer, "?sort=hardest"))
     rows = shown_rows(page)[:6]
-    address = f"{explorer.url}{images(explorer)}/{{}}?sort=hardest"
+    address = f"{explorer.url}/jobs/{explorer.job}/images/{{}}?sort=hardest"
     press(page, "ArrowRight", "Enter")
     page.wait_for_url(address.format(rows[0]))
     page.locator("[data-decision=undo]:visible").wait_for()
