@@ -51,6 +51,10 @@ def test_the_classes_that_fit_best_have_bars_and_keys(open_page: OpenPage, repor
     words = [" ".join(text.split()) for text in bars.all_inner_texts()]
     widths = "all => all.map(each => each.getAttribute('width'))"
     lengths = bars.locator("rect").evaluate_all(widths)
+    picture = "getComputedStyle(document.querySelector('#dialog-picture img')).imageRendering"
+    page.keyboard.press("z")
+    sharp = page.evaluate(picture)
+    page.keyboard.press("z")
     page.keyboard.press("1")
     page.keyboard.press("2")
     bars.nth(2).click()
@@ -60,6 +64,7 @@ def test_the_classes_that_fit_best_have_bars_and_keys(open_page: OpenPage, repor
     last = ({*classes} - {names[0], other}).pop()
     assert words == [f"1 {other} 62 %", f"2 {names[0]} 38 %", f"3 {last} < 1 %"]
     assert lengths == ["62%", "38%", "0%"]
+    assert (sharp, page.evaluate(picture)) == ("pixelated", "auto")
     assert page.locator(".stamp").all_inner_texts()[:4] == [other, "keep", third, "keep"]
 
 
