@@ -1,7 +1,7 @@
 // The review on the list of images and on the page of one image.
 
-import { SessionPast } from "./session_past.js";
 import { RestMarks } from "./rest_marks.js";
+import { SessionPast } from "./session_past.js";
 
 const READ_ONLY = "This key may only read. Sign in with one that has the scope write.";
 
@@ -171,8 +171,8 @@ class OnePage {
     });
   }
 
-  // One after the other: a key that comes early is for the image that follows.
-  then(work) { this.waiting = this.waiting.then(work); }
+  // One after the other, also after one that fails: a key that comes early is for the next image.
+  then(work) { this.waiting = this.waiting.then(work, work); }
 
   step(id) {
     if (!id || !byId(id)) return false;

@@ -75,7 +75,8 @@ class ClassChoice {
       option.append(text);
       return option;
     }));
-    this.list.hidden = !this.matches.length;
+    // There is nothing to choose once the only class is named.
+    this.list.hidden = !this.matches.length || (this.matches.length === 1 && this.matches[0] === this.input.value);
     this.input.setAttribute("aria-expanded", String(!this.list.hidden));
     this.activate(this.matches.length ? 0 : -1);
   }

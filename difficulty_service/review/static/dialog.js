@@ -29,6 +29,7 @@ class Closer {
       search: () => byId("other").focus(),
       close: () => this.close(),
       help: showKeys,
+      pixels: togglePixels,
     }, dialog);
     dialog.addEventListener("close", () => {
       // Its own button and the gesture of a phone close it without `close`.

@@ -6,7 +6,7 @@ const KEYS = {
   arrowright: ["move", "right"], arrowleft: ["move", "left"],
   arrowdown: ["move", "down"], arrowup: ["move", "up"],
   home: ["move", "first"], end: ["move", "last"],
-  "/": ["search"], "?": ["help"], escape: ["close"],
+  z: ["pixels"], "/": ["search"], "?": ["help"], escape: ["close"],
   ...Object.fromEntries(Array.from("123", (digit) => [digit, ["mark", digit]])),
 };
 const TYPED = "input, select, textarea, [contenteditable]";
@@ -24,6 +24,9 @@ function listenForKeys(target, actions, dialog = null) {
 
 const showKeys = () => byId("keys").showModal();
 
+// Pictures are smooth or show their pixels, which small ones hide otherwise.
+const togglePixels = () => { document.documentElement.classList.toggle("pixels"); };
+
 // Place in a list of cards to which a move leads from another one; may be beyond its ends.
 function placeAfter(move, place, cards) {
   const below = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
@@ -34,4 +37,4 @@ function placeAfter(move, place, cards) {
   }[move];
 }
 
-if (byId("keys")) listenForKeys(document, { help: showKeys });
+if (byId("keys")) listenForKeys(document, { help: showKeys, pixels: togglePixels });

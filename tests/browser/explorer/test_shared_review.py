@@ -143,7 +143,7 @@ def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: K
     reviewed.keyboard.press("/")
     is_searching = reviewed.evaluate("document.activeElement.id === 'q'")
 
-    assert others == {"u": "undo", "/": "search", "?": "help", "escape": "close"}
+    assert others == {"u": "undo", "/": "search", "?": "help", "escape": "close", "z": "pixels"}
     assert (selected, reviewed.locator(".selected").count()) == (2, 0)
     assert (is_shown, reviewed.locator("#keys").is_visible(), marked) == (True, False, 0)
     assert is_searching == is_service(reviewed)
