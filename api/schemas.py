@@ -18,6 +18,9 @@ from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
 from difficulty_service.score_columns import COLUMNS
 from difficulty_service.scores.marks import Mark
 
+ListOrder = Literal["doubtful", "hardest", "easiest", "unusual", "random", "file"]
+"""Orders in which the samples of a job are listed."""
+
 ID_PATTERN = "^[0-9a-hjkmnp-z]{26}$"
 BACKBONE_PATTERN = (
     r"^(open_clip:[\w.-]+/[\w.-]+|timm:[\w.-]+|transformers:[\w.-]+(/[\w.-]+)?|[a-z0-9.-]+)$"
@@ -268,6 +271,11 @@ class MarkChange(BaseModel):
         description="The mark that the caller knows of: another one is not replaced, but answered "
         "with 409; without this field any mark is replaced",
     )
+    order: ListOrder | Literal[""] = Field(
+        default="",
+        description="Order of the list in which the sample came up; empty where several were "
+        "marked at once. What was met in the order `random` tells how many labels are wrong",
+    )
 
     @model_validator(mode="after")
     def _names_one_sample(self) -> Self:
@@ -291,6 +299,7 @@ class MarkPublic(BaseModel):
     sample_id: str
     mark: Mark
     label: str | None
+    order: str
     at: datetime
 
 

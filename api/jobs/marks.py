@@ -4,6 +4,7 @@ A job keeps them as they were when it was submitted: marks that change later do 
 """
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -39,6 +40,7 @@ class SampleMark:
     sample_id: str
     mark: Mark
     label: str | None = None  # name of the new class of a sample that is relabelled
+    order: str = ""  # in which the samples were looked at, as in `MarkedSample`
     at: float = 0.0  # seconds since 1970; 0 until it is stored
 
     @property
@@ -93,6 +95,7 @@ def set_marks(
                     "sample_id": change.sample_id,
                     "mark": change.mark.value,
                     "label": change.label,
+                    "order": change.order,
                     "at": at,
                 }
                 for row in rows
@@ -135,22 +138,22 @@ def marks_tables(engine: Engine, owner: str, job_id: str) -> Iterator[pa.Table]:
 
     They come in the order of the score file and in parts, since there may be millions.
     """
-    columns = (MARKS.c.sample_id, MARKS.c.mark, MARKS.c.label, MARKS.c.at)
+    columns = (MARKS.c.sample_id, MARKS.c.mark, MARKS.c.label, MARKS.c.order, MARKS.c.at)
     query = select(*columns).where(_of(owner, job_id)).order_by(MARKS.c.row)
     with engine.connect().execution_options(yield_per=PART) as connection:
         for part in connection.execute(query).partitions():
-            ids, marks, labels, seconds = zip(*part, strict=True)
+            *texts, seconds = zip(*part, strict=True)
             times = np.round(1e6 * np.array(seconds)).astype(np.int64)
-            yield pa.table([ids, marks, labels, times], schema=MARKS_SCHEMA)
+            yield pa.table([*texts, times], schema=MARKS_SCHEMA)
 
 
-def count_marks(engine: Engine, owner: str, job_id: str) -> dict[Mark, int]:
-    """Number of samples with each mark."""
-    number = func.count()
-    query = select(MARKS.c.mark, number).where(_of(owner, job_id)).group_by(MARKS.c.mark)
+def count_marks(engine: Engine, owner: str, job_id: str) -> Counter[tuple[str, Mark]]:
+    """Number of samples with each mark, by the order in which they were looked at."""
+    columns = (MARKS.c.order, MARKS.c.mark)
+    query = select(*columns, func.count()).where(_of(owner, job_id)).group_by(*columns)
     with engine.connect() as connection:
-        found = {Mark(mark): count for mark, count in connection.execute(query)}
-    return {mark: found.get(mark, 0) for mark in Mark}
+        found = connection.execute(query)
+        return Counter({(order, Mark(mark)): number for order, mark, number in found})
 
 
 def numbers_of_marks(engine: Engine, owner: str, job_ids: Sequence[str]) -> dict[str, int]:
@@ -174,7 +177,7 @@ def marked_rows(
 
 
 def _mark(row: Row[Any]) -> SampleMark:
-    return SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.at)
+    return SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.order, row.at)
 
 
 MARKS_SCHEMA = pa.schema(
@@ -182,6 +185,7 @@ MARKS_SCHEMA = pa.schema(
         pa.field("sample_id", pa.string(), nullable=False),
         pa.field("mark", pa.string(), nullable=False),
         pa.field("label", pa.string()),
+        pa.field("order", pa.string(), nullable=False),
         pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False),
     ]
 )
@@ -218,9 +222,9 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
     number = MarkHistory(earlier, NO_MARKS).next_round
     new: dict[str, MarkedSample] = {}
     for table in marks_tables(engine, owner, source_id):
-        columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label"))
-        for sample_id, mark, label in zip(*columns, strict=True):
-            new[sample_id] = _marked_sample(mark, label, number)
+        columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label", "order"))
+        for sample_id, mark, label, order in zip(*columns, strict=True):
+            new[sample_id] = _marked_sample(mark, label, number, order)
     if not new:
         raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
     return compose(MarkHistory(earlier, Marks(new, ()))).samples
@@ -236,9 +240,9 @@ def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
 
 
 @lru_cache(maxsize=1024)
-def _marked_sample(mark: str, label: str | None, round_: int | None = None) -> MarkedSample:
+def _marked_sample(mark: str, label: str | None, round_: int | None, order: str) -> MarkedSample:
     # Of a million marks, few differ.
-    return MarkedSample(Mark(mark), label, round=round_)
+    return MarkedSample(Mark(mark), label, round=round_, order=order)
 
 
 def encode_marks(marks: Marked | None) -> str | None:
@@ -249,5 +253,5 @@ def encode_marks(marks: Marked | None) -> str | None:
 
 
 @lru_cache(maxsize=1024)
-def _values_of(mark: MarkedSample) -> tuple[str, str | None, int | None]:
-    return mark.mark.value, mark.label, mark.round
+def _values_of(mark: MarkedSample) -> tuple[str, str | None, int | None, str]:
+    return mark.mark.value, mark.label, mark.round, mark.order

@@ -202,6 +202,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         "is_searched": is_searched,
         "strips": strips,
         "around": around,
+        "order": query.order,
         "conditions": query.conditions,
         **job.classes(),
     }
@@ -230,7 +231,8 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
         if new_label == card.name:
             mark, new_label = "keep", None
         decision = Decision(mark=Mark(mark), label=new_label)
-    apply_changes(request, key, job.job, [MarkChange(row=row, decision=decision)])
+    change = MarkChange(row=row, decision=decision, order=query.order)
+    apply_changes(request, key, job.job, [change])
     return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
 
 

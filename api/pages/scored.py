@@ -1,5 +1,6 @@
 """What the pages of a finished job have in common: its scores, its marks and their pictures."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,18 +14,20 @@ from api.http.problems import not_found
 from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
+from api.results.image_query import SORTS
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores
 from api.routes.results import succeeded_job
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
-from difficulty_service.scores.label_counts import Proportion
-from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
+from difficulty_service.scores.marks import RANDOM, Mark
+from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 
 IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
 MOST_CLASSES = 1000  # number of classes that a page names
-CHECKED_FOR_A_SHARE = 5  # number of marks from which the share of wrong labels among them is shown
+CHECKED_FOR_A_SHARE = 5  # number of single decisions from which they say something of labels
 
 
 @dataclass(frozen=True)
@@ -92,12 +95,6 @@ class ScoredJob:
         """Variables that every page of the job has."""
         state = self.request.app.state
         is_own = self.job.owner == self.key.owner
-        counts = count_marks(state.engine, self.key.owner, self.job.id)
-        checked, wrong = sum(counts.values()), counts[Mark.RELABEL] + counts[Mark.DROP]
-        tray: dict[str, Any] = {"checked": checked, "counts": counts, "share": None}
-        if checked >= CHECKED_FOR_A_SHARE:
-            share = Proportion(wrong, checked)
-            tray |= {"share": share.share, "interval": share.interval()}
         return {
             "job": self.job,
             "noun": self.job.kind,
@@ -106,11 +103,41 @@ class ScoredJob:
             "by_suspicion": self.samples.by_suspicion,
             "measure": self.samples.measure,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
-            "tray": tray,
+            "tray": self._tray(),
             "class_name": self.samples.name_of,
             "can_score_again": is_own and state.settings.takes_jobs and "write" in self.key.scopes,
             "token": uuid4().hex,
         }
+
+    def _tray(self) -> dict[str, Any]:
+        """Variables of the marks below each page, with what they say about labels."""
+        engine = self.request.app.state.engine
+        found = count_marks(engine, self.key.owner, self.job.id)
+        counts: Counter[Mark] = Counter()
+        for (_, mark), number in found.items():
+            counts[mark] += number
+        values = {"checked": counts.total(), "counts": counts, "said": ""}
+        random, one_by_one = _judged(found, {RANDOM}), _judged(found, SORTS)
+        if random.cases >= CHECKED_FOR_A_SHARE:
+            verified = self.samples.verified
+            known = 0 if verified is None else int(verified.sum())
+            wrong = counts[Mark.RELABEL] + counts[Mark.DROP] - random.hits
+            among = len(self.samples) - known
+            check = RandomCheck(checked=random.cases, wrong=random.hits, among=among, since=wrong)
+            values["said"] = describe_check(check)
+        elif one_by_one.cases >= CHECKED_FOR_A_SHARE:
+            values["said"] = describe_share(one_by_one)
+        return values
+
+
+def _judged(counts: Mapping[tuple[str, Mark], int], orders: Collection[str]) -> Proportion:
+    """How many labels were wrong of those that a person met in some orders, one by one."""
+    of_orders = dict.fromkeys(Mark, 0)
+    for (order, mark), number in counts.items():
+        if order in orders:
+            of_orders[mark] += number
+    checked = sum(of_orders.values())
+    return Proportion(checked - of_orders[Mark.KEEP], checked)
 
 
 def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:

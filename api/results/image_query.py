@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
 import pyarrow.compute as pc
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 from api.http.parameters import identity_of, read_cursor, write_cursor
 from api.results.maps import Area
 from api.results.score_pages import BadQuery, absent
+from api.schemas import ListOrder
 from difficulty_service.review.map import ImageMap
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
 
@@ -42,11 +44,12 @@ def _bound(keys: NDArray[np.float64], number: int) -> float:
     return float(np.partition(minima, number - 1)[number - 1])
 
 
-SORTS: Mapping[str, str] = {
+SORTS: Mapping[ListOrder, str] = {
     "doubtful": "Doubtful labels first",
     "hardest": "Hardest first",
     "easiest": "Easiest first",
     "unusual": "Unlike anything first",
+    "random": "At random, to learn how many are wrong",
     "file": "As in the dataset",
 }
 """Orders of the images, with their names for people; `orders_of` has those of some scores."""
@@ -105,6 +108,19 @@ class ImageQuery:
         return changed or {"sort": self.sort}
 
     @property
+    def order(self) -> ListOrder | Literal[""]:
+        """The order of all samples that this list begins; empty where it leaves some out.
+
+        Those that are marked already were looked at before, so that they may be left out.
+        """
+        narrowing = {*self.conditions} - {"sort"}
+        if self.mark == "none":
+            narrowing -= {"mark"}
+        if self.sort == "doubtful" and self.is_of_doubtful:
+            narrowing -= {"margin"}
+        return next((order for order in SORTS if order == self.sort and not narrowing), "")
+
+    @property
     def is_of_all(self) -> bool:
         """Whether there is no condition, whatever the order."""
         return self.conditions.keys() <= {"sort"}
@@ -125,7 +141,7 @@ class ImagePage:
     next: str  # cursor of the next page; empty at the end
 
 
-def orders_of(samples: ScoredSamples) -> dict[str, str]:
+def orders_of(samples: ScoredSamples) -> dict[ListOrder, str]:
     """The orders for which the scores have the column."""
     lacking = "unusual" if samples.agnostic is None else ""
     return {order: text for order, text in SORTS.items() if order != lacking}
@@ -285,6 +301,10 @@ def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> 
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
     if sort == "file":
         return np.zeros(len(samples) if rows is None else len(rows))
+    if sort == "random":
+        # The same at each visit, so that one can go on.
+        keys = np.random.default_rng(len(samples)).random(len(samples))
+        return keys if rows is None else keys[rows]
     values, sign = {
         "doubtful": (samples.doubts, -1.0),
         "hardest": (samples.rmd, -1.0),

@@ -114,7 +114,7 @@ def apply_changes(
             raise invalid(f"there is no class {decision.label[:100]!r}", REMEDY, field=field)
         if decision is not None:
             sample_id = samples.ids[row].as_py()
-            marks[row] = SampleMark(row, sample_id, decision.mark, decision.label)
+            marks[row] = SampleMark(row, sample_id, decision.mark, decision.label, change.order)
         if "seen" in change.model_fields_set:
             known = change.seen
             seen[row] = None if known is None else (known.mark, known.label)
@@ -125,7 +125,9 @@ def apply_changes(
 
 
 def _counts(engine: Engine, key: Principal, job: Job) -> schemas.MarkCounts:
-    counts = count_marks(engine, key.owner, job.id)
+    counts = dict.fromkeys(Mark, 0)
+    for (_, mark), number in count_marks(engine, key.owner, job.id).items():
+        counts[mark] += number
     return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
@@ -207,5 +209,10 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
 def _public(mark: SampleMark) -> schemas.MarkPublic:
     at = datetime.fromtimestamp(mark.at, UTC)
     return schemas.MarkPublic(
-        row=mark.row, sample_id=mark.sample_id, mark=mark.mark, label=mark.label, at=at
+        row=mark.row,
+        sample_id=mark.sample_id,
+        mark=mark.mark,
+        label=mark.label,
+        order=mark.order,
+        at=at,
     )

@@ -114,6 +114,7 @@ MARKS = sa.Table(
     sa.Column("sample_id", sa.Text, nullable=False),
     sa.Column("mark", sa.String(16), nullable=False),  # keep, relabel, drop
     sa.Column("label", sa.Text),  # name of the new class, for relabel
+    sa.Column("order", sa.String(16), nullable=False),  # as in `SampleMark`
     sa.Column("at", sa.Float, nullable=False),
 )
 
@@ -121,7 +122,7 @@ APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,
     sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark, label and round by id
+    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark, label, round and order by id
 )
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 letters in ASCII order, none easily mistaken

@@ -60,6 +60,25 @@ def left_at_random(check: RandomCheck) -> tuple[int, int, int]:
     return likely, low, high
 
 
+def describe_share(wrong: Proportion) -> str:
+    """How many labels were wrong of those that a person looked at one by one, in a sentence."""
+    low, high = (round(100 * end) for end in wrong.interval())
+    return (
+        f"{round(100 * wrong.share)} % of the {wrong.cases:,} labels that were checked one by one "
+        f"are wrong (95 % interval {low} to {high} %)."
+    )
+
+
+def describe_check(check: RandomCheck) -> str:
+    """What a random choice of the labels says, in a sentence."""
+    likely, low, high = left_at_random(check)
+    return (
+        f"Of {count_of(check.checked, 'label')} in a random order, {check.wrong:,} "
+        f"{'was' if check.wrong == 1 else 'were'} wrong, so that about {count_of(likely, 'label')} "
+        f"{is_or_are(likely)} wrong and not found yet (95 % interval {low:,} to {high:,})."
+    )
+
+
 @dataclass(frozen=True)
 class LabelCounts:
     """How many labels are of which kind.
@@ -134,15 +153,7 @@ class LabelCounts:
     @property
     def found_at_random(self) -> str:
         """What a random choice says, in a sentence; empty without one."""
-        if self.check is None:
-            return ""
-        checked, wrong = self.check.checked, self.check.wrong
-        likely, low, high = left_at_random(self.check)
-        return (
-            f"Of {count_of(checked, 'label')} in a random order, {wrong:,} "
-            f"{'was' if wrong == 1 else 'were'} wrong, so that about {count_of(likely, 'label')} "
-            f"{is_or_are(likely)} wrong and not found yet (95 % interval {low:,} to {high:,})."
-        )
+        return "" if self.check is None else describe_check(self.check)
 
 
 def shares_of_wrong(fit: LabelRuleFit | None) -> tuple[float, float] | None:

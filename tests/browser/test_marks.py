@@ -85,7 +85,8 @@ def test_the_tray_gives_the_share_of_wrong_labels_with_its_interval(
     page.get_by_role("button", name="Undo").click()
 
     # Wilson's interval of 3 in 10, by the formula: 10.8 % to 60.3 %.
-    assert "30 % of these labels are wrong (95 % interval 11\N{EN DASH}60 %)." in before
+    assert "30 % of the 10 labels that were checked one by one are wrong" in before
+    assert "(95 % interval 11 to 60 %)." in before
     assert "9 checked: 6 keep, 2 relabel, 1 drop." in page.locator("#tray-text").inner_text()
 
 

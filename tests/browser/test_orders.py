@@ -10,7 +10,9 @@ import pytest
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.review.sections import Order
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.marks import Mark, read_marks
+from difficulty_service.scores.provenance import RandomCheck
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -49,13 +51,14 @@ def test_the_hardest_images_come_first_where_they_are_asked_for(
 
 
 def test_marks_of_a_random_choice_say_so_unless_many_are_marked_at_once(
-    open_report: OpenReport, tmp_path: Path
+    open_report: OpenReport, scored: Path, tmp_path: Path
 ) -> None:
     page = open_report("random")
     ids = ids_on(page)
     page.locator(".look").first.focus()
-    for key in ("k", "d", "Shift+ArrowRight", "Shift+ArrowRight", "k"):
+    for key in ("k", "d", "k", "k", "d", "Shift+ArrowRight", "Shift+ArrowRight", "k"):
         page.keyboard.press(key)
+    said = page.locator("#tray-text").inner_text()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download marks").click()
     download.value.save_as(tmp_path / "marks.csv")
@@ -64,10 +67,12 @@ def test_marks_of_a_random_choice_say_so_unless_many_are_marked_at_once(
     assert len(ids) > 45
     assert ids != sorted(ids)
     assert {each: (mark.mark, mark.order) for each, mark in marks.items()} == {
-        ids[0]: (Mark.KEEP, "random"),
-        ids[1]: (Mark.DROP, "random"),
-        **dict.fromkeys(ids[2:5], (Mark.KEEP, "")),
+        **dict.fromkeys((ids[0], ids[2], ids[3]), (Mark.KEEP, "random")),
+        **dict.fromkeys((ids[1], ids[4]), (Mark.DROP, "random")),
+        **dict.fromkeys(ids[5:8], (Mark.KEEP, "")),
     }
+    num_samples = len(read_scores(scored, ["sample_id"]).table)
+    assert describe_check(RandomCheck(checked=5, wrong=2, among=num_samples, since=0)) in said
 
 
 def test_any_class_can_be_named(open_report: OpenReport, tmp_path: Path) -> None:

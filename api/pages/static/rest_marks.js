@@ -91,9 +91,13 @@ export class RestMarks {
   }
 
   post(changes) {
-    const marks = changes.map(({ id, before, after }) => ({ row: id, decision: after, seen: before }));
+    // Who marks several at once has not looked at each of them in its order.
+    const order = changes.length === 1 ? document.querySelector("[data-order]")?.dataset.order ?? "" : "";
+    const marks = changes.map(({ id, before, after }) => ({ row: id, decision: after, seen: before, order }));
     const headers = { "Content-Type": "application/json" };
-    return this.ask(this.address, { method: "POST", headers, body: JSON.stringify({ marks }) });
+    // Whoever leaves the page at once keeps the mark; browsers allow that for small requests only.
+    const keepalive = changes.length === 1;
+    return this.ask(this.address, { method: "POST", headers, body: JSON.stringify({ marks }), keepalive });
   }
 
   async ask(address, options) {

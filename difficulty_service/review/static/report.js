@@ -9,7 +9,7 @@ class Report {
       const sample = data.cards[this.places.get(id)];  // not there where another page marked it
       return sample && { given: data.names[sample.label], margin: sample.margin };
     };
-    this.stored = new StoredMarks(data.key, data.order, detailsOf, () => this.paint());
+    this.stored = new StoredMarks(data.key, data, detailsOf, () => this.paint());
     this.review = new Review(
       this.stored, (card) => this.sampleOf(card).id, (id) => this.cards[this.places.get(id)],
     );
@@ -77,6 +77,8 @@ class Report {
   filter() {
     const step = Number(byId("cut")?.value ?? 0), cut = this.data.cuts?.[step] ?? -Infinity;
     const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
+    // What comes up among a part of the samples tells nothing about all.
+    this.stored.order = label || nearest ? "" : this.data.order;
     this.cards.forEach((card, place) => {
       const sample = this.data.cards[place];
       // The steps are rounded to four decimals, as the doubts are.

@@ -1,10 +1,10 @@
 // The marks of a report, kept in this browser for each dataset and downloaded as CSV.
 
 class StoredMarks {
-  // `order` is that of the samples; `detailsOf` gives what else is stored beside a mark; `onChange` is
-  // called here and for other tabs.
-  constructor(key, order, detailsOf, onChange) {
-    Object.assign(this, { key: `difficulty-marks:${key}`, order, detailsOf, onChange });
+  // `order` is that of the samples, `among` the number of all those that nobody had looked at;
+  // `detailsOf` gives what else is stored beside a mark; `onChange` is called here and for other tabs.
+  constructor(key, { order, among }, detailsOf, onChange) {
+    Object.assign(this, { key: `difficulty-marks:${key}`, order, among, detailsOf, onChange });
     this.known = new Map();
     this.text = null;
     this.saved = true;
@@ -49,20 +49,39 @@ class StoredMarks {
     this.onChange();
   }
 
-  // The marks in a sentence, with the share of wrong labels once there are enough.
+  // The marks in a sentence, with what they say about labels once there are enough, in the words of
+  // `label_counts.py`. Those that were given to several at once say nothing.
   describe() {
     const { byId } = this, checked = byId.size, counts = { keep: 0, relabel: 0, drop: 0 };
-    for (const { mark } of byId.values()) counts[mark] += 1;
-    const wrong = counts.relabel + counts.drop;
+    const random = { cases: 0, hits: 0 }, single = { cases: 0, hits: 0 };
+    for (const { mark, order } of byId.values()) {
+      counts[mark] += 1;
+      for (const each of [order && single, order === "random" && random]) {
+        if (!each) continue;
+        each.cases += 1;
+        each.hits += mark !== "keep";
+      }
+    }
     let text = `${checked.toLocaleString("en")} checked: ${counts.keep} keep, `
       + `${counts.relabel} relabel, ${counts.drop} drop.`;
-    if (checked >= 5) {
-      const [low, high] = wilson(wrong, checked);
-      text += ` ${Math.round(100 * wrong / checked)} % of these labels are wrong`
-        + ` (95 % interval ${low}–${high} %).`;
+    if (random.cases >= 5) text += ` ${this.leftAtRandom(random, counts.relabel + counts.drop)}`;
+    else if (single.cases >= 5) {
+      const [low, high] = wilson(single).map((share) => Math.round(100 * share));
+      text += ` ${Math.round(100 * single.hits / single.cases)} % of the ${single.cases.toLocaleString("en")}`
+        + ` labels that were checked one by one are wrong (95 % interval ${low} to ${high} %).`;
     }
     if (!this.saved) text += " This browser does not keep them: download before you leave.";
     return text;
+  }
+
+  // How many wrong labels nobody has found yet, by those that came up at random.
+  leftAtRandom(random, wrong) {
+    const { cases, hits } = random, others = this.among - cases;
+    const [likely, low, high] = [hits / cases, ...wilson(random)]
+      .map((share) => Math.max(0, Math.round(share * others) - (wrong - hits)));
+    return `Of ${plural(cases, "label")} in a random order, ${hits} ${hits === 1 ? "was" : "were"} wrong, so`
+      + ` that about ${plural(likely, "label")} ${likely === 1 ? "is" : "are"} wrong and not found yet`
+      + ` (95 % interval ${low.toLocaleString("en")} to ${high.toLocaleString("en")}).`;
   }
 
   toCsv() {
@@ -80,13 +99,12 @@ const csvText = (text) => (/^[=+\-@]/.test(text) ? `'${text}` : text);
 const csvCell = (cell) =>
   /[",;\t\r\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell);
 
-// Wilson's 95 % interval of a share, as whole percentages.
-function wilson(successes, trials) {
-  const z = 1.959964, share = successes / trials, scale = 1 + z * z / trials;
-  const centre = share + z * z / (2 * trials);
-  const half = z * Math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials));
-  const percent = (value) => Math.round(100 * Math.min(1, Math.max(0, value / scale)));
-  return [percent(centre - half), percent(centre + half)];
+// Wilson's 95 % interval of a share.
+function wilson({ hits, cases }) {
+  const z = 1.959964, share = hits / cases, scale = 1 + z * z / cases;
+  const centre = share + z * z / (2 * cases);
+  const half = z * Math.sqrt(share * (1 - share) / cases + z * z / (4 * cases * cases));
+  return [centre - half, centre + half].map((value) => Math.min(1, Math.max(0, value / scale)));
 }
 
 function plural(count, noun) {

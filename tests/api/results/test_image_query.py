@@ -64,6 +64,7 @@ def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: st
         "easiest": ordered(samples.rmd),
         "unusual": ordered(-samples.agnostic),
         "file": list(range(SAMPLES)),
+        "random": ordered(np.random.default_rng(SAMPLES).random(SAMPLES)),
     }
 
     assert walk(samples, ImageQuery(sort=sort)) == expected[sort]
@@ -80,6 +81,23 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
     page = find_images(samples, ImageQuery(sort=sort), (), limit)
 
     assert page.rows == whole[:limit]
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        (ImageQuery(sort="random"), "random"),
+        (ImageQuery(sort="random", mark="none"), "random"),
+        (ImageQuery(sort="random", label="cat"), ""),
+        (ImageQuery(sort="random", mark="keep"), ""),
+        (ImageQuery(sort="random", verified="all"), ""),
+        (ImageQuery(sort="random", margin="0"), ""),
+        (ImageQuery(sort="doubtful", margin="0"), "doubtful"),
+        (ImageQuery(sort="no order"), ""),
+    ],
+)
+def test_a_list_that_leaves_some_out_is_in_no_order_of_all(query: ImageQuery, order: str) -> None:
+    assert query.order == order
 
 
 def test_suspicion_orders_and_filters_the_images_where_the_scores_have_it(

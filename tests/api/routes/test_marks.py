@@ -68,15 +68,15 @@ def test_the_exported_marks_are_read_by_clean(
     client: TestClient, job: str, change: Callable[..., int], tmp_path: Path, ending: str
 ) -> None:
     change(IDS[0], "relabel", "dog")
-    change(IDS[2], "drop")
+    change(IDS[2], "drop", order="random")
 
     path = tmp_path / f"marks.{ending}"
     path.write_bytes(client.get(f"/v1/jobs/{job}/marks.{ending}").content)
 
     marks = read_marks(path, IDS).samples
-    assert {name: (mark.mark, mark.label) for name, mark in marks.items()} == {
-        IDS[0]: (Mark.RELABEL, "dog"),
-        IDS[2]: (Mark.DROP, None),
+    assert marks == {
+        IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
+        IDS[2]: MarkedSample(Mark.DROP, order="random"),
     }
 
 
@@ -155,7 +155,7 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
 ) -> None:
     change(IDS[0], "relabel", "dog")
     change(IDS[1], "keep")
-    change(IDS[2], "drop")
+    change(IDS[2], "drop", order="random")
 
     submit_again(client, job)
     change(IDS[3], "drop")
@@ -165,7 +165,7 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
     assert applied_marks(engine, again) == {
         IDS[0]: MarkedSample(Mark.RELABEL, "dog", round=1),
         IDS[1]: MarkedSample(Mark.KEEP, round=1),
-        IDS[2]: MarkedSample(Mark.DROP, round=1),
+        IDS[2]: MarkedSample(Mark.DROP, round=1, order="random"),
     }
 
 

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.marks import Mark, read_marks
+from difficulty_service.scores.provenance import RandomCheck
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -279,6 +281,38 @@ def test_each_decision_leads_on_and_undo_back_also_after_another_page(
 
     assert stamps == ["drop", "drop", "drop", "keep"]
     assert page.locator(".stamp").inner_text() == ""
+
+
+def test_single_decisions_in_a_random_order_tell_how_many_labels_are_wrong(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer, "?sort=random"))
+    rows = shown_rows(page)
+    press(page, "ArrowRight", "k", "d", "k")
+    wait_for_marks(page, 3)
+    press(page, "Enter")
+    page.locator("[data-decision=undo]:visible").wait_for()
+    press(page, "k", "d")
+    wait_for_marks(page, 5)
+    said = page.locator("#tray-text").inner_text()
+    page.goto(images(explorer, "?sort=random&mark=none"))
+    press(page, "ArrowRight", "Shift+ArrowRight", "d")
+    wait_for_marks(page, 7)
+    page.goto(images(explorer, "?sort=random&label=dog&mark=none"))
+    press(page, "ArrowRight", "d")
+    wait_for_marks(page, 8)
+
+    with explorer.client() as client:
+        marks = client.get(f"/v1/jobs/{explorer.job}/marks").json()["marks"]
+    orders = {mark["row"]: mark["order"] for mark in marks}
+    assert [orders[row] for row in rows[:7]] == ["random"] * 5 + ["", ""]
+    assert sorted(orders.values()) == ["", "", "", *["random"] * 5]
+    check = RandomCheck(checked=5, wrong=2, among=len(explorer.scores), since=0)
+    assert describe_check(check) in said
+    assert (
+        describe_check(check.model_copy(update={"since": 3}))
+        in page.locator("#tray-text").inner_text()
+    )
 
 
 def test_back_shows_the_image_again_that_lay_below_several_pages(

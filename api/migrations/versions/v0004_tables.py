@@ -8,7 +8,7 @@ from alembic import op
 
 from api.storage.tables import METADATA
 
-revision: str = "0003"
+revision: str = "0004"
 down_revision: str | None = None
 
 
