@@ -365,9 +365,9 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
     assert shown == [nearest, "drop"]
     assert after == [nearest, "drop", "keep"]
     assert read_marks(tmp_path / "marks.csv", {row["sample_id"] for row in rows}).samples == {
-        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, nearest),
-        rows[1]["sample_id"]: MarkedSample(Mark.DROP),
-        rows[2]["sample_id"]: MarkedSample(Mark.KEEP),
+        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, nearest, order="doubtful"),
+        rows[1]["sample_id"]: MarkedSample(Mark.DROP, order="doubtful"),
+        rows[2]["sample_id"]: MarkedSample(Mark.KEEP, order="doubtful"),
     }
     assert [text for text in problems if REFUSED not in text] == []
     problems.clear()
