@@ -36,9 +36,9 @@ INSERT = text(
     """
     WITH RECURSIVE numbers(row) AS
         (SELECT 0 UNION ALL SELECT row + 1 FROM numbers WHERE row + 1 < :marks)
-    INSERT INTO marks (job, owner, row, sample_id, mark, label, at)
+    INSERT INTO marks (job, owner, row, sample_id, mark, label, "order", at)
     SELECT :job, jobs.owner, row, printf('photographs/%012d.jpeg', row),
-        CASE row % 2 WHEN 0 THEN 'drop' ELSE 'keep' END, NULL, 0
+        CASE row % 2 WHEN 0 THEN 'drop' ELSE 'keep' END, NULL, '', 0
     FROM numbers JOIN jobs ON jobs.id = :job
     """
 )
