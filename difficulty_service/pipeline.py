@@ -163,6 +163,7 @@ class Callbacks:
         settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
         extracted: Called when the features are complete.
+        ready: Called when the features are there and nothing has been done with marks yet.
         marked: Called when marks have been applied to the features; not called without marks.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
@@ -170,6 +171,7 @@ class Callbacks:
     progress: Callable[[ExtractProgress], None] = ignore
     settled: Callable[["SettledExtraction"], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
+    ready: Callable[[FeatureSource], None] = ignore
     marked: Callable[[MarkedFeatures], None] = ignore
     fitted: Callable[[FittedGaussians], None] = ignore
 
@@ -319,6 +321,7 @@ def score_features(
     """
     require_packages(request.options)
     require_score_file_name(request.out)
+    callbacks.ready(store)
     if request.marks:
         store = apply_marks(store, request.marks)
         callbacks.marked(store)
