@@ -104,12 +104,14 @@ class ScoreRequest:
     Attributes:
         fitted: Gaussians to score against; None to fit them.
         marks: What people decided about the samples; None for nothing.
+        before: Scores of an earlier round; None for those in `out`, which are replaced.
     """
 
     out: Path
     options: ScoringOptions = field(default_factory=ScoringOptions)
     fitted: FittedGaussians | None = None
     marks: MarkHistory | None = None
+    before: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -329,7 +331,7 @@ def score_features(
     if fitted is None:
         fitted = fit_store(store, request.options.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.out, request.options)
+    return score_store(store, fitted, request.out, request.options, request.before)
 
 
 def extract(request: ExtractRequest, callbacks: Callbacks = NO_CALLBACKS) -> ExtractedDataset:

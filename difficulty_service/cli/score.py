@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import err
 from difficulty_service.cli.extract import (
     build_request,
@@ -113,12 +114,13 @@ def score(
 
 
 def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
-    """Remembers marks beside the scores, before anything else can fail, and prints what they do."""
+    """Remembers marks beside the scores, before anything else can fail, and prints where."""
     from difficulty_service.scores.marks import marks_file, write_marks
 
     path = marks_file(scores)
     write_marks(path, marked.applied.remembered)
-    err.print(f"{marked.applied}; remembered in {path}", markup=False)
+    decisions = count_of(len(marked.applied.remembered), "decision")
+    err.print(f"{decisions} remembered in {path}", markup=False)
 
 
 def keep_undone(undone: "UndoneRound | None", scores: Path) -> None:

@@ -33,7 +33,6 @@ from difficulty_service.scores.marks import (
     Mark,
     MarkedSample,
     MarkHistory,
-    describe_round,
 )
 from difficulty_service.scores.provenance import RandomCheck
 
@@ -119,9 +118,6 @@ class AppliedMarks:
     def describe(self) -> Mapping[str, Any]:
         """What a score file says of the marks."""
         return known_fields(marks=self.counts, round=self.round, random_check=self.check)
-
-    def __str__(self) -> str:
-        return describe_round(self.round, self.counts)
 
 
 class MarkedFeatures(ChangedFeatures):

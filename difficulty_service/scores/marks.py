@@ -278,9 +278,15 @@ def unverified(rows: pa.Table) -> pa.Table:
     return rows.filter(rows[MARK_COLUMN].is_null()) if MARK_COLUMN in rows.column_names else rows
 
 
-def describe_round(number: int, counts: Mapping[str, int]) -> str:
-    """The number of a round of scores, and how many samples had each mark before, in words."""
-    return f"Round {number}: {count_kinds(counts)}"
+def describe_round(number: int, counts: Mapping[str, int], newly_doubtful: int | None) -> str:
+    """A round of scores in words.
+
+    Args:
+        counts: Number of samples that had each mark before.
+        newly_doubtful: As in `Provenance`.
+    """
+    doubtful = "" if newly_doubtful is None else f" · {newly_doubtful:,} newly doubtful"
+    return f"Round {number}: {count_kinds(counts)}{doubtful}"
 
 
 def count_kinds(counts: Mapping[str, int]) -> str:

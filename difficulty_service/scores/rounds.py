@@ -6,8 +6,13 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from difficulty_service.base.errors import CleaningError
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.base.errors import CleaningError, ScoreFileError
 from difficulty_service.base.wording import count_of
+from difficulty_service.scorers.suspicion import VERIFIED
+from difficulty_service.scores.file import READERS, read_scores
 from difficulty_service.scores.marks import (
     MarkedSample,
     Marks,
@@ -16,6 +21,7 @@ from difficulty_service.scores.marks import (
     remembered_marks,
     write_marks,
 )
+from difficulty_service.scores.provenance import Provenance
 
 
 @dataclass(frozen=True)
@@ -83,3 +89,33 @@ def _free_file(scores: Path) -> Path:
     """Where marks that are taken back do not replace others."""
     names = (f".marks.undone{'' if each == 1 else f'-{each}'}.csv" for each in count(1))
     return next(path for name in names if not (path := scores.with_suffix(name)).exists())
+
+
+def count_newly_doubtful(before: Path, doubtful: pa.ChunkedArray, now: Provenance) -> int | None:
+    """Number of samples that became doubtful since an earlier round.
+
+    Args:
+        before: Score file of that round; text is not read, because that takes all of its columns.
+        doubtful: Ids of the samples whose suspicion is above 0 now.
+        now: What is known of the scores now.
+
+    Returns:
+        The number; None where either has no suspicion, or the file is gone, damaged, of another
+        dataset or not of an earlier round.
+    """
+    if now.round is None or now.suspicion is None or before.suffix.lower() in READERS:
+        return None
+    try:
+        earlier = read_scores(before, ["sample_id", "suspicion"])
+    except ScoreFileError:
+        return None
+    known, suspicion = earlier.provenance, earlier.column("suspicion")
+    if known.fingerprint is None or known.fingerprint != now.fingerprint:
+        return None
+    if (known.round, known.marks, known.suspicion) == (now.round, now.marks, now.suspicion):
+        return known.newly_doubtful  # these are the same scores once more
+    if (known.round or 1) >= now.round:
+        return None
+    was_open = pc.and_(pc.less_equal(suspicion, 0), pc.greater(suspicion, VERIFIED))
+    ids = earlier.column("sample_id").filter(was_open)
+    return int(pc.sum(pc.is_in(doubtful, value_set=ids.combine_chunks())).as_py() or 0)

@@ -1,6 +1,7 @@
 """Rounds of review by the commands: what was decided holds for every later run."""
 
 import csv
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,8 +38,9 @@ def scores(difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path
 
     assert done.returncode == 0, done.stderr
     remembered = tmp_path / "scores.marks.csv"
-    expected = f"Round 2: 1 relabelled, 1 dropped, 1 kept; remembered in {remembered}"
-    assert expected in done.stderr.replace("\n", " ")
+    assert f"3 decisions remembered in {remembered}" in done.stderr.replace("\n", " ")
+    expected = r"^Round 2: 1 relabelled, 1 dropped, 1 kept · \d newly doubtful$"
+    assert re.search(expected, done.stdout, re.MULTILINE), done.stdout
     assert "labels that nobody has verified" in done.stdout.replace("\n", " ")
     return out
 
@@ -121,7 +123,9 @@ def test_a_random_choice_tells_how_many_wrong_labels_are_left(
     assert page.returncode == 0, page.stderr
     text = (tmp_path / "random.html").read_text("utf-8")
     assert said in text
-    assert "Round 3: 2 relabelled, 1 dropped, 3 kept" in text
+    strip = "Round 3: 2 relabelled, 1 dropped, 3 kept · "
+    assert strip in done.stdout
+    assert strip in text
 
 
 def test_a_round_is_taken_back_with_those_after_it_and_given_again(
@@ -130,7 +134,7 @@ def test_a_round_is_taken_back_with_those_after_it_and_given_again(
     features, second = tmp_path / "scores.features", tmp_path / "second.csv"
     second.write_text("sample_id,mark\nbird/0.png,keep\n")
     again = difficulty("score", features, "--out", scores, "--marks", second)
-    assert "Round 3" in again.stderr, again.stderr
+    assert "Round 3: 1 relabelled, 1 dropped, 2 kept · " in again.stdout, again.stderr
     decided, remembered = labels_and_marks(scores), (tmp_path / "scores.marks.csv").read_text()
 
     unknown = difficulty("score", features, "--out", scores, "--undo-round", "3")
@@ -156,7 +160,7 @@ def test_a_round_is_taken_back_with_those_after_it_and_given_again(
         assert done.returncode == 0, done.stderr
         told = done.stderr.replace("\n", " ")
         assert f"Taken back {counts}; --marks {where} gives them again" in told
-    assert "Round 2: 1 relabelled" in back.stderr
+    assert "Round 2: 1 relabelled, 1 dropped, 1 kept\n" in back.stdout
     assert of_first == {**decided, "bird/0.png": ("bird", None)}
     assert len(of_none) == 30
     assert "mark" not in of_none.column_names
