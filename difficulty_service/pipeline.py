@@ -104,12 +104,14 @@ class ScoreRequest:
     Attributes:
         fitted: Gaussians to score against; None to fit them.
         marks: What people decided about the samples; None for nothing.
+        before: Scores of an earlier round; None for those in `out`, which are replaced.
     """
 
     out: Path
     options: ScoringOptions = field(default_factory=ScoringOptions)
     fitted: FittedGaussians | None = None
     marks: MarkHistory | None = None
+    before: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ class Callbacks:
         settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
         extracted: Called when the features are complete.
+        ready: Called when the features are there and nothing has been done with marks yet.
         marked: Called when marks have been applied to the features; not called without marks.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
@@ -170,6 +173,7 @@ class Callbacks:
     progress: Callable[[ExtractProgress], None] = ignore
     settled: Callable[["SettledExtraction"], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
+    ready: Callable[[FeatureSource], None] = ignore
     marked: Callable[[MarkedFeatures], None] = ignore
     fitted: Callable[[FittedGaussians], None] = ignore
 
@@ -319,6 +323,7 @@ def score_features(
     """
     require_packages(request.options)
     require_score_file_name(request.out)
+    callbacks.ready(store)
     if request.marks:
         store = apply_marks(store, request.marks)
         callbacks.marked(store)
@@ -326,7 +331,7 @@ def score_features(
     if fitted is None:
         fitted = fit_store(store, request.options.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.out, request.options)
+    return score_store(store, fitted, request.out, request.options, request.before)
 
 
 def extract(request: ExtractRequest, callbacks: Callbacks = NO_CALLBACKS) -> ExtractedDataset:

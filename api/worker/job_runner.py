@@ -5,7 +5,7 @@ Files for the pages of a job, which can be made only as long as its features are
 
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from api.jobs.files import (
     SCORES_FILE,
     VECTORS_FILE,
     attempt_prefix,
+    open_stored,
     work_folder,
 )
 from api.jobs.marks import applied_marks
@@ -60,7 +61,6 @@ from difficulty_service.review.map import place_samples
 from difficulty_service.review.similar import write_vectors
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
-from difficulty_service.scores.marked_features import MarkedFeatures
 from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks
 from difficulty_service.scores.samples import columns_to_read
 
@@ -121,7 +121,8 @@ def run_job(
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
         marks = MarkHistory(NO_MARKS, Marks(applied_marks(engine, job), ()))
-        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, marks)
+        before = _fetch_earlier(job, engine, artifacts, folder)
+        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, marks, before)
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
@@ -199,6 +200,18 @@ def _fetch_gaussians(
     return FittedGaussians.load(copy)
 
 
+def _fetch_earlier(job: Job, engine: Engine, artifacts: Artifacts, folder: Path) -> Path | None:
+    """The scores of the job whose marks this one applies; None without marks, or if it is gone."""
+    source = None if job.wanted.marks is None else get_job(engine, job.owner, job.wanted.marks)
+    if source is None or source.result is None:
+        return None
+    copy = folder / f"earlier-{SCORES_FILE}"
+    with suppress(Problem, OSError):  # it may be deleted meanwhile
+        save(open_stored(artifacts, source, SCORES_FILE), copy)
+        return copy
+    return None
+
+
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     """What the tenant chose, on the machine that the operator chose."""
     reading = job.wanted.model_dump(include=set(ReadingOptions.model_fields))
@@ -230,8 +243,8 @@ def _result(
 ) -> StoredResult:
     reuse = scored.extracted.reuse
     warnings = [hide_paths(warning, names) for warning in scored.scores.warnings]
-    if isinstance(features, MarkedFeatures):
-        warnings.insert(0, f"{features.applied}, by the marks of job {job.wanted.marks}")
+    if scored.scores.round is not None:
+        warnings.insert(0, f"{scored.scores.round}, by the marks of job {job.wanted.marks}")
     return StoredResult(
         prefix=attempt_prefix(job),
         num_samples=features.description.num_samples,

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import err
 from difficulty_service.cli.extract import (
     build_request,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         SettledExtraction,
     )
     from difficulty_service.scores.marked_features import MarkedFeatures
+    from difficulty_service.scores.rounds import UndoneRound
     from difficulty_service.scores.store import ScoreSummary
 
 
@@ -37,6 +39,7 @@ def score(
     gaussians: Path | None = None,
     labels: Path | None = None,
     marks: Path | None = None,
+    undo_round: int | None = None,
     report: Path | None = None,
     scoring: ScoringOptions = ScoringOptions(),
     output: VerboseOption = VerboseOption(),
@@ -57,6 +60,8 @@ def score(
         marks: What people decided, from a report or `difficulty explore`: a CSV or Parquet file
             with columns sample_id, mark (keep, relabel or drop) and label (the new class). It is
             remembered beside the scores and holds for every later run.
+        undo_round: Number of a round of scores to go back to: takes back what was decided on them
+            and on later ones, and keeps it in a file that --marks takes.
         report: Also write a page with the images, as `difficulty report` does.
     """
     from difficulty_service.features.array_files import is_array_file, open_features
@@ -66,7 +71,10 @@ def score(
     from difficulty_service.scores.file import require_score_file_name
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
     from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
+    from difficulty_service.scores.rounds import take_back
 
+    if undo_round is not None and marks is not None:
+        raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
     if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
         raise WrongCall(
             f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
@@ -78,7 +86,9 @@ def score(
         require_report_file(report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
     later = NO_MARKS if marks is None else read_marks(marks, ())
-    request = ScoreRequest(out, scoring, fitted, MarkHistory(remembered_marks(out), later))
+    undone = None if undo_round is None else take_back(out, undo_round)
+    earlier = remembered_marks(out) if undone is None else undone.left
+    request = ScoreRequest(out, scoring, fitted, MarkHistory(earlier, later))
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
@@ -89,13 +99,14 @@ def score(
             )
         features = open_features(Path(source), labels)
         callbacks = Callbacks(
+            ready=lambda _: keep_undone(undone, out),
             marked=lambda marked: keep_marks(marked, out),
             fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
         )
         summary = score_features(features, request, callbacks)
     else:
         to_extract = build_request(source, out.with_suffix(".features"), extraction)
-        summary = run_score(to_extract, request, verbose=output.verbose)
+        summary = run_score(to_extract, request, undone, verbose=output.verbose)
     report_scores(summary, out, verbose=output.verbose)
     if report is not None and summary.num_scored:
         write_score_report(out, report)
@@ -103,16 +114,28 @@ def score(
 
 
 def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
-    """Remembers marks beside the scores, before anything else can fail, and prints what they do."""
+    """Remembers marks beside the scores, before anything else can fail, and prints where."""
     from difficulty_service.scores.marks import marks_file, write_marks
 
     path = marks_file(scores)
     write_marks(path, marked.applied.remembered)
-    err.print(f"{marked.applied}; remembered in {path}", markup=False)
+    decisions = count_of(len(marked.applied.remembered), "decision")
+    err.print(f"{decisions} remembered in {path}", markup=False)
+
+
+def keep_undone(undone: "UndoneRound | None", scores: Path) -> None:
+    """Moves decisions that are taken back into a file of their own, and prints where they are."""
+    if undone is not None:
+        path = undone.write(scores)
+        err.print(f"{undone}; --marks {path} gives them again", markup=False)
 
 
 def run_score(
-    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
+    extraction: "ExtractRequest",
+    scoring: "ScoreRequest",
+    undone: "UndoneRound | None" = None,
+    *,
+    verbose: bool,
 ) -> "ScoreSummary":
     """Runs the whole pipeline with a progress bar and prints what each stage made."""
     from difficulty_service.datasets import open_dataset
@@ -134,6 +157,7 @@ def run_score(
             progress=bar.update,
             settled=on_settled,
             extracted=on_extracted,
+            ready=lambda _: keep_undone(undone, scoring.out),
             marked=lambda marked: keep_marks(marked, scoring.out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )

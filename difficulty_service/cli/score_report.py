@@ -51,6 +51,8 @@ NEXT_STEPS = (
 
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
     """Prints where the scores are, the images to look at, and the warnings."""
+    if summary.round is not None:
+        out.print(summary.round, markup=False)
     samples = f"{summary.num_samples:,} {summary.modality}s"
     out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}", markup=False)
     if summary.num_duplicates:

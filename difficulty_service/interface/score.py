@@ -13,6 +13,7 @@ from typing import Protocol, TypeAlias, Unpack
 
 import pyarrow as pa
 
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
@@ -42,6 +43,7 @@ from difficulty_service.scores.marks import (
     remembered_marks,
     write_marks,
 )
+from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
 
@@ -140,6 +142,7 @@ def score_dataset(
     backbone: str | None = None,
     out: str | Path | None = None,
     marks: MarksOf | None = None,
+    undo_round: int | None = None,
     progress: bool = True,
     **options: Unpack[ImageOptions],
 ) -> Scores:
@@ -159,6 +162,8 @@ def score_dataset(
             without it they are in a temporary folder until the call ends.
         marks: What people decided, as for `score`; it is remembered beside `out` and holds for
             every later run.
+        undo_round: Number of a round of scores to go back to: takes back what was decided on them
+            and on later ones, and keeps it in a file beside `out` that `marks` takes.
         progress: Whether to show a progress bar.
         **options: See `ImageOptions`.
 
@@ -166,10 +171,17 @@ def score_dataset(
         The scores. Images that cannot be read are listed in `bad_images`.
 
     Raises:
+        CleaningError: The marks cannot be read, are of other samples, or have no such round.
+        ConfigError: Marks are given and taken back at once, or an option is out of bounds.
         DifficultyError: As for the commands: `DatasetError`, `BackboneError`, `ImageError` with
             `on_error="stop"`, `FeatureStoreError`, `StatisticsError`, `MissingPackage`.
     """
     require_names(options, ImageOptions, "score_dataset")
+    if undo_round is not None and marks is not None:
+        raise ConfigError(
+            "undo_round takes decisions back and marks adds some: call them in turn",
+            parameter="undo_round",
+        )
     scoring = scoring_options(options)
     default = "builtin-text" if options.get("modality") == "text" else "builtin"
     usual = {"resume": not is_pairs(images), "backbone": backbone or default}
@@ -183,7 +195,13 @@ def score_dataset(
         request = replace(request, location=dataset.location, out=out.with_suffix(".features"))
         update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
         later = NO_MARKS if marks is None else marks_of(marks)
-        history = MarkHistory(remembered_marks(out), later)
+        undone = None if undo_round is None else take_back(out, undo_round)
+        earlier = remembered_marks(out) if undone is None else undone.left
+        history = MarkHistory(earlier, later)
+
+        def keep_undone(_: FeatureSource) -> None:
+            if undone is not None:
+                undone.write(out)
 
         def remember(marked: MarkedFeatures) -> None:
             write_marks(marks_file(out), marked.applied.remembered)
@@ -191,7 +209,7 @@ def score_dataset(
         scored = run_pipeline(
             request,
             ScoreRequest(out, scoring, marks=history),
-            Callbacks(update, marked=remember),
+            Callbacks(update, ready=keep_undone, marked=remember),
             dataset,
         )
         extracted = scored.extracted

@@ -33,7 +33,6 @@ from difficulty_service.scores.marks import (
     Mark,
     MarkedSample,
     MarkHistory,
-    describe_round,
 )
 from difficulty_service.scores.provenance import RandomCheck
 
@@ -120,9 +119,6 @@ class AppliedMarks:
         """What a score file says of the marks."""
         return known_fields(marks=self.counts, round=self.round, random_check=self.check)
 
-    def __str__(self) -> str:
-        return describe_round(self.round, self.counts)
-
 
 class MarkedFeatures(ChangedFeatures):
     """Features as the marks of people have them; made by `apply_marks`.
@@ -161,7 +157,7 @@ class MarkedFeatures(ChangedFeatures):
             verified=verified,
             given=given[kept],
             counts=by_name,
-            round=1 + max((each.round or 1 for each in marks), default=0),
+            round=1 + max((each.number for each in marks), default=0),
             check=_random_check(marks, len(labels)),
         )
         self.warnings = (*source.warnings, *draft.warnings(source.class_names))
@@ -181,12 +177,12 @@ def _random_check(marks: Sequence[MarkedSample], num_samples: int) -> RandomChec
 
     Who marks several samples at once, or in another order, does not tell about the others.
     """
-    latest = max((each.round or 1 for each in marks if each.order == RANDOM), default=None)
+    latest = max((each.number for each in marks if each.order == RANDOM), default=None)
     if latest is None:
         return None
-    looked_at = [each for each in marks if each.order == RANDOM and each.round == latest]
-    others = [each for each in marks if each.order != RANDOM or each.round != latest]
-    since = [each for each in others if (each.round or 1) >= latest]
+    looked_at = [each for each in marks if each.order == RANDOM and each.number == latest]
+    others = [each for each in marks if each.order != RANDOM or each.number != latest]
+    since = [each for each in others if each.number >= latest]
     return RandomCheck(
         checked=len(looked_at),
         wrong=sum(each.mark is not Mark.KEEP for each in looked_at),

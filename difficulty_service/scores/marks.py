@@ -58,6 +58,11 @@ class MarkedSample:
     order: str = ""
     round: int | None = None
 
+    @property
+    def number(self) -> int:
+        """Number of its round, which is the first where it is not known."""
+        return self.round or 1
+
     def after(self, earlier: "MarkedSample | None") -> "MarkedSample":
         """The mark of a sample that was shown with an earlier mark applied to it.
 
@@ -99,7 +104,7 @@ class MarkHistory:
     @cached_property
     def next_round(self) -> int:
         """Number of the round of the later marks."""
-        return 1 + max((mark.round or 1 for mark in self.earlier.samples.values()), default=0)
+        return 1 + max((mark.number for mark in self.earlier.samples.values()), default=0)
 
     def numbered(self, mark: MarkedSample) -> MarkedSample:
         """One of the later marks with the number of its round."""
@@ -273,11 +278,21 @@ def unverified(rows: pa.Table) -> pa.Table:
     return rows.filter(rows[MARK_COLUMN].is_null()) if MARK_COLUMN in rows.column_names else rows
 
 
-def describe_round(number: int, counts: Mapping[str, int]) -> str:
-    """The number of a round of scores, and how many samples had each mark before, in words."""
+def describe_round(number: int, counts: Mapping[str, int], newly_doubtful: int | None) -> str:
+    """A round of scores in words.
+
+    Args:
+        counts: Number of samples that had each mark before.
+        newly_doubtful: As in `Provenance`.
+    """
+    doubtful = "" if newly_doubtful is None else f" · {newly_doubtful:,} newly doubtful"
+    return f"Round {number}: {count_kinds(counts)}{doubtful}"
+
+
+def count_kinds(counts: Mapping[str, int]) -> str:
+    """How many samples have each mark, in words."""
     kinds = ((Mark.RELABEL, "relabelled"), (Mark.DROP, "dropped"), (Mark.KEEP, "kept"))
-    decided = ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
-    return f"Round {number}: {decided}"
+    return ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
 
 
 def marks_file(scores: Path) -> Path:

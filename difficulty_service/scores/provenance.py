@@ -178,6 +178,10 @@ class Provenance(Extraction):
     round: int | None = None
     """Number of this round of scores: 1 more than that of the latest of these marks; only with
     marks."""
+    newly_doubtful: int | None = None
+    """Number of samples whose `suspicion` is above 0, but was not in the scores of an earlier round
+    of this dataset, where nobody had verified them; only with marks, where those scores were a
+    Parquet file in the same place, or those of the job whose marks these are."""
     random_check: RandomCheck | None = None
     """What the latest samples that were looked at in a random order say; only where there were
     any."""

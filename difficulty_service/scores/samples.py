@@ -75,7 +75,7 @@ class Decided:
         """What a score file says of the decisions."""
         if scores.round is None or scores.marks is None:
             return cls()
-        said = describe_round(scores.round, scores.marks)
+        said = describe_round(scores.round, scores.marks, scores.newly_doubtful)
         return cls(said, scores.marks.get(Mark.RELABEL, 0), scores.random_check)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.source import FeatureSource
@@ -28,6 +30,7 @@ from difficulty_service.scores.marked_features import MarkedFeatures, with_marks
 from difficulty_service.scores.marks import MARK_COLUMN
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.ranking import unranked_scores, with_percentiles
+from difficulty_service.scores.rounds import count_newly_doubtful
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
 from difficulty_service.scores.samples import Decided
 from difficulty_service.scores.separation import Separation
@@ -158,6 +161,7 @@ class ScoreSummary:
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column by which labels are listed to be checked, see `evidence_of`.
         num_doubtful: Number of rows whose evidence is above 0.
+        round: Number of the round and of each kind of decision, in words; None in the first.
         caution: What to know before anything else, which is among the warnings; None if nothing is.
         num_near_duplicates: None where they were not looked for.
         labels: How many labels are of which kind; None without suspicion.
@@ -170,6 +174,7 @@ class ScoreSummary:
     num_scored: int
     num_compared: int
     evidence: Evidence
+    round: str | None
     caution: str | None
     num_doubtful: int
     num_duplicates: int
@@ -188,7 +193,11 @@ class ScoreSummary:
 
 
 def score_store(
-    store: FeatureSource, fitted: FittedGaussians, out: Path, options: ScorerOptions = DEFAULT
+    store: FeatureSource,
+    fitted: FittedGaussians,
+    out: Path,
+    options: ScorerOptions = DEFAULT,
+    before: Path | None = None,
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -197,8 +206,9 @@ def score_store(
 
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
+        before: Scores of an earlier round; None for those in `out`, which are replaced.
     """
-    rows = _Rows(store, fitted, options)
+    rows = _Rows(store, fitted, options, before or out)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
@@ -212,6 +222,7 @@ def score_store(
         num_scored=counts.scored,
         num_compared=counts.compared,
         evidence=extremes.evidence,
+        round=decided.round,
         caution=rows.caution,
         num_doubtful=counts.by_evidence,
         num_duplicates=counts.duplicates,
@@ -254,7 +265,11 @@ class _Rows:
     """The rows of a score file but for their percentiles and copies, and what is known of all."""
 
     def __init__(
-        self, store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions
+        self,
+        store: FeatureSource,
+        fitted: FittedGaussians,
+        options: ScorerOptions,
+        before: Path | None = None,
     ) -> None:
         store.description.require_scorable()
         require_same_features(store.description, fitted.description)
@@ -265,6 +280,8 @@ class _Rows:
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
         self._marked = store if isinstance(store, MarkedFeatures) else None
+        self._before = before
+        self._suspicious: list[pa.StringArray] = []  # ids
         self.caution: str | None = None
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
@@ -272,8 +289,8 @@ class _Rows:
         left_out = self._store.description.is_of_same_samples(self._fitted.description)
         gaussians, classes = self._fitted.gaussians, self._classes
         scorers = self._affordable_scorers()
-        given = None if self._marked is None else self._marked.applied.given
-        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype, given)
+        originals = None if self._marked is None else self._marked.applied.given
+        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype, originals)
         if posteriors is not None and posteriors.noise is None and not self._options.names_scorers:
             posteriors = None  # no label can be compared with another one
         fits = {} if posteriors is None else posteriors.description
@@ -284,6 +301,9 @@ class _Rows:
             if self._marked is not None:
                 marks = self._marked.applied.verified.slice(self.counts.samples, len(batch))
                 batch = with_marks(batch, marks)
+                if "suspicion" in batch.schema.names:
+                    suspicious = pc.greater(batch["suspicion"], 0)
+                    self._suspicious.append(batch["sample_id"].filter(suspicious))
             self.counts.update(batch)
             if HASH_COLUMN in batch.schema.names:
                 self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
@@ -335,7 +355,7 @@ class _Rows:
             if features.is_of_same_samples(fitted):
                 fitted = fitted.model_copy(update=of_dataset)
             features = features.model_copy(update=of_dataset)
-        return copies, Provenance.of_features(features).updated(
+        provenance = Provenance.of_features(features).updated(
             Provenance(
                 class_names=tuple(self._classes.names),
                 fitted_on=FittedOn.of_features(fitted),
@@ -351,6 +371,11 @@ class _Rows:
                 warnings=tuple(warnings),
             )
         )
+        if self._before is None:
+            return copies, provenance
+        suspicious = pa.chunked_array(self._suspicious, pa.string())
+        newly_doubtful = count_newly_doubtful(self._before, suspicious, provenance)
+        return copies, provenance.updated(Provenance.of(given(newly_doubtful=newly_doubtful)))
 
 
 def _complete_tables(

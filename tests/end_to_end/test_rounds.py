@@ -1,6 +1,7 @@
 """Rounds of review by the commands: what was decided holds for every later run."""
 
 import csv
+import re
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -37,8 +38,9 @@ def scores(difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path
 
     assert done.returncode == 0, done.stderr
     remembered = tmp_path / "scores.marks.csv"
-    expected = f"Round 2: 1 relabelled, 1 dropped, 1 kept; remembered in {remembered}"
-    assert expected in done.stderr.replace("\n", " ")
+    assert f"3 decisions remembered in {remembered}" in done.stderr.replace("\n", " ")
+    expected = r"^Round 2: 1 relabelled, 1 dropped, 1 kept · \d newly doubtful$"
+    assert re.search(expected, done.stdout, re.MULTILINE), done.stdout
     assert "labels that nobody has verified" in done.stdout.replace("\n", " ")
     return out
 
@@ -121,7 +123,55 @@ def test_a_random_choice_tells_how_many_wrong_labels_are_left(
     assert page.returncode == 0, page.stderr
     text = (tmp_path / "random.html").read_text("utf-8")
     assert said in text
-    assert "Round 3: 2 relabelled, 1 dropped, 3 kept" in text
+    strip = "Round 3: 2 relabelled, 1 dropped, 3 kept · "
+    assert strip in done.stdout
+    assert strip in text
+
+
+def test_a_round_is_taken_back_with_those_after_it_and_given_again(
+    difficulty: Command, scores: Path, tmp_path: Path
+) -> None:
+    features, second = tmp_path / "scores.features", tmp_path / "second.csv"
+    second.write_text("sample_id,mark\nbird/0.png,keep\n")
+    again = difficulty("score", features, "--out", scores, "--marks", second)
+    assert "Round 3: 1 relabelled, 1 dropped, 2 kept · " in again.stdout, again.stderr
+    decided, remembered = labels_and_marks(scores), (tmp_path / "scores.marks.csv").read_text()
+
+    unknown = difficulty("score", features, "--out", scores, "--undo-round", "3")
+    both = difficulty("score", features, "--out", scores, "--undo-round", "2", "--marks", second)
+    gone = difficulty("score", tmp_path / "gone", "--out", scores, "--undo-round", "2")
+    assert (both.returncode, gone.returncode) == (2, 1)
+    assert "run them in turn" in both.stderr.replace("\n", " ")
+    assert (tmp_path / "scores.marks.csv").read_text() == remembered, "nothing is scored again"
+    back = difficulty("score", features, "--out", scores, "--undo-round", "2")
+    of_first = labels_and_marks(scores)
+    first = difficulty("score", features, "--out", scores, "--undo-round", "1")
+    of_none = read_scores(scores).table
+
+    path = tmp_path / "scores.marks.csv"
+    assert unknown.returncode == 1
+    said = f"{path} has no decision of round 3; its rounds are 1 (3 decisions), 2 (1 decision)"
+    assert said in unknown.stderr.replace("\n", " ")
+    undone = [tmp_path / f"scores.marks.undone{number}.csv" for number in ("", "-2")]
+    for done, counts, where in (
+        (back, "from round 2 on: 0 relabelled, 0 dropped, 1 kept", undone[0]),
+        (first, "from round 1 on: 1 relabelled, 1 dropped, 1 kept", undone[1]),
+    ):
+        assert done.returncode == 0, done.stderr
+        told = done.stderr.replace("\n", " ")
+        assert f"Taken back {counts}; --marks {where} gives them again" in told
+    assert "Round 2: 1 relabelled, 1 dropped, 1 kept\n" in back.stdout
+    assert of_first == {**decided, "bird/0.png": ("bird", None)}
+    assert len(of_none) == 30
+    assert "mark" not in of_none.column_names
+    assert not path.exists()
+    nothing = difficulty("score", features, "--out", scores, "--undo-round", "1")
+    assert f"{path} remembers no decision" in nothing.stderr.replace("\n", " ")
+
+    for each in reversed(undone):
+        assert difficulty("score", features, "--out", scores, "--marks", each).returncode == 0
+    assert path.read_text() == remembered
+    assert labels_and_marks(scores) == decided
 
 
 def test_marks_of_another_dataset_are_refused_before_anything_is_remembered(

@@ -73,7 +73,7 @@ def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) 
 
 def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
     table = scores.table.append_column("mark", pa.array([None, "relabel"]).dictionary_encode())
-    marked = {"marks": {"relabel": 1}, "round": 2, "random_check": CHECK}
+    marked = {"marks": {"relabel": 1}, "round": 2, "newly_doubtful": 3, "random_check": CHECK}
     provenance = scores.provenance.updated(Provenance.of(marked))
 
     write_columns(tmp_path / "a.arrow", ScoreFile(table, provenance))
@@ -81,7 +81,7 @@ def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path
 
     assert columns is not None
     assert columns.samples.verified.tolist() == [False, True]
-    said = "Round 2: 1 relabelled, 0 dropped, 0 kept"
+    said = "Round 2: 1 relabelled, 0 dropped, 0 kept · 3 newly doubtful"
     assert columns.samples.decided == Decided(said, 1, RandomCheck(**CHECK))
     assert columns.overview.summary.round == said
 

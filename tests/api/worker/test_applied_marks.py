@@ -1,6 +1,7 @@
 """A job scores its dataset as the marks of another job have it."""
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from sqlalchemy import Engine
 
 from api.jobs.marks import encode_marks
-from api.jobs.queue import claim
+from api.jobs.queue import claim, succeed
 from api.jobs.store import Job, SubmitLimits, submit
 from api.schemas import StoredResult
 from api.settings import Settings
@@ -32,13 +33,17 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
     """Runs a job on the photos with marks."""
     assert photos.is_dir()
 
-    def run_it(marks: dict[str, MarkedSample]) -> StoredResult:
+    def run_it(marks: dict[str, MarkedSample] | None, source: str | None = None) -> StoredResult:
         request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": "builtin"}
+        if source is not None:
+            request["marks"] = source
         limits = SubmitLimits(100, 3)
         submit(sqlite_engine, "", request, None, limits, encode_marks(marks))
         job: Job | None = claim(sqlite_engine, "worker", "cpu", 60.0)
         assert job is not None
-        return run_job(job, settings, sqlite_engine, artifacts, Observer(lambda _: None))
+        result = run_job(job, settings, sqlite_engine, artifacts, Observer(lambda _: None))
+        assert succeed(sqlite_engine, job, result)
+        return result
 
     return run_it
 
@@ -48,11 +53,15 @@ def test_labels_follow_the_marks_and_dropped_images_are_gone(
 ) -> None:
     marks = {"bird/03.png": TO_CAT, "bird/04.png": TO_FOX, "cat/05.png": DROP, "cat/06.png": KEEP}
 
-    result = run(marks)
+    source = run(None).prefix.split("/")[1]
+    result = run(marks, source)
 
     table: pa.Table
     with artifacts.open(f"{result.prefix}/scores.parquet") as file:
         table = pq.read_table(file)
+    known = json.loads(table.schema.metadata[b"difficulty"])
+    said = f"Round 2: 2 relabelled, 1 dropped, 1 kept · {known['newly_doubtful']} newly doubtful"
+    assert result.warnings[0] == f"{said}, by the marks of job {source}"
     rows = {row["sample_id"]: row for row in table.to_pylist()}
     assert len(rows) == result.num_samples == 39
     assert "cat/05.png" not in rows

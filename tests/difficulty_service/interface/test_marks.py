@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 import difficulty_service as ds
-from difficulty_service.base.errors import CleaningError
+from difficulty_service.base.errors import CleaningError, ConfigError
 from tests.factories import write_image_folder
 
 MARKS = {
@@ -69,6 +69,12 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
         rows = {row["sample_id"]: row for row in each.to_arrow().to_pylist()}
         assert rows["cat/1.png"]["label_name"] == "dog"
         assert rows["cat/1.png"]["mark"] == "relabel"
+
+    undone = ds.score_dataset(photos, out=out, progress=False, undo_round=1).to_arrow()
+    assert "mark" not in undone.column_names
+    assert (tmp_path / "scores.marks.undone.csv").exists()
+    with pytest.raises(ConfigError, match="call them in turn"):
+        ds.score_dataset(photos, out=out, progress=False, undo_round=1, marks=marks)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,8 @@ def test_relabelled_samples_have_their_class_and_dropped_ones_are_gone(
         *[None] * 3,
     ]
     assert changed.applied.given.tolist() == [-1, -1, 0, -1, 1, -1, -1, -1]
-    assert str(changed.applied) == "Round 2: 1 relabelled, 2 dropped, 1 kept"
+    counts = {"relabel": 1, "drop": 2, "keep": 1}
+    assert changed.applied.describe() == {"round": 2, "marks": counts}
     assert changed.description.num_samples == SAMPLES - 2
     assert changed.warnings == store.warnings
 
