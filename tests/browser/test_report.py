@@ -171,6 +171,9 @@ def test_axe_finds_nothing(
     page.locator(".look").first.focus()
     page.keyboard.press("d")
     page.keyboard.press("k")
+    page.keyboard.press("x")
+    page.locator("#selection").wait_for()
+    findings += axe_findings(page)
     page.keyboard.press("Enter")
     findings += axe_findings(page)
 

@@ -6,17 +6,19 @@ const KEYS = {
   arrowright: ["move", "right"], arrowleft: ["move", "left"],
   arrowdown: ["move", "down"], arrowup: ["move", "up"],
   home: ["move", "first"], end: ["move", "last"],
+  x: ["select"], "ctrl+a": ["all"],
   z: ["pixels"], "/": ["search"], "?": ["help"], escape: ["close"],
   ...Object.fromEntries(Array.from("123", (digit) => [digit, ["mark", digit]])),
 };
 const TYPED = "input, select, textarea, [contenteditable]";
 
-// Calls the function of `actions` for a key, which gives false where the key is not for it. Keys
+// Calls the function of `actions` for a key, which gives false where the key is not for it. Other keys
 // with a modifier, typed text and keys for an open dialog other than this one are left alone.
 function listenForKeys(target, actions, dialog = null) {
   target.addEventListener("keydown", (event) => {
-    const [action, what] = KEYS[event.key.toLowerCase()] ?? [];
-    if (event.ctrlKey || event.metaKey || event.altKey || !(action in actions)) return;
+    const isHeld = event.ctrlKey || event.metaKey;  // as Macs have ⌘ in place of Ctrl
+    const [action, what] = KEYS[`${isHeld ? "ctrl+" : ""}${event.key.toLowerCase()}`] ?? [];
+    if (event.altKey || (isHeld && event.shiftKey) || !(action in actions)) return;
     if (event.target.closest(TYPED) || document.querySelector("dialog[open]") !== dialog) return;
     if (actions[action](what, event) !== false) event.preventDefault();
   });

@@ -55,25 +55,57 @@ class Review {
 
 const look = (card) => card.querySelector(".look");
 
-// A grid of cards, of which Tab reaches one and the arrow keys the others.
+// A grid of cards, of which Tab reaches one and the arrow keys the others. Some of them may be selected,
+// which the next mark is for; who may not mark has no bar for them, and cannot select by mouse.
 class Grid {
   constructor(place, review) {
-    Object.assign(this, { place, review, current: null, anchor: null, awaited: 0 });
+    const bar = byId("selection");
+    Object.assign(this, { place, review, bar, current: null, anchor: null, awaited: 0, count: 0 });
     listenForKeys(place, {
       move: (move, event) => this.move(move, event),
       mark: (decision, event) => this.mark(decision, event),
       undo: () => this.focus(review.undo()),
-      close: () => this.unselect(),
+      ...(bar && {
+        select: (_, event) => this.toggle(event.target.closest(".card")),
+        all: (_, event) => event.target.closest(".card") !== null && this.choose(this.cards),
+      }),
     });
+    listenForKeys(document, { close: () => this.unselect() });
     // Assistive technology focuses cards without a click or an arrow key.
     place.addEventListener("focusin", (event) => {
       const card = event.target.closest(".card");
       if (card) this.enter(card);
     });
+    if (bar) this.listenForClicks();
     new MutationObserver(() => this.renew()).observe(
       place, { childList: true, subtree: true, attributeFilter: ["hidden"] },
     );
     this.renew();
+  }
+
+  listenForClicks() {
+    const { place, bar } = this;
+    // A range would select the text between as well, and begin where it ends.
+    place.addEventListener("mousedown", (event) => {
+      if (event.shiftKey && event.target.closest(".card")) event.preventDefault();
+    });
+    // Before anything that opens a card.
+    place.addEventListener("click", (event) => {
+      const card = event.target.closest(".card"), isBox = event.target.matches(".pick");
+      if (!card || !(isBox || event.shiftKey || event.ctrlKey || event.metaKey)) return;
+      event.stopPropagation();
+      if (!isBox) event.preventDefault();  // which would set a box back
+      if (event.shiftKey) this.selectTo(card);
+      else this.toggle(card);
+      look(card).focus({ preventScroll: true });
+    }, { capture: true });
+    bar.addEventListener("click", (event) => {
+      const { decision } = event.target.closest("[data-decision]")?.dataset ?? {};
+      if (decision === "none") this.unselect();
+      else if (decision && this.review.decide(this.selected, decision)) this.unselect();
+      // The button that had the focus is gone.
+      if (bar.hidden && this.current) look(this.current).focus({ preventScroll: true });
+    });
   }
 
   get cards() { return [...this.place.querySelectorAll(".card:not([hidden])")]; }
@@ -87,14 +119,26 @@ class Grid {
     if (card) look(card).tabIndex = 0;
   }
 
-  // Looks at the cards again, as some were added, removed or hidden.
+  // Looks at the cards again, as some were added, removed or hidden, which are no longer selected.
   renew() {
     const { cards } = this;
-    for (const card of cards) look(card).tabIndex = -1;
+    for (const card of cards) {
+      look(card).tabIndex = -1;
+      if (this.bar && !card.querySelector(".pick")) this.addBox(card);
+    }
+    if (this.count) this.choose(this.selected);
     this.enter(cards.includes(this.current) ? this.current : cards[0] ?? null);
     if (!this.awaited || this.awaited === cards.length) return;
     this.focus(cards[this.awaited]);
     this.awaited = 0;
+  }
+
+  // A box for the mouse, the thumb and assistive technology; keys have X, and Tab goes past it.
+  addBox(card) {
+    const box = document.createElement("input");
+    Object.assign(box, { type: "checkbox", className: "pick", tabIndex: -1 });
+    box.setAttribute("aria-label", "Select");
+    card.append(box);
   }
 
   // Asks for more cards, if there are any, and goes on to the first of them.
@@ -111,33 +155,61 @@ class Grid {
     const beyond = placeAfter(move, place, cards);
     const target = Math.min(cards.length - 1, Math.max(0, beyond));
     if (beyond >= cards.length) this.more();
-    if (event.shiftKey) this.select(place, target);
-    else this.unselect();
+    if (event.shiftKey) this.selectTo(cards[target]);
+    else this.anchor = null;
     this.focus(cards[target]);
     return true;
   }
 
-  select(from, to) {
-    this.anchor ??= from;
-    const [low, high] = [Math.min(this.anchor, to), Math.max(this.anchor, to)];
-    this.cards.forEach((card, place) => {
-      card.classList.toggle("selected", low <= place && place <= high);
-    });
-    byId("announcer").textContent = `${high - low + 1} selected`;
+  // Selects the cards from where the range began, which is at first the card with the focus.
+  selectTo(card) {
+    const { cards } = this;
+    if (!cards.includes(this.anchor)) this.anchor = this.current;
+    const [low, high] = [this.anchor, card].map((each) => cards.indexOf(each)).sort((a, b) => a - b);
+    this.choose(cards.slice(low, high + 1));
   }
 
+  toggle(card) {
+    if (!card) return false;
+    const { selected } = this;
+    this.anchor = card;
+    this.choose(selected.includes(card) ? selected.filter((each) => each !== card) : [...selected, card]);
+    return true;
+  }
+
+  // Selects these cards alone, and says how many they are.
+  choose(chosen) {
+    const wanted = new Set(chosen);
+    for (const card of this.place.querySelectorAll(".card")) {
+      const isWanted = wanted.has(card), box = card.querySelector(".pick");
+      card.classList.toggle("selected", isWanted);
+      if (box) box.checked = isWanted;
+    }
+    if (wanted.size === this.count) return;
+    this.count = wanted.size;
+    const count = this.count.toLocaleString("en");
+    byId("announcer").textContent = this.count ? `${count} selected` : "Nothing selected";
+    if (!this.bar) return;
+    this.bar.hidden = !this.count;
+    for (const each of this.bar.querySelectorAll(".count")) each.textContent = count;
+  }
+
+  // Selects nothing; false where nothing was selected.
   unselect() {
-    for (const card of this.selected) card.classList.remove("selected");
+    const { count } = this;
     this.anchor = null;
+    this.choose([]);
+    return count > 0;
   }
 
   mark(decision, event) {
-    const { cards, selected } = this, place = cards.indexOf(event.target.closest(".card"));
+    const { cards, selected } = this, card = event.target.closest(".card"), place = cards.indexOf(card);
     if (place < 0) return false;
-    const several = selected.length > 1;
-    if (!this.review.decide(several ? selected : [cards[place]], decision, cards[place])) return false;
-    if (several) this.unselect();
-    else if (place + 1 < cards.length) this.focus(cards[place + 1]);
+    const chosen = selected.length ? selected : [card];
+    if (!this.review.decide(chosen, decision, card)) return false;
+    this.unselect();
+    if (chosen.length > 1 || chosen[0] !== card) return true;
+    if (place + 1 < cards.length) this.focus(cards[place + 1]);
     else this.more();
     return true;
   }

@@ -16,7 +16,8 @@ SMALLEST_TARGET = 24  # CSS pixels, WCAG 2.2 criterion 2.5.8
 TARGETS = (
     "#results a, #results button, #results summary, .tray a, .tray button, .decisions button,"
     " header a, header button, .steps a, .side-box summary, .side-box input, .side-box select,"
-    " .side-box button, .side-box a, .other-class input, .other-class button"
+    " .side-box button, .side-box a, .other-class input, .other-class button, .pick,"
+    " .selection button"
 )
 
 pytestmark = pytest.mark.usefixtures("no_marks")
@@ -67,8 +68,15 @@ def test_images_are_marked_by_thumb_and_the_tray_offers_the_marks(
     phone: "Page", explorer: Explorer
 ) -> None:
     mark_by_thumb(phone, explorer, 6)
+    phone.locator(".pick").nth(7).tap()
 
-    tray = phone.locator(".tray")
+    tray, bar = phone.locator(".tray"), phone.locator("#selection").bounding_box()
+    assert bar["y"] + bar["height"] <= tray.bounding_box()["y"]
+    assert (
+        phone.get_by_role("checkbox", name="Select")
+        .nth(20)
+        .evaluate("box => getComputedStyle(box).opacity === '1'")
+    )
     assert "6 checked: 0 keep, 0 relabel, 6 drop." in tray.inner_text()
     assert fits(phone)
     assert small_targets(phone) == []
@@ -122,9 +130,9 @@ def stays_covered(phone: "Page") -> bool:
         covered = phone.evaluate(
             """() => {
                 const card = document.activeElement.closest(".card").getBoundingClientRect();
-                const tray = document.querySelector(".tray").getBoundingClientRect();
+                const foot = document.querySelector(".foot").getBoundingClientRect();
                 const header = document.querySelector("header").getBoundingClientRect();
-                return card.bottom > tray.top || card.top < header.bottom;
+                return card.bottom > foot.top || card.top < header.bottom;
             }"""
         )
         if not covered:
@@ -141,12 +149,14 @@ def test_the_tray_covers_neither_the_focused_image_nor_the_end_of_the_list(
 
     covered = []
     phone.locator(".look").first.focus()
+    phone.keyboard.press("x")
     for _ in range(30):
         phone.keyboard.press("ArrowRight")
         covered.append(stays_covered(phone))
     phone.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)")
     end = phone.locator(".more a").bounding_box()
-    tray = phone.locator(".tray").bounding_box()
+    foot = phone.locator(".foot").bounding_box()
 
+    assert phone.locator("#selection").is_visible()
     assert not any(covered)
-    assert end["y"] + end["height"] <= tray["y"]
+    assert end["y"] + end["height"] <= foot["y"]

@@ -161,6 +161,22 @@ def test_several_images_are_selected_and_marked_together(page: "Page", explorer:
     assert page.locator(".card[data-mark=drop]").count() == 3
 
 
+def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(images(explorer))
+    press(page, "ArrowRight", "Control+a")
+    page.get_by_role("link", name="More").click()
+    page.locator(".card .pick").nth(60).wait_for(state="attached")
+    selected = page.locator(".card.selected").count()
+    said = page.locator("#selection p").inner_text()
+    page.get_by_role("button", name="Keep 60").focus()
+    press(page, "Escape")
+
+    assert (selected, said) == (60, "60 selected")
+    assert page.locator(".selected, .pick:checked, #selection:visible").count() == 0
+
+
 def test_several_images_are_relabelled_each_as_what_fits_it_best(
     page: "Page", explorer: Explorer
 ) -> None:

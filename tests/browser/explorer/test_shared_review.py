@@ -143,7 +143,8 @@ def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: K
     reviewed.keyboard.press("/")
     is_searching = reviewed.evaluate("document.activeElement.id === 'q'")
 
-    assert others == {"u": "undo", "/": "search", "?": "help", "escape": "close", "z": "pixels"}
+    actions = {"x": "select", "ctrl+a": "all", "u": "undo", "z": "pixels", "/": "search"}
+    assert others == {**actions, "?": "help", "escape": "close"}
     assert (selected, reviewed.locator(".selected").count()) == (2, 0)
     assert (is_shown, reviewed.locator("#keys").is_visible(), marked) == (True, False, 0)
     assert is_searching == is_service(reviewed)
@@ -180,6 +181,53 @@ def test_several_samples_are_selected_and_marked_together(reviewed: "Page") -> N
     assert reviewed.locator(".card[data-mark=drop]").count() == 3
     reviewed.keyboard.press("u")
     assert reviewed.locator(".card[data-mark]").count() == 0
+
+
+def selected_places(page: "Page") -> list[int]:
+    """Places of the selected cards, as their boxes say, too."""
+    by_box = page.locator(".pick").evaluate_all(
+        "all => all.flatMap((box, place) => (box.checked ? [place] : []))"
+    )
+    by_look = page.locator(".card").evaluate_all(
+        "all => all.flatMap((card, p) => (card.classList.contains('selected') ? [p] : []))"
+    )
+    assert by_box == by_look
+    return by_look
+
+
+def test_clicks_with_a_modifier_and_boxes_select_and_open_nothing(reviewed: "Page") -> None:
+    address, looks, bar = reviewed.url, reviewed.locator(".look"), reviewed.locator("#selection")
+    is_shown = [bar.is_visible()]
+    seen = []
+    focus(reviewed, 1)
+    looks.nth(4).click(modifiers=["Shift"])
+    seen.append(selected_places(reviewed))
+    looks.nth(2).click(modifiers=["Shift"])  # from the same card
+    seen.append(selected_places(reviewed))
+    looks.nth(5).click(modifiers=["ControlOrMeta"])
+    looks.nth(1).click(modifiers=["ControlOrMeta"])
+    seen.append(selected_places(reviewed))
+    reviewed.locator(".card").nth(0).hover()
+    reviewed.get_by_role("checkbox", name="Select").nth(0).click()
+    for key in ("ArrowRight", "x", "ArrowRight", "x"):  # selects 1 again, and 2 no more
+        reviewed.keyboard.press(key)
+    seen.append(selected_places(reviewed))
+    said = (reviewed.locator("#announcer").inner_text(), bar.locator("p").inner_text())
+    is_shown.append(bar.is_visible())
+    assert reviewed.context.pages == [reviewed]
+    assert (reviewed.url, reviewed.locator("dialog[open]").count()) == (address, 0)
+
+    bar.get_by_role("button", name="Drop 3").click()
+    is_shown.append(bar.is_visible())
+    marked = reviewed.locator(".card").evaluate_all(
+        "all => all.flatMap((card, place) => (card.dataset.mark === 'drop' ? [place] : []))"
+    )
+    reviewed.keyboard.press("u")
+
+    assert seen == [[1, 2, 3, 4], [1, 2], [2, 5], [0, 1, 5]]
+    assert said == ("3 selected", "3 selected")
+    assert is_shown == [False, True, False]
+    assert (marked, reviewed.locator(".card[data-mark]").count()) == ([0, 1, 5], 0)
 
 
 def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: "Page") -> None:
