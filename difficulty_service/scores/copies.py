@@ -6,8 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 COPIES = ("near_duplicate_of", "duplicate_of")
 """Columns of copies, where a score file has them; near copies include exact ones."""
@@ -38,11 +36,11 @@ def copy_groups(ids: pa.StringArray, copy_of: pa.StringArray) -> Sequence[NDArra
     known = firsts.is_valid().to_numpy(zero_copy_only=False)
     copies, first = copies[known], firsts.drop_null().cast(pa.int64()).to_numpy()
     members, places = np.unique(np.concatenate([first, copies]), return_inverse=True)
-    links = coo_array(
-        (np.ones(len(copies), bool), (places[: len(copies)], places[len(copies) :])),
-        shape=(len(members), len(members)),
-    )
-    _, group_of = connected_components(links, directed=False)
+    # Each copy names one other sample, so that following the names leads to one for each group.
+    group_of = np.arange(len(members))
+    group_of[places[len(copies) :]] = places[: len(copies)]
+    for _ in range(len(members).bit_length()):
+        group_of = group_of[group_of]
     order = np.argsort(group_of, kind="stable")
     starts = np.flatnonzero(np.diff(group_of[order], prepend=-1))
     groups = np.split(members[order], starts[1:])

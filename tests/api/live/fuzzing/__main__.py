@@ -26,7 +26,7 @@ from wire import Answer, Request, Wire
 
 from difficulty_service.backbones import BACKBONES
 
-SEED = 20
+SEED = 21
 CLASSES = ["bird", "cat", "dog"]
 DIM = BACKBONES["builtin"].feature_dim
 """Number of features of the backbone `builtin`."""
