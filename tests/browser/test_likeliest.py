@@ -76,7 +76,7 @@ def test_twenty_clicks_on_one_spot_make_twenty_marks(
     page.locator(".look").first.click()
     controls = page.locator(".decisions button:visible, .decisions input:visible")
     before = [each.bounding_box() for each in controls.all()]
-    box = page.locator("[data-decision=relabel]").bounding_box()
+    box = page.locator(".decisions [data-decision=relabel]").bounding_box()
 
     for _ in range(20):
         page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
