@@ -162,7 +162,7 @@ def test_several_images_are_selected_and_marked_together(page: "Page", explorer:
 
 
 def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
-    page: "Page", explorer: Explorer
+    page: "Page", explorer: Explorer, axe_findings: Callable[["Page"], list[tuple[str, str]]]
 ) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "Control+a")
@@ -170,9 +170,13 @@ def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
     page.locator(".card .pick").nth(60).wait_for(state="attached")
     selected = page.locator(".card.selected").count()
     said = page.locator("#selection p").inner_text()
+    findings = axe_findings(page)
+    page.emulate_media(color_scheme="dark")
+    findings += axe_findings(page)
     page.get_by_role("button", name="Keep 60").focus()
     press(page, "Escape")
 
+    assert findings == []
     assert (selected, said) == (60, "60 selected")
     assert page.locator(".selected, .pick:checked, #selection:visible").count() == 0
 
