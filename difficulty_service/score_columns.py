@@ -8,6 +8,7 @@ option to ask for; this module alone knows which column belongs to which.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Literal, TypeAlias
 
 from difficulty_service.base.errors import DifficultyError, ScoreFileError, Setting
@@ -67,7 +68,7 @@ _OWN = (
         "log-odds that the label is wrong, and the class it may be instead",
         (
             *("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
-            *("first_label", "p_first", "second_label", "p_second", "third_label", "p_third"),
+            *chain.from_iterable(LIKELIEST_CLASSES.items()),
         ),
     ),
     Scorer("agree", "log-odds against the label, in line with what people doubt"),

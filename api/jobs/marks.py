@@ -156,6 +156,14 @@ def count_marks(engine: Engine, owner: str, job_id: str) -> Counter[tuple[str, M
         return Counter({(order, Mark(mark)): number for order, mark, number in found})
 
 
+def by_mark(counts: Mapping[tuple[str, Mark], int]) -> dict[Mark, int]:
+    """Number of samples with each mark, whatever the order in which they were looked at."""
+    numbers = dict.fromkeys(Mark, 0)
+    for (_, mark), number in counts.items():
+        numbers[mark] += number
+    return numbers
+
+
 def numbers_of_marks(engine: Engine, owner: str, job_ids: Sequence[str]) -> dict[str, int]:
     """Number of the marks of an owner in each of some jobs that have any."""
     of_jobs = and_(MARKS.c.owner == owner, MARKS.c.job.in_(job_ids))

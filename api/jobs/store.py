@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -237,7 +237,7 @@ def list_jobs(
     return _jobs(engine, query)
 
 
-def rounds_of(engine: sa.Engine, jobs: Iterable[Job]) -> dict[str, int]:
+def rounds_of(engine: sa.Engine, jobs: Collection[Job]) -> dict[str, int]:
     """Number of the round of each job that applies marks, from 2; without one if it is unknown.
 
     It follows the jobs whose marks were applied, of which one may have been deleted.

@@ -137,10 +137,10 @@ def mark_matching(
         )
         for row in rows.tolist()
     }
-    before = job.marks_of(changes)
+    # A script stays on the page, and can undo this.
+    before = job.marks_of(changes) if JSON in request.headers.get("accept", "") else None
     set_marks(request.app.state.engine, key.owner, job.job.id, changes, {})
-    if JSON in request.headers.get("accept", ""):
-        # A script stays on the page, and can undo this.
+    if before is not None:
         return JSONResponse(
             [
                 {"id": row, "before": _decided(before[row]), "after": _decided(change)}

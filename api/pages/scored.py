@@ -1,6 +1,5 @@
 """What the pages of a finished job have in common: its scores, its marks and their pictures."""
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from fastapi import Request
 
 from api.http.api_keys import Principal
 from api.http.problems import not_found
-from api.jobs.marks import SampleMark, count_marks, marked_rows, marks_of_rows
+from api.jobs.marks import SampleMark, by_mark, count_marks, marked_rows, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
 from api.results.image_query import SORTS
@@ -93,8 +92,6 @@ class ScoredJob:
 
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""
-        state = self.request.app.state
-        is_own = self.job.owner == self.key.owner
         return {
             "job": self.job,
             "noun": self.job.kind,
@@ -105,7 +102,7 @@ class ScoredJob:
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
-            "can_score_again": is_own and state.settings.takes_jobs and "write" in self.key.scopes,
+            "can_score_again": may_submit_again(self.request, self.key, self.job),
             "token": uuid4().hex,
         }
 
@@ -113,16 +110,12 @@ class ScoredJob:
         """Variables of the marks below each page, with what they say about labels."""
         engine = self.request.app.state.engine
         found = count_marks(engine, self.key.owner, self.job.id)
-        counts: Counter[Mark] = Counter()
-        for (_, mark), number in found.items():
-            counts[mark] += number
-        values = {"checked": counts.total(), "counts": counts, "said": ""}
+        counts = by_mark(found)
+        values = {"checked": found.total(), "counts": counts, "said": ""}
         random, one_by_one = _judged(found, {RANDOM}), _judged(found, SORTS)
         if random.cases >= CHECKED_FOR_A_SHARE:
-            verified = self.samples.verified
-            known = 0 if verified is None else int(verified.sum())
             wrong = counts[Mark.RELABEL] + counts[Mark.DROP] - random.hits
-            among = len(self.samples) - known
+            among = self.samples.num_unverified
             check = RandomCheck(checked=random.cases, wrong=random.hits, among=among, since=wrong)
             values["said"] = describe_check(check)
         elif one_by_one.cases >= CHECKED_FOR_A_SHARE:
@@ -132,12 +125,15 @@ class ScoredJob:
 
 def _judged(counts: Mapping[tuple[str, Mark], int], orders: Collection[str]) -> Proportion:
     """How many labels were wrong of those that a person met in some orders, one by one."""
-    of_orders = dict.fromkeys(Mark, 0)
-    for (order, mark), number in counts.items():
-        if order in orders:
-            of_orders[mark] += number
-    checked = sum(of_orders.values())
-    return Proportion(checked - of_orders[Mark.KEEP], checked)
+    chosen = by_mark({key: number for key, number in counts.items() if key[0] in orders})
+    checked = sum(chosen.values())
+    return Proportion(checked - chosen[Mark.KEEP], checked)
+
+
+def may_submit_again(request: Request, key: Principal, job: Job) -> bool:
+    """Whether a page offers its caller to submit a job like this one."""
+    takes_jobs = request.app.state.settings.takes_jobs
+    return job.owner == key.owner and takes_jobs and "write" in key.scopes
 
 
 def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:

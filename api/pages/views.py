@@ -13,7 +13,7 @@ from api.http.problems import Problem, invalid, not_found
 from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
 from api.pages.rendering import is_fragment, job_name, redirect, render
-from api.pages.scored import scored_job
+from api.pages.scored import may_submit_again, scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
@@ -47,12 +47,8 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
         "noun": job.kind,
         "name": job_name(job),
         "progress": rest.public(job).progress,
-        "can_try_again": (
-            job.state in {"failed", "cancelled"}
-            and job.owner == key.owner
-            and state.settings.takes_jobs
-            and "write" in key.scopes
-        ),
+        "can_try_again": job.state in {"failed", "cancelled"}
+        and may_submit_again(request, key, job),
         "token": uuid4().hex,
         "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),
     }

@@ -24,6 +24,7 @@ from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
     SampleMark,
+    by_mark,
     count_marks,
     list_marks,
     marks_tables,
@@ -125,9 +126,7 @@ def apply_changes(
 
 
 def _counts(engine: Engine, key: Principal, job: Job) -> schemas.MarkCounts:
-    counts = dict.fromkeys(Mark, 0)
-    for (_, mark), number in count_marks(engine, key.owner, job.id).items():
-        counts[mark] += number
+    counts = by_mark(count_marks(engine, key.owner, job.id))
     return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 

@@ -396,7 +396,7 @@ def review_data(
         "key": key,
         "order": order,
         "total": len(samples),
-        "among": len(samples) - (0 if samples.verified is None else int(samples.verified.sum())),
+        "among": samples.num_unverified,
         "classes": classes,
         "doubt": "suspicion" if samples.by_suspicion else "margin",
         "names": {label: samples.name_of(label) for label in labels},

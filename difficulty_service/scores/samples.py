@@ -163,6 +163,11 @@ class ScoredSamples:
         return [each for each in found if each[0] >= 0]
 
     @property
+    def num_unverified(self) -> int:
+        """Number of samples whose label no person has verified."""
+        return len(self) - (0 if self.verified is None else int(self.verified.sum()))
+
+    @property
     def doubts(self) -> NDArray[np.float64]:
         """What speaks against each label: suspicion, or else the margin. Shape (samples,)."""
         if self.suspicion is None or not self.by_suspicion:

@@ -13,11 +13,17 @@ export function say(text) {
   say.timer = setTimeout(() => { notice.hidden = true; }, 8000);
 }
 
-// The names of the classes, of which a page with many has only the first.
+// The names of the classes, of which a page with many has only the first; all are fetched once.
 export async function classNames() {
   const list = byId("classes"), known = [...list.options].map(({ value }) => value);
   if (!list.dataset.all) return known;
-  return fetch(list.dataset.all).then((answer) => (answer.ok ? answer.json() : known)).catch(() => known);
+  classNames.all ??= fetch(list.dataset.all)
+    .then((answer) => (answer.ok ? answer.json() : Promise.reject(answer)))
+    .catch(() => {
+      classNames.all = null;
+      return known;
+    });
+  return classNames.all;
 }
 
 const cardOf = (row) => document.querySelector(`.card[data-row="${row}"]`);
