@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cache
 from importlib.metadata import version
 from typing import Any
@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from api.explored import Rounds
 from api.http.api_keys import OPEN_PATHS, Authentication
 from api.http.browsers import BrowserHeaders
 from api.http.fair_queue import FairQueue
@@ -62,8 +63,11 @@ fault in `field` and what to do in `remedy`.
 """
 
 
-def create_app(settings: Settings) -> FastAPI:
-    """Creates the application, which opens its resources when it is started."""
+def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
+    """Creates the application, which opens its resources when it is started.
+
+    `rounds` are those of a score file that is explored.
+    """
     app = FastAPI(
         title="difficulty",
         version=version("difficulty-service"),
@@ -75,6 +79,7 @@ def create_app(settings: Settings) -> FastAPI:
         swagger_ui_oauth2_redirect_url=None,
     )
     app.state.settings = settings
+    app.state.rounds = rounds
     app.state.metrics = Metrics()
     app.state.stopping = lambda: False  # whether long answers should end
     app.state.event_streams = EventStreams()
@@ -130,7 +135,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
-            with housekeeping(state.engine, settings, state.artifacts, state.upload_checks):
+            keeping = state.rounds.keeping_marks(state.engine) if state.rounds else nullcontext()
+            house = housekeeping(state.engine, settings, state.artifacts, state.upload_checks)
+            with house, keeping:
                 yield
         finally:
             await run_in_threadpool(state.scoring_process.close)

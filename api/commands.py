@@ -83,7 +83,8 @@ def explore_scores(
 ) -> None:
     """Shows the images of a score file in the browser, to find and mark doubtful labels.
 
-    Only this machine is answered. Marks are kept beside the score file; Ctrl-C ends it.
+    Only this machine is answered. Marks go into a file beside the score file, which `difficulty
+    clean` reads; the page scores again with them, where the features are there too. Ctrl-C ends it.
 
     Args:
         scores: Score file of `difficulty score`.
@@ -97,11 +98,11 @@ def explore_scores(
     from api.explore import explore
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.cli.demo import has_desktop
-    from difficulty_service.cli.score_report import print_steps, review_steps
+    from difficulty_service.cli.score_report import clean_step, print_steps
 
     def show(address: str) -> None:
         out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
-        print_steps(review_steps(scores))
+        print_steps([clean_step(scores)])
         if browser and has_desktop():
             webbrowser.open(address)
 

@@ -1,103 +1,21 @@
 """The pages on a score file without a service: for people who only use the command line."""
 
-import hashlib
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import SecretStr
-from sqlalchemy import Engine, insert, select
 
-from api.jobs.files import (
-    COLUMNS_FILE,
-    SCORES_FILE,
-    VECTORS_FILE,
-    attempt_prefix,
-    open_stored_parquet,
-)
-from api.jobs.store import Job, encode, job_of
-from api.results.score_columns import write_columns
-from api.schemas import StoredResult
+from api.explored import ExploredFile, Rounds, add_round, why_not_again
+from api.imported import add_features, root_and_path
+from api.jobs.store import Job
 from api.server import run_server
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import now, open_database, write_transaction
-from api.storage.tables import JOBS, id_of
 from difficulty_service.base.apart import call_apart
-from difficulty_service.base.errors import ConfigError, DifficultyError, FeatureStoreError
-from difficulty_service.base.wording import count_of
-from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.datasets.storage import is_uri
-from difficulty_service.features.description import is_store, read_description
-from difficulty_service.features.errors_file import (
-    ERRORS_FILE,
-    BadImage,
-    read_errors,
-    spelled,
-    write_errors,
-)
-from difficulty_service.options import ReadingOptions
+from difficulty_service.base.errors import ConfigError, DifficultyError
+from difficulty_service.features.description import is_store
 from difficulty_service.score_columns import require_columns
-from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
-
-SOURCE_FILE = "features.txt"
-"""File that names the folder of the features that the other files were made of."""
-
-
-def add_features(artifact_root: str, job: Job, folder: Path) -> None:
-    """Adds the map and the vectors of a job's images, unless they are made of this folder already.
-
-    They are made in another process, since that takes torch, which the server does without.
-    """
-    if not is_store(folder):
-        raise ConfigError(
-            f"{folder} holds no features",
-            "`difficulty score` keeps them beside the scores when it is given a dataset",
-            parameter="features",
-        )
-    artifacts = open_artifacts(artifact_root)
-    source = f"{folder.absolute()} {read_description(folder).fingerprint}"
-    if _read(artifacts, f"{attempt_prefix(job)}/{SOURCE_FILE}") != source:
-        call_apart(_add_files, artifact_root, job, folder, source)
-
-
-def _add_files(artifact_root: str, job: Job, folder: Path, source: str) -> None:
-    from api.worker.job_runner import write_page_files
-    from difficulty_service.features.store import open_store
-    from difficulty_service.gaussians.fit_options import FitOptions
-    from difficulty_service.scores.fit_store import fit_store
-
-    artifacts, prefix = open_artifacts(artifact_root), attempt_prefix(job)
-    store = open_store(folder)
-    gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
-    with open_stored_parquet(artifacts, job, SCORES_FILE) as file:
-        ids = file.read(["sample_id"])["sample_id"].cast(pa.string())
-    with tempfile.TemporaryDirectory() as name:
-        local = Path(name)
-        files = write_page_files(store, gaussians, local, len(ids), ids.combine_chunks())
-        if local / VECTORS_FILE not in files:
-            raise ConfigError(
-                f"the features in {folder} are of none of the images in the score file",
-                "name the folder of the features that were scored",
-                parameter="features",
-            )
-        (local / SOURCE_FILE).write_text(source)
-        for file in (*files, local / SOURCE_FILE):
-            artifacts.put(file, f"{prefix}/{file.name}")
-
-
-def _read(artifacts: Artifacts, key: str) -> str:
-    try:
-        with artifacts.open(key) as file:
-            return str(file.read().decode())
-    except FileNotFoundError:
-        return ""
+from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.samples import columns_to_read
 
 
 def explore(
@@ -110,9 +28,9 @@ def explore(
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
-    Marks and thumbnails are kept in a folder beside the score file, `NAME.explorer`. `tell` is
-    called with a sentence where features beside the score file cannot be used, `on_listening` with
-    the address of the first page.
+    Rounds of review and thumbnails are kept in a folder beside the score file, `NAME.explorer`, and
+    marks in `NAME.marks.csv`. `tell` is called with a sentence where features beside the score file
+    cannot be used, `on_listening` with the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
@@ -120,22 +38,28 @@ def explore(
             features of these images.
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
+        CleaningError: The marks beside the score file cannot be read.
     """
-    # Reading the file takes memory that a process would not give back as a whole.
-    settings, job = call_apart(_prepare, scores, images, port)
     beside = scores.with_suffix(".features")
+    found = features or (beside if is_store(beside) else None)
+    # Reading the file takes memory that a process would not give back as a whole.
+    explored, job, obstacle = call_apart(_prepare, scores, images, found, port)
     try:
-        if features is not None or is_store(beside):
-            add_features(settings.artifact_root, job, features or beside)
+        if found is not None:
+            add_features(explored.settings.artifact_root, job, found)
     except DifficultyError as error:
         if features is not None:
             raise
+        obstacle = "the features beside it cannot be used"
         tell(f"There is no map, and no images like another one are shown: {error}")
-    run_server(settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"))
+    rounds = Rounds(explored, job.id, obstacle)
+    run_server(explored.settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"), rounds)
 
 
-def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job]:
-    """Settings of the server, and the job that the score file becomes.
+def _prepare(
+    scores: Path, images: str | None, features: Path | None, port: int
+) -> tuple[ExploredFile, Job, str]:
+    """The explored file, the job that it becomes, and why it cannot be scored again, if so.
 
     Errors are those of `explore`.
     """
@@ -152,11 +76,9 @@ def _prepare(scores: Path, images: str | None, port: int) -> tuple[Settings, Job
             "copy the score file to a folder that you may write to",
             parameter="scores",
         ) from None
-    with open_database(settings) as engine:
-        artifacts = open_artifacts(settings.artifact_root)
-        errors = find_errors(scores, content)
-        job = import_scores(engine, artifacts, content, location, errors)
-    return settings, job
+    explored = ExploredFile(scores, location, settings, features)
+    job = add_round(explored, content)
+    return explored, job, why_not_again(content.provenance, features)
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:
@@ -176,122 +98,3 @@ def explorer_settings(scores: Path, location: str, port: int) -> Settings:
         log_format="text",
         log_level="error",
     )
-
-
-def root_and_path(location: str) -> tuple[tuple[str, str], str]:
-    """Name and folder of a root that holds a dataset, and the path of the dataset below it."""
-    if is_uri(location):
-        return ("dataset", location), ""
-    path = Path(location).absolute()
-    return (path.parent.name or "dataset", str(path.parent)), path.name
-
-
-def import_scores(
-    engine: Engine,
-    artifacts: Artifacts,
-    content: ScoreFile,
-    location: str,
-    errors: Sequence[BadImage] = (),
-) -> Job:
-    """Makes a score file the result of a finished job; the same file is the same job."""
-    (root, _), path = root_and_path(location)
-    columns_shown = content.table.select(columns_to_read(content.table.column_names))
-    shown = ScoreFile(columns_shown, content.provenance)
-    recorded = content.provenance.dataset_options
-    options = {} if recorded is None else recorded.options()
-    request = {
-        "dataset": {"root": root, "path": path},
-        "backbone": content.provenance.backbone,
-        **{name: options.get(name) for name in ReadingOptions.model_fields},
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        local = Path(folder) / SCORES_FILE
-        write_scores(local, content.table, content.provenance)
-        digest = hashlib.sha256(local.read_bytes())
-        job = _job(engine, id_of(digest.digest()), request)
-        prefix = attempt_prefix(job)
-        artifacts.put(local, f"{prefix}/{SCORES_FILE}")
-        columns = f"{prefix}/{COLUMNS_FILE}"
-        if artifacts.size(columns) is None:
-            artifacts.put(write_columns(Path(folder) / COLUMNS_FILE, shown), columns)
-        artifacts.put(write_errors(Path(folder), errors), f"{prefix}/errors.parquet")
-        result = _result(
-            content, to_samples(shown), prefix, local.stat().st_size, digest.hexdigest()
-        )
-    with write_transaction(engine) as connection:
-        changed = JOBS.update().where(JOBS.c.id == job.id)
-        values = {"request": encode(request), "result": encode(result.to_json())}
-        return job_of(connection.execute(changed.values(values).returning(*JOBS.c)).one())
-
-
-def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
-    """The job with this id, which is created if there is none."""
-    with write_transaction(engine) as connection:
-        row = connection.execute(select(JOBS).where(JOBS.c.id == job_id)).one_or_none()
-        if row is None:
-            body = encode(request)
-            at = now(connection)
-            values = {
-                "id": job_id,
-                "owner": "",
-                "state": "succeeded",
-                "request": body,
-                "request_sha256": hashlib.sha256(body.encode()).hexdigest(),
-                "created_at": at,
-                "run_after": at,
-                "finished_at": at,
-                "attempt": 1,
-                "max_attempts": 1,
-            }
-            row = connection.execute(insert(JOBS).values(values).returning(*JOBS.c)).one()
-        return job_of(row)
-
-
-def _result(
-    content: ScoreFile, samples: ScoredSamples, prefix: str, scores_bytes: int, scores_sha256: str
-) -> StoredResult:
-    """What the file says of itself, with counts of its rows where it does not."""
-    known = content.provenance
-    copies = content.table["duplicate_of"] if "duplicate_of" in content.table.schema.names else None
-    num_duplicates = len(samples) - copies.null_count if copies else 0
-
-    def first(recorded: int | None, counted: int) -> int:
-        return counted if recorded is None else recorded
-
-    return StoredResult(
-        prefix=prefix,
-        num_samples=first(known.num_samples, len(samples)),
-        num_scored=first(known.num_scored, int((~np.isnan(samples.rmd)).sum())),
-        num_doubtful=int(samples.is_doubtful.sum()),
-        num_duplicates=first(known.num_duplicates, num_duplicates),
-        num_bad_images=known.num_bad_images or 0,
-        num_skipped=0,
-        scores_bytes=scores_bytes,
-        scores_sha256=scores_sha256,
-        warnings=known.warnings,
-        class_names=tuple(samples.names.values()),
-    )
-
-
-def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
-    """What of the dataset has no score, from the `errors.parquet` that belongs to a score file.
-
-    It may be beside the score file or beside its features. Where there is none, one entry has the
-    number of images and where the file would be.
-    """
-    number = content.provenance.num_bad_images or 0
-    features = scores.with_suffix(".features")
-    why = f"there is no {features / ERRORS_FILE} of this dataset, which `difficulty score` writes"
-    for folder in (features, scores.parent):
-        try:
-            found = read_errors(folder)
-        except FeatureStoreError as error:
-            why = str(error)
-            continue
-        ids = pa.array([error.sample_id for error in found or ()], pa.string())
-        scored = pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())
-        # The file of another dataset may be there.
-        if found and len(found) >= number and not pc.any(scored).as_py():
-            return [replace(each, reason=spelled(each.reason, as_option)) for each in found]
-    unknown = "their names and reasons are not known"
-    return [BadImage(count_of(number, "unreadable image"), f"{unknown}: {why}")] if number else []

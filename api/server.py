@@ -13,6 +13,7 @@ import structlog
 import uvicorn
 
 from api.app import create_app
+from api.explored import Rounds
 from api.http import connections
 from api.http.protocol import protocol_with
 from api.logs import printable_settings, set_up_logging
@@ -30,11 +31,15 @@ IDLE_SECONDS = 30  # after which a connection without a request is closed
 
 
 def run_server(
-    settings: Settings, workers: int, on_listening: Callable[[str], None] = lambda _: None
+    settings: Settings,
+    workers: int,
+    on_listening: Callable[[str], None] = lambda _: None,
+    rounds: Rounds | None = None,
 ) -> None:
     """Serves until SIGTERM or SIGINT, with so many worker processes beside the server.
 
-    `on_listening` is called with the address of the server, which answers a moment later.
+    `on_listening` is called with the address of the server, which answers a moment later. `rounds`
+    are those of a score file that is explored.
     """
     set_up_logging(settings)
     log = structlog.get_logger()
@@ -42,7 +47,7 @@ def run_server(
     with open_database(settings) as engine:
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
-    app = create_app(settings)
+    app = create_app(settings, rounds)
     limits = connection_limits(settings, connections.raise_descriptor_limit())
     config = uvicorn.Config(
         app,

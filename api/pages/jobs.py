@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from api.explored import Rounds
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, conflict, reason_of
 from api.jobs.folders import FolderPage
@@ -28,6 +29,7 @@ from api.jobs.store import (
 from api.jobs.submission import validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
+from api.routes.results import succeeded_job
 from api.routes.system import estimate, get_backbones, get_folders
 from api.schemas import BackbonePublic, JobCreate
 from api.settings import Settings
@@ -246,10 +248,31 @@ async def score_again(
     key: WriteKey,
     token: Token,
 ) -> Response:
-    """Submits a finished job again with the caller's marks applied to its dataset."""
+    """Submits a finished job again with the caller's marks applied to its dataset.
+
+    A score file that is explored is scored again at once.
+    """
     earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
+    state = request.app.state
+    rounds: Rounds | None = state.rounds
+    if rounds is not None:
+        following = await run_in_threadpool(
+            rounds.score_again, state.engine, state.artifacts, earlier
+        )
+        return redirect(f"/jobs/{following}")
     body = JobCreate(**{**earlier.request, "marks": earlier.id})
     job, _ = await rest.submit_job(body, request, key, token)
+    return redirect(f"/jobs/{job.id}")
+
+
+@router.post("/jobs/{job_id}/go-to")
+def go_to(job_id: str, request: Request, key: WriteKey) -> Response:
+    """Makes a round the one that the explored score file holds."""
+    job = succeeded_job(request, key, job_id)
+    state = request.app.state
+    if state.rounds is None:
+        raise conflict("every round is a job of its own here", "go on from the job that you want")
+    state.rounds.go_to(state.engine, state.artifacts, job)
     return redirect(f"/jobs/{job.id}")
 
 

@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from fastapi import Request
 
+from api.explored import Rounds
 from api.http.api_keys import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marked_rows, marks_of_rows
@@ -102,9 +103,23 @@ class ScoredJob:
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
-            "can_score_again": may_submit_again(self.request, self.key, self.job),
+            "can_score_again": self._can_score_again(),
+            "round_kept": self._round_kept(),
             "token": uuid4().hex,
         }
+
+    def _can_score_again(self) -> bool:
+        """Whether the page offers to score again with the marks of its job."""
+        rounds: Rounds | None = self.request.app.state.rounds
+        if rounds is not None:
+            return not rounds.obstacle
+        return may_submit_again(self.request, self.key, self.job)
+
+    def _round_kept(self) -> str:
+        """The score file that holds another round than this one; empty where none does."""
+        rounds: Rounds | None = self.request.app.state.rounds
+        is_other = rounds is not None and rounds.current != self.job.id
+        return rounds.explored.scores.name if rounds is not None and is_other else ""
 
     def _tray(self) -> dict[str, Any]:
         """Variables of the marks below each page, with what they say about labels."""

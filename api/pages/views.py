@@ -12,6 +12,7 @@ from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
+from api.jobs.store import get_job
 from api.pages.rendering import is_fragment, job_name, redirect, render
 from api.pages.scored import may_submit_again, scored_job
 from api.results.overview import confused_rows, typical_rows
@@ -20,6 +21,7 @@ from api.routes.results import LARGEST_OFFSET, read_errors
 from difficulty_service.review.copies import to_group
 from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
 from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.round_change import change_between
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 
@@ -28,6 +30,7 @@ ERRORS = 100
 COPIES = 24  # groups of copies
 PER_DIRECTION = 24
 TYPICAL = 6
+CHANGED = 48  # images that a round changed
 Label = Annotated[int, Path(ge=0, le=2**31)]
 REFRESH = {"HX-Refresh": "true"}
 
@@ -73,6 +76,31 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "result": job.job.result,
     }
     return render(request, "summary_page", values)
+
+
+@router.get("/round")
+def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
+    """What a round of review changed: numbers before and after, and what is doubted otherwise."""
+    job = scored_job(request, key, job_id)
+    number = job.open_scores.get(job.job).provenance.round
+    if number is None:
+        raise Problem(
+            404, "not-found", "this job knows no decisions", "mark images, then score again"
+        )
+    source = job.job.wanted.marks
+    stored = (
+        None if source is None else get_job(request.app.state.engine, key.visible_owner, source)
+    )
+    values = job.values("Summary") | {"number": number, "summary": job.overview.summary}
+    if stored is not None and stored.state == "succeeded":
+        before = scored_job(request, key, stored.id)
+        change = change_between(before.samples, job.samples)
+        values["lists"] = [
+            (kind, len(rows), job.cards(rows[:CHANGED].tolist()))
+            for kind, rows in (("newly", change.newly_doubtful), ("settled", change.settled))
+        ]
+        values |= {"before": before.overview.summary, "before_address": before.address}
+    return render(request, "round_page", values)
 
 
 @router.get("/classes")

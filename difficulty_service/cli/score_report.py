@@ -132,20 +132,21 @@ def class_text(name: str) -> str:
     return shorten_middle(as_text(name), CLASS_WIDTH)
 
 
-def review_steps(scores: Path) -> list[tuple[str, str]]:
-    """What to do with marks that were made in a browser, and the command for it.
+def clean_step(scores: Path, given: str = "") -> tuple[str, str]:
+    """How the decisions come into the dataset. Parquet holds images of every kind of dataset."""
+    return (
+        "write the dataset as it was decided, the original stays as it is",
+        f"difficulty clean {shlex.quote(str(scores))}{given} --out cleaned.parquet",
+    )
 
-    Parquet holds images of every kind of dataset.
-    """
+
+def review_steps(scores: Path) -> list[tuple[str, str]]:
+    """What to do with marks that were downloaded from a report, and the command for it."""
     from difficulty_service.features.description import is_store
     from difficulty_service.scores.marks import marks_file
 
     file, features = shlex.quote(str(scores)), scores.with_suffix(".features")
-    given = "" if marks_file(scores).exists() else " --marks marks.csv"
-    clean = (
-        "write the dataset as it was decided, the original stays as it is",
-        f"difficulty clean {file}{given} --out cleaned.parquet",
-    )
+    clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv")
     if not is_store(features):
         return [clean]
     page = shlex.quote(str(scores.with_suffix(".html")))

@@ -9,14 +9,8 @@ import torch
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.explore import (
-    add_features,
-    explore,
-    explorer_settings,
-    find_errors,
-    import_scores,
-    root_and_path,
-)
+from api.explore import explore, explorer_settings
+from api.imported import add_features, find_errors, import_scores, root_and_path
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database

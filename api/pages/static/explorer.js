@@ -18,6 +18,17 @@ document.addEventListener("htmx:config:request", (event) => {
   for (const [name, value] of [...body]) if (value === "") body.delete(name);
 });
 
+// What takes seconds says so, and is sent once; going back finds the button as it was.
+document.addEventListener("submit", (event) => {
+  const { busy } = event.target.dataset;
+  const button = event.target.querySelector("button");
+  if (!busy || !button) return;
+  const text = button.textContent;
+  button.disabled = true;
+  button.textContent = busy;
+  window.addEventListener("pageshow", () => Object.assign(button, { disabled: false, textContent: text }), { once: true });
+});
+
 startReview();
 startUpload();
 startFolders();

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from api.explore import import_scores
+from api.imported import import_scores
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database, write_transaction

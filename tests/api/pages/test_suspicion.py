@@ -7,7 +7,8 @@ import pyarrow as pa
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.explore import explorer_settings, import_scores
+from api.explore import explorer_settings
+from api.imported import import_scores
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
 from difficulty_service.scores.file import read_scores, write_scores

@@ -7,8 +7,8 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 from sqlalchemy import Engine
 
-from api.explore import import_scores
 from api.http.problems import Problem
+from api.imported import import_scores
 from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file
 from api.jobs.store import Job
 from api.results import score_columns
