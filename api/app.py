@@ -29,7 +29,9 @@ from api.metrics import Metrics, RequestLog
 from api.online.process import ScoringModels, ScoringProcess
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
+from api.results.joined_columns import OpenColumns
 from api.results.maps import Maps, SimilarImages
+from api.results.saved_views import SavedViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.routes import events, gaussians, jobs, marks, results, system, uploads
@@ -121,6 +123,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.scoring_process = ScoringProcess(settings, scorings_at_once)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
+        state.open_columns = OpenColumns(settings, state.open_scores)
+        # A service has several people; there, the address of a list is all that is kept of it.
+        state.saved_views = None if settings.takes_jobs else SavedViews(views_file(settings))
         state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
         await run_in_threadpool(compile_templates)
         await run_in_threadpool(load_conversions)

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from difficulty_service.base.extras import needs_extra
+from difficulty_service.options import JoinOption
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -80,6 +81,7 @@ def explore_scores(
     features: Path | None = None,
     port: Port = 0,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
+    joined: JoinOption = JoinOption(),  # noqa: B008 - it is frozen
 ) -> None:
     """Shows the images of a score file in the browser, to find and mark doubtful labels.
 
@@ -95,7 +97,7 @@ def explore_scores(
     """
     import webbrowser
 
-    from api.explore import explore
+    from api.explore import ExploreOptions, explore
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.cli.demo import has_desktop
     from difficulty_service.cli.score_report import clean_step, print_steps
@@ -106,7 +108,8 @@ def explore_scores(
         if browser and has_desktop():
             webbrowser.open(address)
 
-    explore(scores, images, features, port, lambda sentence: print_warnings([sentence]), show)
+    options = ExploreOptions(scores, images, features, joined.columns)
+    explore(options, port, lambda sentence: print_warnings([sentence]), show)
 
 
 @needs_extra('"difficulty keys create"', "serve")

@@ -1,36 +1,55 @@
 """The pages on a score file without a service: for people who only use the command line."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import pyarrow as pa
 from pydantic import SecretStr
 
 from api.explored import ExploredFile, Rounds, add_round, why_not_again
 from api.imported import add_features, root_and_path
 from api.jobs.store import Job
+from api.results.joined_columns import joined_file, write_joined
 from api.server import run_server
 from api.settings import Settings
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError
+from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
 from difficulty_service.score_columns import require_columns
-from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scores.marks import remembered_marks
 from difficulty_service.scores.samples import columns_to_read
 
 
+@dataclass(frozen=True)
+class ExploreOptions:
+    """A score file and what its pages show besides.
+
+    Attributes:
+        images: Location of the dataset; None for the one that the file names.
+        features: Folder of the features; None for the one beside the file, if there is one.
+        columns: Tables with columns, as `TableSource.parse` reads them.
+    """
+
+    scores: Path
+    images: str | None = None
+    features: Path | None = None
+    columns: Sequence[str] = ()
+
+
 def explore(
-    scores: Path,
-    images: str | None,
-    features: Path | None,
+    options: ExploreOptions,
     port: int,
     tell: Callable[[str], None],
     on_listening: Callable[[str], None],
 ) -> None:
     """Serves the pages of one score file on this machine, until SIGTERM or SIGINT.
 
-    Rounds of review and thumbnails are kept in a folder beside the score file, `NAME.explorer`, and
-    marks in `NAME.marks.csv`. `tell` is called with a sentence where features beside the score file
-    cannot be used, `on_listening` with the address of the first page.
+    Rounds of review, views and thumbnails are kept in a folder beside the score file,
+    `NAME.explorer`, and marks in `NAME.marks.csv`. `tell` is called with sentences about what
+    cannot be shown, `on_listening` with the address of the first page.
 
     Raises:
         ScoreFileError: The score file cannot be read.
@@ -39,16 +58,19 @@ def explore(
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
         CleaningError: The marks beside the score file cannot be read.
+        ReportError: The columns cannot be joined to the scores.
     """
-    beside = scores.with_suffix(".features")
-    found = features or (beside if is_store(beside) else None)
+    beside = options.scores.with_suffix(".features")
+    found = options.features or (beside if is_store(beside) else None)
     # Reading the file takes memory that a process would not give back as a whole.
-    explored, job, obstacle = call_apart(_prepare, scores, images, found, port)
+    explored, job, obstacle, notes = call_apart(_prepare, replace(options, features=found), port)
+    for note in notes:
+        tell(note)
     try:
         if found is not None:
             add_features(explored.settings.artifact_root, job, found)
     except DifficultyError as error:
-        if features is not None:
+        if options.features is not None:
             raise
         obstacle = "the features beside it cannot be used"
         tell(f"There is no map, and no images like another one are shown: {error}")
@@ -56,17 +78,16 @@ def explore(
     run_server(explored.settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"), rounds)
 
 
-def _prepare(
-    scores: Path, images: str | None, features: Path | None, port: int
-) -> tuple[ExploredFile, Job, str]:
+def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str, Sequence[str]]:
     """The explored file, the job that it becomes, and why it cannot be scored again, if so.
 
-    Errors are those of `explore`.
+    Last, sentences about columns that cannot be shown. Errors are those of `explore`.
     """
+    scores = options.scores
     content = read_scores(scores)
     needed = columns_to_read(content.table.column_names)
     require_columns(needed, content.table.column_names, str(scores))
-    location = images or content.provenance.dataset or ""
+    location = options.images or content.provenance.dataset or ""
     settings = explorer_settings(scores, location, port)
     try:
         settings.data_dir.mkdir(exist_ok=True)
@@ -76,9 +97,42 @@ def _prepare(
             "copy the score file to a folder that you may write to",
             parameter="scores",
         ) from None
-    explored = ExploredFile(scores, location, settings, features)
+    explored = ExploredFile(scores, location, settings, options.features)
     job = add_round(explored, content)
-    return explored, job, why_not_again(content.provenance, features)
+    notes = join_columns(explored, content, options)
+    return explored, job, why_not_again(content.provenance, options.features), notes
+
+
+def join_columns(
+    explored: ExploredFile, content: ScoreFile, options: ExploreOptions
+) -> Sequence[str]:
+    """Keeps the columns of tables for all rounds, in place of those before.
+
+    Gives sentences about what does not match or cannot be shown.
+
+    Raises:
+        ReportError: They cannot be joined to the scores.
+    """
+    from difficulty_service.review.joined_tables import ScoredDataset, join_tables
+    from difficulty_service.review.stored_images import open_images
+
+    path = joined_file(explored.settings)
+    path.unlink(missing_ok=True)
+    if not options.columns:
+        return ()
+    scored = content.table["sample_id"].to_pylist()
+    # Rounds before this one have the samples that were dropped since.
+    others = set(remembered_marks(explored.scores).samples).difference(scored)
+    ids = pa.array([*scored, *sorted(others)], pa.string())
+
+    def find() -> Dataset:
+        return open_images(content.provenance, scored, options.images).dataset
+
+    recorded = content.provenance.dataset_options
+    dataset = ScoredDataset(find, None if recorded is None else recorded.id_column)
+    joined = join_tables(ids, options.columns, dataset)
+    write_joined(path, ids, joined.columns)
+    return joined.notes
 
 
 def explorer_settings(scores: Path, location: str, port: int) -> Settings:

@@ -371,6 +371,15 @@ class ScoredImages(ColumnOptions, ImagesOption):
     """Where the images of a score file are."""
 
 
+@IN_DATASET
+class JoinOption(Options):
+    """Columns that people see beside the scores."""
+
+    columns: Annotated[Sequence[str], Parameter(metavar="TABLE[:NAME,...]")] = ()
+    """Columns to filter and sort by, and to show: all or some of a table with the sample ids (CSV,
+    Parquet or JSON Lines), or `dataset:NAME,...` for the dataset's own. May be repeated."""
+
+
 def sentence_of(options: type[BaseModel], name: str) -> str:
     """The sentence of an option."""
     return options.model_fields[name].description or ""

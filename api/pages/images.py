@@ -6,27 +6,35 @@ from typing import Annotated, Any, Literal
 from xml.sax.saxutils import escape
 
 import numpy as np
-from fastapi import APIRouter, Depends, Form, Path, Query, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
-from api.http.problems import Problem, invalid, not_found
+from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
+from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
 from api.results import image_query
 from api.results.image_query import ImagePage, ImageQuery
 from api.results.overview import BINS, typical_rows
+from api.results.saved_views import (
+    LONGEST_NAME,
+    MOST_VIEWS,
+    SavedView,
+    SavedViews,
+    TooManyViews,
+)
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
+from api.routes.conditions import Conditions, as_problem
 from api.routes.marks import apply_changes
 from api.routes.results import read_text, send_thumbnail
 from api.schemas import Decision, MarkChange
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.review.charts import Bar, histogram
-from difficulty_service.review.map import ImageMap
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -41,29 +49,7 @@ MOST_AT_ONCE = 100_000  # number of images that can be marked at once
 MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
-Text = Annotated[str, Query(max_length=1000)]
 Row = Annotated[int, Path(ge=0, le=2**53)]
-
-
-def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
-    label: Text = "",
-    near: Text = "",
-    pmin: Text = "",
-    pmax: Text = "",
-    margin: Text = "",
-    q: Text = "",
-    mark: Text = "",
-    verified: Text = "",
-    area: Text = "",
-    sort: Text = "doubtful",
-    after: Text = "",
-) -> ImageQuery:
-    """The conditions in an address."""
-    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area)
-    return ImageQuery(*conditions, sort or "doubtful", after)
-
-
-Conditions = Annotated[ImageQuery, Depends(read_query)]
 
 
 @router.get("")
@@ -83,11 +69,11 @@ def show_images(
         query = replace(query, margin=image_query.DOUBTFUL)
     problem, number, restored = "", PAGE, None
     try:
-        marked, drawn = job.marked(query.mark), _map_for(job, query)
+        beside = job.beside(query)
         if through is not None and through < len(job.samples):
-            restored = image_query.neighbours(job.samples, query, marked, through, 1, drawn).place
+            restored = image_query.neighbours(job.samples, query, through, 1, beside).place
             number = PAGE * (restored // PAGE + 1) if restored < MOST_RESTORED else PAGE
-        page = image_query.find_images(job.samples, query, marked, number, drawn)
+        page = image_query.find_images(job.samples, query, number, beside)
     except BadQuery as error:
         problem, page = (
             "; ".join(filter(None, (str(error), error.remedy))),
@@ -111,11 +97,9 @@ def mark_matching(
     job = scored_job(request, key, job_id)
     samples = job.samples
     try:
-        rows = image_query.matching_rows(
-            samples, query, job.marked(query.mark), _map_for(job, query)
-        )
+        rows = image_query.matching_rows(samples, query, job.beside(query))
     except BadQuery as error:
-        raise invalid(str(error), error.remedy or "correct this field", error.field) from None
+        raise as_problem(error) from None
     rows = np.arange(len(samples)) if rows is None else rows
     if mark == "relabel":
         rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
@@ -154,6 +138,54 @@ def _decided(mark: SampleMark | None) -> dict[str, str | None] | None:
     return None if mark is None else {"mark": mark.mark.value, "label": mark.label}
 
 
+@router.post("/views")
+def save_view(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    query: Conditions,
+    name: Annotated[str, Form(max_length=LONGEST_NAME)],
+) -> Response:
+    """Keeps the conditions of a list under a name."""
+    job = scored_job(request, key, job_id)
+    if not name.strip():
+        raise invalid("a view needs a name", "enter one", "name")
+    here = query_of(query.conditions)
+    try:
+        _views(request).save(SavedView(name.strip(), here))
+    except TooManyViews:
+        raise conflict(
+            f"there are {MOST_VIEWS} views already", "remove one, or keep the address of the page"
+        ) from None
+    return redirect(f"{job.address}/images{here}")
+
+
+@router.post("/views/delete")
+def delete_view(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    query: Conditions,
+    name: Annotated[str, Form(max_length=LONGEST_NAME)],
+) -> Response:
+    """Forgets the list of a name."""
+    job = scored_job(request, key, job_id)
+    _views(request).delete(name)
+    return redirect(f"{job.address}/images{query_of(query.conditions)}")
+
+
+def _views(request: Request) -> SavedViews:
+    views: SavedViews | None = request.app.state.saved_views
+    if views is None:
+        raise Problem(
+            404,
+            "not-found",
+            "a service keeps no views",
+            "keep the address of the page, which is the view",
+        )
+    return views
+
+
 @router.get("/{row}")
 def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
@@ -175,17 +207,14 @@ def show_similar(
     job = scored_job(request, key, job_id)
     if not is_fragment(request):
         return _image_page(job, row, query, is_searched=True)
-    existing_card(job, row)
-    return render(request, "similar", job.values(IMAGES) | _similar_values(job, row))
+    values = job.values(IMAGES) | {"card": existing_card(job, row)} | _similar_values(job, row)
+    return render(request, "similar", values)
 
 
 def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
     card = existing_card(job, row)
     try:
-        drawn = _map_for(job, query)
-        around = image_query.neighbours(
-            job.samples, query, job.marked(query.mark), row, AHEAD, drawn
-        )
+        around = image_query.neighbours(job.samples, query, row, AHEAD, job.beside(query))
     except BadQuery:
         around = image_query.Neighbours(0, None, [])
     samples = job.samples
@@ -199,6 +228,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         "marks": job.marks_of([row]),
         "agnostic": None if samples.agnostic is None else float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
+        "column_facts": [(column.name, column.at([row])[0]) for column in job.columns.values()],
         "is_searched": is_searched,
         "strips": strips,
         "around": around,
@@ -237,7 +267,9 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
-    samples = job.samples
+    samples, columns = job.samples, job.columns
+    views: SavedViews | None = job.request.app.state.saved_views
+    like = image_query.row_of(query.like, samples) if query.like else None
     return job.values(IMAGES) | {
         "cards": job.cards(page.rows),
         "marks": job.marks_of(page.rows),
@@ -248,7 +280,13 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "conditions": query.conditions,
         "all_conditions": replace(query, margin="").conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
-        "sorts": image_query.orders_of(samples),
+        "sorts": ({image_query.ALIKE: "Most alike first"} if query.like else {})
+        | image_query.orders_of(samples),
+        "column_sorts": column_orders(columns),
+        "column_filters": column_filters(columns, query),
+        "captions": captions(columns, query, page.rows),
+        "like": None if like is None else job.cards([like])[0],
+        "saved_views": None if views is None else views.all(),
         "mark_filters": image_query.MARKS,
         "verified_filters": {} if samples.verified is None else image_query.VERIFIED,
         **job.classes(),
@@ -280,11 +318,6 @@ def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     rows = state.similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
     return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
-
-
-def _map_for(job: ScoredJob, query: ImageQuery) -> ImageMap | None:
-    """The map, which is only read where the conditions need it."""
-    return job.drawn if query.area else None
 
 
 LETTERS = 22  # largest number of letters of a line

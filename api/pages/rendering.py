@@ -119,5 +119,5 @@ def _duration(seconds: float) -> str:
 
 
 def query_of(parameters: Mapping[str, object]) -> str:
-    """The query of an address with its question mark; empty without parameters."""
-    return f"?{urlencode(parameters)}" if parameters else ""
+    """The query of an address with its question mark; a list is a parameter for each value."""
+    return f"?{urlencode(parameters, doseq=True)}" if parameters else ""

@@ -11,15 +11,17 @@ from fastapi import Request
 from api.explored import Rounds
 from api.http.api_keys import Principal
 from api.http.problems import not_found
-from api.jobs.marks import SampleMark, by_mark, count_marks, marked_rows, marks_of_rows
+from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
-from api.results.image_query import SORTS
+from api.results.image_query import SORTS, Beside, ImageQuery
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores
+from api.routes.conditions import beside
 from api.routes.results import succeeded_job
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.sample_columns import SampleColumns
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
 from difficulty_service.scores.marks import RANDOM, Mark
 from difficulty_service.scores.provenance import RandomCheck
@@ -53,13 +55,14 @@ class ScoredJob:
         """The caller's mark of each of some rows."""
         return marks_of_rows(self.request.app.state.engine, self.key.owner, self.job.id, rows)
 
-    def marked(self, wanted: str) -> Collection[int]:
-        """Rows with the caller's marks that a filter names, as `ImageQuery.mark`."""
-        if not wanted:
-            return ()
-        mark = Mark(wanted) if wanted in set(Mark) else None
-        rows = marked_rows(self.request.app.state.engine, self.key.owner, self.job.id, mark)
-        return cast("Collection[int]", rows)
+    def beside(self, query: ImageQuery) -> Beside:
+        """What the conditions of a list are about besides the scores."""
+        return beside(self.request, self.key, self.job, query)
+
+    @property
+    def columns(self) -> SampleColumns:
+        """Columns of other tables."""
+        return cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
 
     @cached_property
     def drawn(self) -> ImageMap | None:

@@ -1,18 +1,28 @@
 """Which images a page shows, and in which order."""
 
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Literal
 
 import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from api.http.parameters import identity_of, read_cursor, write_cursor
+from api.http.parameters import identity_of, parse_decimal, read_cursor, write_cursor
+from api.results.column_conditions import (
+    ASCENDING,
+    DESCENDING,
+    ColumnConditions,
+    by_parameter,
+    column_masks,
+    named_columns,
+    sort_keys,
+)
 from api.results.maps import Area
 from api.results.score_pages import BadQuery, absent
 from api.schemas import ListOrder
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.sample_columns import SampleColumns
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
 
 BLOCK = 512
@@ -54,6 +64,9 @@ SORTS: Mapping[ListOrder, str] = {
 }
 """Orders of the images, with their names for people; `orders_of` has those of some scores."""
 
+ALIKE = "alike"
+"""Order of a list of images like one of them, the most similar first."""
+
 MARKS: Mapping[str, str] = {
     "": "marked or not",
     "none": "not marked",
@@ -81,7 +94,7 @@ LONGEST_TEXT = 1000
 
 @dataclass(frozen=True)
 class ImageQuery:
-    """The parameters of an address that lists images; all are texts, and empty is no condition."""
+    """The parameters of an address that lists images, of which an empty one is no condition."""
 
     label: str = ""  # name of the class of the images, or text in the names of several
     near: str = ""  # the same of the class that fits best
@@ -92,20 +105,22 @@ class ImageQuery:
     mark: str = ""  # one of MARKS
     verified: str = ""  # one of VERIFIED
     area: str = ""  # of the map, as `Area.parse` reads it
-    sort: str = "doubtful"  # one of SORTS
+    like: str = ""  # row of the image that they are like
+    sort: str = "doubtful"  # one of SORTS, ALIKE, or `asc.` or `desc.` and a column
     after: str = ""  # cursor of the page before
+    columns: ColumnConditions = ()  # on columns beside the scores
 
     @property
-    def conditions(self) -> dict[str, str]:
+    def conditions(self) -> dict[str, str | Sequence[str]]:
         """The parameters that differ from their defaults, without the cursor.
 
         Where none does it is the order, as an address without parameters is of doubtful labels.
         """
-        given = asdict(replace(self, after=""))
+        given = asdict(replace(self, after="", columns=()))
         changed = {
             each.name: given[each.name] for each in fields(self) if given[each.name] != each.default
         }
-        return changed or {"sort": self.sort}
+        return changed | dict(by_parameter(self.columns)) or {"sort": self.sort}
 
     @property
     def order(self) -> ListOrder | Literal[""]:
@@ -126,9 +141,33 @@ class ImageQuery:
         return self.conditions.keys() <= {"sort"}
 
     @property
+    def shown_columns(self) -> Sequence[str]:
+        """Names of the columns that the images are filtered or sorted by."""
+        return named_columns(self.columns, self.sort)
+
+    @property
     def is_of_doubtful(self) -> bool:
         """Whether only doubtful labels are listed."""
         return self.margin == DOUBTFUL
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What conditions are about besides the scores; only what a query needs has to be there.
+
+    Attributes:
+        marked: Rows with the mark of the query; with any, where it asks for those with none.
+        drawn: The map; None where there is none.
+        alike: Rows of the images like one, with itself first; None without usable features.
+    """
+
+    marked: Collection[int] = ()
+    drawn: ImageMap | None = None
+    alike: Sequence[int] | None = None
+    columns: SampleColumns = field(default_factory=dict)
+
+
+NOTHING_BESIDE = Beside()
 
 
 @dataclass(frozen=True)
@@ -148,19 +187,14 @@ def orders_of(samples: ScoredSamples) -> dict[ListOrder, str]:
 
 
 def find_images(
-    samples: ScoredSamples,
-    query: ImageQuery,
-    marked: Collection[int],
-    limit: int,
-    drawn: ImageMap | None = None,
+    samples: ScoredSamples, query: ImageQuery, limit: int, beside: Beside = NOTHING_BESIDE
 ) -> ImagePage:
     """One page of the images that fulfil the conditions.
 
-    `marked` are the rows with the mark of the query; with any, where it asks for those with none.
-    The map is for a condition on the area. Raises `BadQuery` where a parameter cannot be read.
+    Raises `BadQuery` where a parameter cannot be read.
     """
-    matching = matching_rows(samples, query, marked, drawn)
-    keys = _keys(samples, query.sort, matching)
+    matching = matching_rows(samples, query, beside)
+    keys = _keys(samples, query, matching, beside)
     rows, keys, following = _following(query, matching, keys)
     # One image more than shown says whether there is another page.
     places = first_places(keys, limit + 1)
@@ -195,20 +229,19 @@ class Neighbours:
 def neighbours(
     samples: ScoredSamples,
     query: ImageQuery,
-    marked: Collection[int],
     row: int,
     number: int,
-    drawn: ImageMap | None = None,
+    beside: Beside = NOTHING_BESIDE,
 ) -> Neighbours:
     """The images around one, up to `number` of those after it.
 
     The image itself need not fulfil the conditions. Arguments and errors are those of
     `find_images`.
     """
-    rows = matching_rows(samples, query, marked, drawn)
+    rows = matching_rows(samples, query, beside)
     rows = np.arange(len(samples)) if rows is None else rows
-    keys = _keys(samples, query.sort, rows)
-    own = _keys(samples, query.sort, np.array([row]))[0]
+    keys = _keys(samples, query, rows, beside)
+    own = _keys(samples, query, np.array([row]), beside)[0]
     follows = (keys > own) | ((keys == own) & (rows > row))
     precedes = (keys < own) | ((keys == own) & (rows < row))
     # Backwards, so that the last of equal keys comes first.
@@ -221,16 +254,31 @@ def neighbours(
 
 
 def matching_rows(
-    samples: ScoredSamples,
-    query: ImageQuery,
-    marked: Collection[int],
-    drawn: ImageMap | None = None,
+    samples: ScoredSamples, query: ImageQuery, beside: Beside = NOTHING_BESIDE
 ) -> NDArray[np.int64] | None:
     """Rows of the images that fulfil the conditions, ascending; None for every image."""
-    masks = _score_masks(samples, query)
+    masks = [
+        *_score_masks(samples, query),
+        *_mark_masks(samples, query, beside.marked),
+        *column_masks(beside.columns, query.columns),
+    ]
     if query.q:
         found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
         masks.append(found.to_numpy(zero_copy_only=False))
+    if query.area:
+        area = Area.parse(query.area)
+        if beside.drawn is None:
+            raise BadQuery("area", "this job has no map")
+        masks.append(_mask(len(samples), area.rows(beside.drawn)))
+    if query.like:
+        masks.append(_mask(len(samples), _alike(samples, query, beside)))
+    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+
+
+def _mark_masks(
+    samples: ScoredSamples, query: ImageQuery, marked: Collection[int]
+) -> list[NDArray[np.bool_]]:
+    masks: list[NDArray[np.bool_]] = []
     if query.mark:
         if query.mark not in MARKS:
             known = ", ".join(filter(None, MARKS))
@@ -244,12 +292,23 @@ def matching_rows(
         masks.append(np.zeros(len(samples), bool) if samples.verified is None else samples.verified)
     elif samples.verified is not None and not query.verified:
         masks.append(~samples.verified)
-    if query.area:
-        area = Area.parse(query.area)
-        if drawn is None:
-            raise BadQuery("area", "this job has no map")
-        masks.append(_mask(len(samples), area.rows(drawn)))
-    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+    return masks
+
+
+def row_of(text: str, samples: ScoredSamples) -> int | None:
+    """The row of an image that an address names; None where there is none."""
+    return parse_decimal(text, len(samples) - 1) if len(samples) else None
+
+
+def _alike(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDArray[np.int64]:
+    """Rows of the images like that of the query, the most similar first."""
+    if row_of(query.like, samples) is None:
+        raise BadQuery("like", f"there is no image {query.like[:100]!r}; name the row of one")
+    if beside.alike is None:
+        raise BadQuery(
+            "like", "there are no features to compare images by", "see the page of the image"
+        )
+    return np.asarray(beside.alike, np.int64)
 
 
 def _mask(number: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -295,16 +354,33 @@ def _number(field: str, text: str) -> float | None:
     return number
 
 
-def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> NDArray[np.float64]:
+def _keys(
+    samples: ScoredSamples, query: ImageQuery, rows: NDArray[np.int64] | None, beside: Beside
+) -> NDArray[np.float64]:
     """Sort keys of some rows: ascending, those without a value last."""
+    if query.sort == "file":
+        return np.zeros(len(samples) if rows is None else len(rows))
+    values = _all_keys(samples, query, beside)
+    keys = values if rows is None else values[rows]
+    keys[np.isnan(keys)] = np.inf
+    return keys
+
+
+def _all_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDArray[np.float64]:
+    """A new array with the keys of all rows, NaN where there is no value."""
+    sort = query.sort
+    if sort.startswith((ASCENDING, DESCENDING)):
+        return sort_keys(beside.columns, sort)
+    if sort == ALIKE and query.like:
+        alike = _alike(samples, query, beside)
+        keys = np.full(len(samples), np.nan)
+        keys[alike] = np.arange(len(alike))
+        return keys
     if sort not in SORTS:
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
-    if sort == "file":
-        return np.zeros(len(samples) if rows is None else len(rows))
     if sort == "random":
         # The same at each visit, so that one can go on.
-        keys = np.random.default_rng(len(samples)).random(len(samples))
-        return keys if rows is None else keys[rows]
+        return np.random.default_rng(len(samples)).random(len(samples))
     values, sign = {
         "doubtful": (samples.doubts, -1.0),
         "hardest": (samples.rmd, -1.0),
@@ -313,9 +389,7 @@ def _keys(samples: ScoredSamples, sort: str, rows: NDArray[np.int64] | None) -> 
     }[sort]
     if values is None:
         raise absent(AGNOSTIC, orders_of(samples))
-    keys = sign * (values if rows is None else values[rows])
-    keys[np.isnan(keys)] = np.inf
-    return keys
+    return sign * values
 
 
 def _following(

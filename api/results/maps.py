@@ -120,6 +120,9 @@ class Area:
 
 
 COUNT = 12
+MOST_ALIKE = 200
+"""Number of images like one that are listed."""
+
 MAX_ANSWERS = 4096
 
 Vectors = NDArray[np.float16]
@@ -132,17 +135,17 @@ class SimilarImages:
         self._settings = settings
         self._artifacts = artifacts
         self._open: BoundedCache[str, Vectors | None] = BoundedCache(MAX_OPEN)
-        self._answers: BoundedCache[tuple[str, int], Sequence[int] | None]
+        self._answers: BoundedCache[tuple[str, int, int], Sequence[int] | None]
         self._answers = BoundedCache(MAX_ANSWERS)
 
-    def get(self, job: Job, row: int) -> Sequence[int] | None:
-        """Rows of up to COUNT images, the most similar first; None without usable vectors."""
+    def get(self, job: Job, row: int, count: int = COUNT) -> Sequence[int] | None:
+        """Rows of up to `count` images, the most similar first; None without usable vectors."""
 
         def search() -> Sequence[int] | None:
             vectors = self._open.get(job.id, lambda: self._load_vectors(job))
-            return None if vectors is None else most_similar(vectors, row, COUNT)
+            return None if vectors is None else most_similar(vectors, row, count)
 
-        return self._answers.get((job.id, row), search)
+        return self._answers.get((job.id, row, count), search)
 
     def _load_vectors(self, job: Job) -> Vectors | None:
         assert job.result is not None  # noqa: S101 - because it succeeded

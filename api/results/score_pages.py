@@ -57,6 +57,8 @@ class PageQuery:
     label: str | None  # name or index
     limit: int
     after: str | None  # `next` of the previous page
+    only: NDArray[np.int64] | None = None  # rows that may be listed, ascending; None for all
+    conditions: object = None  # JSON values that tell `only` from others
 
 
 @dataclass(frozen=True)
@@ -114,6 +116,8 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
     first = _Candidates(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
     matching = 0
     for batch in _candidates(file, column, label, descending=descending):
+        if query.only is not None:
+            batch = batch.take(np.isin(batch.rows, query.only, assume_unique=True))
         matching += len(batch.rows)
         following = batch if last is None else batch.after(*last)
         first = first.joined(following).best(query.limit + 1)
@@ -193,7 +197,8 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
 
 
 def _identity(query: PageQuery) -> bytes:
-    return identity_of([query.sort, query.label])
+    conditions = [] if query.conditions is None else [query.conditions]
+    return identity_of([query.sort, query.label, *conditions])
 
 
 def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
@@ -201,5 +206,7 @@ def _read_cursor(query: PageQuery) -> tuple[bool, float, int]:
     if not identity:
         raise BadQuery("after", "this is not a cursor; pass `next` of the previous page")
     if identity != _identity(query) or math.isnan(key):
-        raise BadQuery("after", "this cursor belongs to another sort or label; leave it out")
+        raise BadQuery(
+            "after", "this cursor belongs to another sort or other conditions; leave it out"
+        )
     return missing, key, row

@@ -18,12 +18,14 @@ from api.http.byte_ranges import (
     parse_range,
     small_file,
 )
-from api.http.problems import conflict, gone, invalid, not_found, unreadable
+from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
+from api.results.image_query import matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
+from api.routes.conditions import Filter, as_problem, beside
 from api.routes.jobs import address, find_job, in_turn
 from api.schemas import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 from difficulty_service.base.errors import DatasetError, ImageError
@@ -96,6 +98,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     job_id: str,
     request: Request,
     key: ReadKey,
+    query: Filter,
     sort: Annotated[
         str, Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first")
     ] = "-rmd",
@@ -105,15 +108,24 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
         str | None, Query(max_length=100, description="`next` of the previous page")
     ] = None,
 ) -> ScorePage:
-    """The hardest samples first by default; samples without a value come last."""
+    """The hardest samples first by default; samples without a value come last.
+
+    Where there are columns beside the scores, `is.NAME=VALUE`, `has.NAME=TEXT`, `min.NAME=NUMBER`
+    and `max.NAME=NUMBER` (or a date) are conditions, too.
+    """
     job = succeeded_job(request, key, job_id)
+    given = {name: value for name, value in query.conditions.items() if name != "sort"}
+    is_of_all = given == {"verified": "all"}
     with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
         try:
-            page = read_page(file, PageQuery(sort, label, limit, after))
+            only = None
+            if not is_of_all:
+                samples = request.app.state.open_scores.get(job).samples
+                only = matching_rows(samples, query, beside(request, key, job, query))
+            conditions = None if is_of_all else sorted(given.items())
+            page = read_page(file, PageQuery(sort, label, limit, after, only, conditions))
         except BadQuery as error:
-            raise invalid(
-                str(error), error.remedy or "correct this field", field=error.field
-            ) from None
+            raise as_problem(error) from None
     thumbnails = f"{address(job)}/thumbnails"
     rows = [
         ScoreRow(**row, thumbnail=f"{thumbnails}/{quote(row['sample_id'], safe='')}")

@@ -49,8 +49,13 @@ def require_other_columns(table: str, names: Sequence[str], required: Sequence[s
         )
 
 
-def match_ids(sample_ids: pa.ChunkedArray, keys: pa.ChunkedArray, join: str) -> pa.Array:
-    """Finds the row of each sample in a column of keys; null if it has none."""
+def match_ids(
+    sample_ids: pa.ChunkedArray, keys: pa.ChunkedArray, join: str, *, keep_first: bool = False
+) -> pa.Array:
+    """Finds the row of each sample in a column of keys; null if it has none.
+
+    A key that occurs more than once is an error, unless the first row of each is to be kept.
+    """
     try:
         texts = keys.cast(pa.string()).combine_chunks()
     except pa.ArrowException as error:
@@ -59,7 +64,8 @@ def match_ids(sample_ids: pa.ChunkedArray, keys: pa.ChunkedArray, join: str) -> 
         ) from error
     ids = sample_ids.cast(pa.string()).combine_chunks()
     _refuse_duplicates(ids, "sample_id of the scores")
-    _refuse_duplicates(texts, f"column {join}")
+    if not keep_first:
+        _refuse_duplicates(texts, f"column {join}")
     rows = pc.index_in(ids, value_set=texts, skip_nulls=True)
     if rows.null_count == len(rows):
         raise _no_match(ids, texts, join)

@@ -11,14 +11,12 @@ from difficulty_service.base.checksums import dump_checked, load_checked
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS, open_table_file
+from difficulty_service.datasets.table_files import TABLE_EXTENSIONS, TableFile, open_table_file
 from difficulty_service.datasets.table_files import read_columns as read_columns_of_file
 
 
-def read_columns(
-    pattern: str, columns: Sequence[str], *, text_columns: Sequence[str] = ()
-) -> pa.Table:
-    """Concatenates some columns of Parquet, CSV or JSON Lines files, in order of their paths.
+def open_tables(pattern: str, text_columns: Sequence[str] = ()) -> Sequence[TableFile]:
+    """Opens Parquet, CSV or JSON Lines files, in order of their paths.
 
     Of CSV files, `text_columns` are read as text even if they look like numbers, so that an id
     keeps its leading zeros.
@@ -31,13 +29,23 @@ def read_columns(
             f"{pattern!r} is not a table",
             f"the names of tables end in {', '.join(TABLE_EXTENSIONS)}",
         )
+    return [open_table_file(file, file.place.name, tuple(text_columns)) for file in files]
+
+
+def read_columns(
+    pattern: str, columns: Sequence[str], *, text_columns: Sequence[str] = ()
+) -> pa.Table:
+    """Concatenates some columns of files; arguments as for `open_tables`."""
+    return concatenate(pattern, open_tables(pattern, text_columns), columns)
+
+
+def concatenate(pattern: str, files: Sequence[TableFile], columns: Sequence[str]) -> pa.Table:
+    """Concatenates some columns of the files that a pattern names."""
     names = list(dict.fromkeys(columns))
-    tables = [
-        read_columns_of_file(open_table_file(file, file.place.name, tuple(text_columns)), names)
-        for file in files
-    ]
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        return pa.concat_tables(
+            [read_columns_of_file(file, names) for file in files], promote_options="permissive"
+        )
     except pa.ArrowException as error:
         raise AuditError(f"the files of {pattern!r} hold different types: {error}") from error
 

@@ -10,7 +10,7 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.score_report import print_steps, review_steps
 from difficulty_service.cli.scored_images import reading_of
-from difficulty_service.options import ScoredImages
+from difficulty_service.options import JoinOption, ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.review.writing import WrittenReport
@@ -28,6 +28,7 @@ def report(
     max_mb: float = DEFAULT_MAX_MB,
     draw_map: Annotated[bool, Parameter("--map")] = False,
     images: ScoredImages = ScoredImages(),
+    joined: JoinOption = JoinOption(),
 ) -> None:
     """Writes one page to look at the images and mark wrong labels: a file for any browser.
 
@@ -53,7 +54,14 @@ def report(
     features = scores.with_suffix(".features") if draw_map else None
     explanation = explanation_file(scores)
     options = ReportOptions(
-        images.images, reading_of(images), compare, max_mb, features, explanation, order
+        images=images.images,
+        reading=reading_of(images),
+        compare=compare,
+        max_mb=max_mb,
+        features=features,
+        explanation=explanation,
+        order=order,
+        columns=joined.columns,
     )
     print_report(make_report(read_reported(scores, compare), path, options))
     print_steps(review_steps(scores))

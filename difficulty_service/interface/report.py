@@ -1,5 +1,6 @@
 """`report`: scores in, a page for people out."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.audit.explanation import explanation_file
@@ -22,6 +23,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     order: Order = "doubtful",
     max_mb: float = DEFAULT_MAX_MB,
     features: str | Path | None = None,
+    columns: str | Path | Sequence[str | Path] = (),
 ) -> Path:
     """Writes one page to look at the images and mark wrong labels: a file for any browser.
 
@@ -38,6 +40,9 @@ def report(  # noqa: PLR0913 - one parameter for each option
         max_mb: Largest size of the file in megabytes; pictures are left out beyond it.
         features: Folder of the features, which `out` of `score_dataset` keeps beside the scores;
             with it the page has a map of the images.
+        columns: Columns to filter and caption the images to check by, as `TABLE` or
+            `TABLE:name,name`, one or several; a table is a file with the ids of the samples, or
+            `dataset` for the dataset's own.
 
     Returns:
         The path of the page.
@@ -51,6 +56,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
         if isinstance(scores, Scores)
         else read_reported(Path(scores), compare)
     )
+    tables = [columns] if isinstance(columns, str | Path) else columns
     options = ReportOptions(
         images=_dataset(images),
         compare=compare,
@@ -58,6 +64,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
         max_mb=max_mb,
         features=None if features is None else Path(features),
         explanation=None if isinstance(scores, Scores) else explanation_file(Path(scores)),
+        columns=[str(each) for each in tables],
     )
     written = make_report(contents, Path(out), options)
     warn(written.warnings)

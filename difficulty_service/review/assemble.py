@@ -1,5 +1,6 @@
 """From a score file and the names of things to a report: finds images, columns and features."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -9,7 +10,14 @@ from difficulty_service.base.errors import DifficultyError, ReportError, Setting
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.features.description import is_store
 from difficulty_service.features.store import open_store
-from difficulty_service.review.compared import ComparedColumn, compare, read_dataset_column
+from difficulty_service.review.compared import ComparedColumn, compare
+from difficulty_service.review.joined_tables import (
+    NOTHING_JOINED,
+    JoinedColumns,
+    ScoredDataset,
+    join_tables,
+    read_dataset_columns,
+)
 from difficulty_service.review.map import ImageMap, draw_map, has_tsne
 from difficulty_service.review.sections import Order
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
@@ -38,6 +46,7 @@ class ReportOptions:
         features: Folder of the features for a map; None for no map.
         order: Order of the samples to check.
         explanation: File of `difficulty explain`, which may be missing; None for none.
+        columns: Tables with columns to filter by, as `TableSource.parse` reads them.
     """
 
     images: str | Dataset | None = None
@@ -47,6 +56,7 @@ class ReportOptions:
     features: Path | None = None
     explanation: Path | None = None
     order: Order = "doubtful"
+    columns: Sequence[str] = ()
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
@@ -63,17 +73,19 @@ def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> Writte
     if options.explanation is not None:
         explained, problems = find_explanation(options.explanation, scores.provenance)
         notes += problems
+    joined = _joined(scores, images, options)
     parts = ReportParts(
         images=images,
         compared=_compared(scores, images, options),
         map=_map(scores, options),
         explained=explained,
         max_mb=options.max_mb,
-        notes=notes,
+        notes=(*notes, *joined.notes),
         order=options.order,
+        columns=joined.columns,
     )
     written = write_report(path, scores, parts)
-    warnings = (*notes, *written.warnings)
+    warnings = (*parts.notes, *written.warnings)
     if parts.map is not None and not has_tsne():
         warnings += (
             "the map has two directions only; openTSNE, which the extra `map` installs, "
@@ -126,13 +138,35 @@ def _compared(
     )
     if images is None:
         raise absent
-    recorded = scores.provenance.dataset_options
-    id_column = options.reading.id_column or (recorded.id_column if recorded else None)
+    id_column = _id_column(scores, options)
     try:
-        column = read_dataset_column(images.dataset, name, id_column)
+        column = read_dataset_columns(images.dataset, [name], id_column, "compare")
     except ReportError as error:
         raise (absent if is_score else error) from error
-    return compare(samples, column, name)
+    return compare(samples, column.rename_columns(["sample_id", "value"]), name)
+
+
+def _id_column(scores: ScoreFile, options: ReportOptions) -> str | None:
+    recorded = scores.provenance.dataset_options
+    return options.reading.id_column or (recorded.id_column if recorded else None)
+
+
+def _joined(scores: ScoreFile, images: ImageSource | None, options: ReportOptions) -> JoinedColumns:
+    if not options.columns:
+        return NOTHING_JOINED
+
+    def find() -> Dataset:
+        if images is None:
+            raise ReportError(
+                "the dataset whose columns are wanted is not there",
+                "name it as ",
+                Setting("images"),
+                parameter="columns",
+            )
+        return images.dataset
+
+    dataset = ScoredDataset(find, _id_column(scores, options))
+    return join_tables(to_samples(scores).ids, options.columns, dataset)
 
 
 def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:

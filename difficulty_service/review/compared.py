@@ -20,12 +20,10 @@ from difficulty_service.audit.audit import (
     match_ids,
     rank_values,
 )
-from difficulty_service.audit.files import read_columns
 from difficulty_service.audit.score_comparison import ScoreComparison
-from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
+from difficulty_service.base.errors import AuditError, ReportError, Setting
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.labels import decode_dictionary
-from difficulty_service.datasets.sample import Dataset
 from difficulty_service.review.cards import Pictures, read_pictures
 from difficulty_service.review.charts import shade_of
 from difficulty_service.review.html_page import render_template
@@ -51,33 +49,6 @@ class ComparedColumn:
     is_share: bool
     agreement: str
     num_samples: int
-
-
-def read_dataset_column(dataset: Dataset, column: str, id_column: str | None) -> pa.Table:
-    """The columns `sample_id` and `value` of a dataset that is a table.
-
-    Without a column of ids every row must be a sample.
-    """
-    names = [column] if id_column is None else [column, id_column]
-    try:
-        table = read_columns(dataset.location, names, text_columns=names[1:])
-    except DifficultyError as error:
-        raise ReportError(
-            f"the column {column!r} cannot be read from {dataset.location}: {error.problem}",
-            "name a column of the score file or of a dataset that is a table",
-            parameter="compare",
-        ) from error
-    if id_column is not None:
-        return pa.table({"sample_id": table[id_column], "value": table[column]})
-    if len(table) != len(dataset.sample_ids):
-        raise ReportError(
-            f"{len(table):,} rows of {dataset.location} are {len(dataset.sample_ids):,} samples, "
-            f"so it is unknown which of them a value of {column!r} belongs to",
-            "name the column with the sample ids as ",
-            Setting("id_column"),
-            parameter="compare",
-        )
-    return pa.table({"sample_id": pa.array(dataset.sample_ids), "value": table[column]})
 
 
 def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:

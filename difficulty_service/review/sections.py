@@ -386,7 +386,7 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 
 def review_data(
     samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str, order: Order
-) -> Mapping[str, Any]:
+) -> dict[str, Any]:
     """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)
     cuts = cuts_of(samples)

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from difficulty_service.audit.files import read_explanation
 from difficulty_service.base.errors import AuditError, ReportError
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.wording import count_of
+from difficulty_service.review.card_columns import card_columns
 from difficulty_service.review.cards import (
     Pictures,
     dataset_name,
@@ -29,6 +30,7 @@ from difficulty_service.review.cards import (
 from difficulty_service.review.compared import ComparedColumn, bar_heights
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.sample_columns import SampleColumns
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
     SHOWN_CLASSES,
@@ -136,7 +138,7 @@ STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = (
     # Which the service has, too.
     *("theme.js", "keys.js", "marks.js", "review.js", "class_choice.js", "decisions.js"),
-    *("stored_marks.js", "dialog.js", "report.js", "map.js"),
+    *("stored_marks.js", "card_columns.js", "dialog.js", "report.js", "map.js"),
 )
 
 
@@ -158,6 +160,7 @@ class ReportParts:
     Attributes:
         max_mb: Largest size of the file in millions of bytes; pictures are left out beyond it.
         order: Order of the samples to check.
+        columns: Columns beside the scores, by which the samples to check are filtered.
         notes: Sentences that the page shows, such as why there are no pictures.
     """
 
@@ -168,6 +171,7 @@ class ReportParts:
     max_mb: float = DEFAULT_MAX_MB
     notes: Sequence[str] = ()
     order: Order = "doubtful"
+    columns: SampleColumns = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -297,6 +301,7 @@ def _values(
     summary = summarise(samples, ranked, selection)
     to_check = [with_suggestion(card, samples) for card in cards(selection.to_check)]
     provenance = scores.provenance
+    beside = card_columns(parts.columns, selection.to_check)
     shown = ranked[:SHOWN_CLASSES]
     on_page = Counter((card.label, card.nearest) for card in to_check if card.is_doubtful)
     labels = Counter(card.label for card in to_check)
@@ -315,6 +320,7 @@ def _values(
         "cuts": cuts_of(samples),
         "label_options": [(label, samples.name_of(label)) for label in sorted(labels)],
         "nearest_options": [(label, samples.name_of(label)) for label in sorted(nearest)],
+        "columns": beside,
         "unusual": cards(selection.unusual),
         "class_rows": class_rows(samples, ranked, summary.scale),
         "num_listed_classes": LISTED_CLASSES,
@@ -346,7 +352,8 @@ def _values(
         "elsewhere": cards(dict.fromkeys(selection.typical_elsewhere())),
         "data": review_data(
             samples, to_check, selection, _key(scores, samples, parts.order), parts.order
-        ),
+        )
+        | {"columns": [column.data for column in beside]},
     }
 
 

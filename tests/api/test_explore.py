@@ -9,7 +9,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from api.app import create_app
-from api.explore import explore, explorer_settings
+from api.explore import ExploreOptions, explore, explorer_settings
 from api.imported import add_features, find_errors, import_scores, root_and_path
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
@@ -173,7 +173,7 @@ def test_a_folder_that_cannot_be_made_is_explained(scores: Path) -> None:
     scores.with_suffix(".explorer").write_text("in the way")
 
     with pytest.raises(ConfigError, match="where marks are kept"):
-        explore(scores, None, None, 0, print, print)
+        explore(ExploreOptions(scores), 0, print, print)
 
 
 def test_the_server_answers_this_machine_only(scores: Path) -> None:
@@ -274,4 +274,4 @@ def test_features_that_do_not_fit_are_refused(
         keep_features(scores, tmp_path / "features", ids)
 
     with pytest.raises(ConfigError, match=reason):
-        explore(scores, None, tmp_path / "features", 0, print, print)
+        explore(ExploreOptions(scores, features=tmp_path / "features"), 0, print, print)

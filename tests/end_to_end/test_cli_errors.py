@@ -22,7 +22,7 @@ EXTRACT_OPTIONS = (
 )
 OPTIONS = {
     "demo": ("--out", "--open", "--no-open"),
-    "report": ("--out", "--images", "--compare", "--max-mb", "--map", "--id-column"),
+    "report": ("--out", "--images", "--compare", "--columns", "--max-mb", "--map", "--id-column"),
     "backbones": ("--benchmark", "--only", "--images", "--device", "--precision"),
     "extract": ("--out", *EXTRACT_OPTIONS),
     "fit": ("--out", *FIT_OPTIONS),

@@ -15,6 +15,7 @@ import httpx2
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -245,6 +246,11 @@ def make_scores() -> None:
     for name in ("clean", "year-1", "year-2"):
         difficulty(f"fit scores.features --out {name}.safetensors")
     table = read_scores(Path("scores.parquet")).table
+    ids = table["sample_id"].cast(pa.string())
+    days = pa.array(range(len(ids)), pa.date32())
+    metadata = pa.table({"sample_id": ids, "camera": ["A"] * len(ids), "date": days})
+    pq.write_table(metadata, "predictions.parquet")
+    pa_csv.write_csv(metadata, "metadata.csv")
     doubtful = table.filter(pc.greater(table["label_margin"], 0))["sample_id"].to_pylist()
     marks = [f"{name},{('drop', 'keep')[row % 2]}" for row, name in enumerate(doubtful)]
     for name in ("marks.csv", "reviewed.csv"):

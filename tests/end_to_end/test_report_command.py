@@ -123,3 +123,21 @@ def test_a_browser_opens_only_before_a_person_at_a_desktop(
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
 
     assert demo.has_desktop() is expected
+
+
+def test_columns_of_the_dataset_or_of_a_table_are_named_on_the_command_line(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores, page = scored[0] / "scores.parquet", tmp_path / "page.html"
+    ids = pq.read_table(scores)["sample_id"].to_pylist()
+    table = tmp_path / "a.csv"
+    table.write_text("sample_id,camera,boxes\n" + "".join(f"{each},A,1\n" for each in ids[1:]))
+
+    done = difficulty("report", scores, "--out", page, "--columns", f"{table}:camera")
+    refused = difficulty("report", scores, "--out", page, "--columns", f"{table}:camara")
+
+    assert done.returncode == 0, done.stderr
+    assert f"a.csv: 1 of {len(ids)} samples have no row" in " ".join(done.stderr.split())
+    assert '"name":"camera"' in page.read_text("utf-8")
+    assert refused.returncode == 1
+    assert "did you mean 'camera'?" in " ".join(refused.stderr.split())

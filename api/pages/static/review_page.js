@@ -26,6 +26,13 @@ export async function classNames() {
   return classNames.all;
 }
 
+// Lists the images that are like one of them.
+function showAlike(card) {
+  if (!card) return false;
+  window.location.assign(`${window.location.pathname.replace(/\/images.*/, "/images")}?like=${card.dataset.row}`);
+  return true;
+}
+
 const cardOf = (row) => document.querySelector(`.card[data-row="${row}"]`);
 
 export function startReview() {
@@ -84,6 +91,7 @@ function startGrid(place, review, looked) {
     const input = byId(id);
     new ClassChoice(input, classNames, () => input.dispatchEvent(new Event("change", { bubbles: true })), { isFree: true });
   }
+  listenForKeys(place, { like: (_, event) => showAlike(event.target.closest(".card")) });
   listenForKeys(document, {
     search: () => {
       document.querySelector(".side-box").open = true;
@@ -145,6 +153,7 @@ class OnePage {
       undo: () => this.undo(),
       mark: (decision) => this.decide(decision),
       search: () => byId("other")?.focus(),
+      like: () => showAlike(this.card),
     });
     document.addEventListener("click", (event) => {
       const link = event.target.closest("#previous, #next");

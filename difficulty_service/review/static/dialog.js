@@ -68,6 +68,7 @@ class Closer {
       // Rounded down, so that no image is harder than all of them.
       parts.push(`harder than ${(Math.floor(1000 * sample.percentile) / 10).toFixed(1)} % of all`);
     }
+    parts.push(...report.columns.describe(report.cards.indexOf(card)));
     byId("dialog-text").textContent = parts.join(" · ");
     for (const [id, label] of [["typical-label", sample.label], ["typical-nearest", sample.nearest]]) {
       const pictures = typicalPictures(data.typical[label] || [], data.names[label]);

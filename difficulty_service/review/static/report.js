@@ -23,6 +23,7 @@ class Report {
       if (shares.length) card.dataset.likely = JSON.stringify(shares);
     });
     this.grid = new Grid(byId("grid"), this.review);
+    this.columns = new CardColumns(data.columns, () => this.filter());
     this.closer = new Closer(this);
     byId("controls").hidden = false;
     if (window.matchMedia("(max-width: 560px)").matches) byId("controls").open = false;
@@ -66,6 +67,7 @@ class Report {
 
   setFilter(label, nearest) {
     if (byId("cut")) byId("cut").value = 0;
+    this.columns.reset();
     for (const [id, value] of [["filter-label", label], ["filter-nearest", nearest]]) {
       byId(id).value = value;
       // A class without a card on this page is no option.
@@ -77,13 +79,16 @@ class Report {
   filter() {
     const step = Number(byId("cut")?.value ?? 0), cut = this.data.cuts?.[step] ?? -Infinity;
     const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
+    const { conditions } = this.columns;
     // What comes up among a part of the samples tells nothing about all.
-    this.stored.order = label || nearest ? "" : this.data.order;
+    this.stored.order = label || nearest || conditions.length ? "" : this.data.order;
     this.cards.forEach((card, place) => {
       const sample = this.data.cards[place];
       // The steps are rounded to four decimals, as the doubts are.
       card.hidden = sample.doubt < cut - 1e-4 || (label !== "" && sample.label !== Number(label))
-        || (nearest !== "" && sample.nearest !== Number(nearest));
+        || (nearest !== "" && sample.nearest !== Number(nearest))
+        || !this.columns.fulfils(place, conditions);
+      this.columns.caption(card, place, conditions);
     });
     const shown = this.grid.cards.length;
     byId("filtered").textContent = shown < this.cards.length ? `(${shown} shown)` : "";

@@ -13,6 +13,7 @@ from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.store import Job, get_job
 from api.pages import images
 from api.results.maps import SimilarImages
+from api.routes import conditions
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
@@ -85,6 +86,32 @@ def test_the_page_of_an_image_has_the_twelve_most_similar_ones(
     shown = [int(row) for row in re.findall(r'/images/(\d+)">', strip)]
     assert shown == most_similar(np.load(settings.data_dir / "copy.npy"), 3, 12)
     assert (len(shown), 3 in shown) == (12, False)
+
+
+def test_images_like_one_are_a_list_with_the_filters_orders_and_marks_of_any_other(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conditions, "MOST_ALIKE", 15)
+    settings, artifacts = state_of(client)
+    with artifacts.open(f"jobs/{job.id}/a1/vectors.npy") as file:
+        (settings.data_dir / "alike.npy").write_bytes(file.read())
+    alike = [3, *most_similar(np.load(settings.data_dir / "alike.npy"), 3, 15)]
+    address = f"/jobs/{job.id}/images"
+
+    assert f'href="{address}?like=3"' in client.get(f"{address}/3").text
+    assert rows_of(client, f"{address}?like=3") == alike
+    assert rows_of(client, f"{address}?like=3&sort=file") == sorted(alike)
+    assert rows_of(client, f"{address}?like=3&label=cat") == [
+        row for row in alike if 10 <= row < 20
+    ]
+    assert rows_of(client, f"{address}?like=3&q=no") == []
+
+    following = client.get(f"{address}/{alike[4]}?like=3&sort=alike").text
+    assert f'id="next" rel="next" href="{address}/{alike[5]}?' in following
+
+    scores = f"/v1/jobs/{job.id}/scores"
+    matching = client.get(f"{scores}?like=3&sort=-rmd").json()
+    assert matching["matching"] == len(alike)
 
 
 def test_many_images_are_searched_after_the_page_is_shown(

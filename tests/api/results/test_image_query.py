@@ -7,8 +7,17 @@ import pyarrow as pa
 import pytest
 
 from api.results import image_query as first_places
-from api.results.image_query import SORTS, ImageQuery, find_images, neighbours, orders_of
+from api.results.image_query import (
+    NOTHING_BESIDE,
+    SORTS,
+    Beside,
+    ImageQuery,
+    find_images,
+    neighbours,
+    orders_of,
+)
 from api.results.score_pages import BadQuery
+from difficulty_service.review.sample_columns import SampleColumn, to_sample_column
 from difficulty_service.scores.samples import ScoredSamples
 
 SAMPLES = 400
@@ -38,11 +47,13 @@ def samples() -> ScoredSamples:
     )
 
 
-def walk(samples: ScoredSamples, query: ImageQuery, limit: int = 7) -> list[int]:
+def walk(
+    samples: ScoredSamples, query: ImageQuery, limit: int = 7, beside: Beside = NOTHING_BESIDE
+) -> list[int]:
     """Rows of all pages of a query."""
     rows: list[int] = []
     while True:
-        page = find_images(samples, query, (), limit)
+        page = find_images(samples, query, limit, beside)
         assert len(page.rows) <= limit
         rows += page.rows
         if not page.next:
@@ -78,7 +89,7 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
     whole = walk(samples, ImageQuery(sort=sort))
     monkeypatch.setattr(first_places, "BLOCK", 3)
 
-    page = find_images(samples, ImageQuery(sort=sort), (), limit)
+    page = find_images(samples, ImageQuery(sort=sort), limit)
 
     assert page.rows == whole[:limit]
 
@@ -92,6 +103,9 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
         (ImageQuery(sort="random", mark="keep"), ""),
         (ImageQuery(sort="random", verified="all"), ""),
         (ImageQuery(sort="random", margin="0"), ""),
+        (ImageQuery(sort="random", like="3"), ""),
+        (ImageQuery(sort="random", columns=(("is.camera", "A"),)), ""),
+        (ImageQuery(sort="asc.camera"), ""),
         (ImageQuery(sort="doubtful", margin="0"), "doubtful"),
         (ImageQuery(sort="no order"), ""),
     ],
@@ -133,7 +147,8 @@ def test_marks_are_a_condition(samples: ScoredSamples) -> None:
 
     def rows(mark: str) -> list[int]:
         with_it = [row for row, each in marked.items() if mark in {each, "any", "none"}]
-        return find_images(samples, ImageQuery(mark=mark, sort="file"), with_it, SAMPLES).rows
+        query = ImageQuery(mark=mark, sort="file")
+        return find_images(samples, query, SAMPLES, Beside(with_it)).rows
 
     assert rows("any") == [3, 5, 9]
     assert rows("drop") == [5, 9]
@@ -141,11 +156,52 @@ def test_marks_are_a_condition(samples: ScoredSamples) -> None:
     assert rows("none") == [row for row in range(SAMPLES) if row not in marked]
 
 
+def camera_and_weight() -> dict[str, SampleColumn]:
+    """Two columns with many equal and some missing values."""
+    generator = np.random.default_rng(7)
+    cameras = [None if each == 3 else "ABC"[each] for each in generator.integers(0, 4, SAMPLES)]
+    weights = [None if each == 9 else each / 2 for each in generator.integers(0, 10, SAMPLES)]
+    columns = {}
+    for name, values in (("camera", cameras), ("weight", weights)):
+        column = to_sample_column(name, pa.chunked_array([pa.array(values)]))
+        assert isinstance(column, SampleColumn)
+        columns[name] = column
+    return columns
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+@pytest.mark.parametrize("name", ["camera", "weight"])
+def test_the_pages_of_an_order_by_column_are_the_whole_order(
+    samples: ScoredSamples, direction: str, name: str
+) -> None:
+    columns = camera_and_weight()
+    sign = 1 if direction == "asc" else -1
+    query = ImageQuery(sort=f"{direction}.{name}", q="1", columns=(("min.weight", "1"),))
+
+    rows = walk(samples, query, beside=Beside(columns=columns))
+
+    fulfil = [row for row in range(SAMPLES) if "1" in f"{row:03}"]
+    weights = columns["weight"].numbers
+    expected = ordered(sign * columns[name].numbers)
+    assert rows == [row for row in expected if row in fulfil and weights[row] >= 1]
+    found = [neighbours(samples, query, row, 2, Beside(columns=columns)) for row in rows]
+    assert [each.previous for each in found] == [None, *rows[:-1]]
+
+
+def test_a_cursor_of_another_value_of_a_column_is_refused(samples: ScoredSamples) -> None:
+    beside = Beside(columns=camera_and_weight())
+    of_a, of_b = (ImageQuery(columns=(("is.camera", each),)) for each in "AB")
+    cursor = find_images(samples, of_a, 10, beside).next
+
+    with pytest.raises(BadQuery, match="other conditions"):
+        find_images(samples, replace(of_b, after=cursor), 10, beside)
+
+
 def test_neighbours_follow_the_order_of_the_list(samples: ScoredSamples) -> None:
     query = ImageQuery(label="dog")
     rows = walk(samples, query)
 
-    found = [neighbours(samples, query, (), row, 3) for row in rows]
+    found = [neighbours(samples, query, row, 3) for row in rows]
 
     assert [each.previous for each in found] == [None, *rows[:-1]]
     assert [each.following for each in found] == [
@@ -180,21 +236,21 @@ def test_a_condition_that_cannot_be_read_is_named(
     samples: ScoredSamples, query: ImageQuery, field: str
 ) -> None:
     with pytest.raises(BadQuery) as caught:
-        find_images(samples, query, (), 10)
+        find_images(samples, query, 10)
 
     assert caught.value.field == field
 
 
 def test_neighbours_in_an_order_that_does_not_exist_name_it(samples: ScoredSamples) -> None:
     with pytest.raises(BadQuery, match="no order 'name'"):
-        neighbours(samples, ImageQuery(sort="name"), (), 0, 1)
+        neighbours(samples, ImageQuery(sort="name"), 0, 1)
 
 
 def test_a_cursor_of_other_conditions_is_refused(samples: ScoredSamples) -> None:
-    cursor = find_images(samples, ImageQuery(), (), 10).next
+    cursor = find_images(samples, ImageQuery(), 10).next
 
     with pytest.raises(BadQuery, match="other conditions"):
-        find_images(samples, ImageQuery(label="cat", after=cursor), (), 10)
+        find_images(samples, ImageQuery(label="cat", after=cursor), 10)
 
 
 def test_without_distances_to_all_samples_there_is_no_order_by_them(
@@ -203,7 +259,7 @@ def test_without_distances_to_all_samples_there_is_no_order_by_them(
     plain = replace(samples, agnostic=None)
 
     with pytest.raises(BadQuery, match="has no md_agnostic") as caught:
-        find_images(plain, ImageQuery(sort="unusual"), (), 7)
+        find_images(plain, ImageQuery(sort="unusual"), 7)
 
     assert caught.value.remedy == 'score with "scorers": ["rmd"]'
     assert "unusual" in orders_of(samples)

@@ -54,6 +54,29 @@ def test_without_images_a_warning_says_how_to_bring_them(tmp_path: Path) -> None
     assert "60 images" in path.read_text("utf-8")
 
 
+def test_columns_of_tables_are_in_the_page_and_what_does_not_match_is_a_warning(
+    tmp_path: Path, pairs: list[tuple[Image.Image, str]]
+) -> None:
+    scores = ds.score_dataset(pairs, shrinkage="leave-one-out", progress=False)
+    ids = scores.table["sample_id"].to_pylist()
+    rows = "".join(f"{each},{'ab'[row % 2]},{row}\n" for row, each in enumerate(ids[:-1]))
+    (tmp_path / "table.csv").write_text(f"sample_id,</script>,weight\n{rows}")
+    path = tmp_path / "report.html"
+
+    for columns in (tmp_path / "table.csv", [f"{tmp_path}/table.csv:</script>"]):
+        with pytest.warns(UserWarning, match=r"table\.csv: 1 of 40 samples have no row"):
+            ds.report(scores, path, images=pairs, columns=columns)
+        page = path.read_text("utf-8")
+
+        assert '"name":"\\u003c/script>","kind":"category","texts":["a","b","(none)"]' in page
+        assert ('"name":"weight"' in page) == (columns == tmp_path / "table.csv")
+        assert "<bdi>&lt;/script&gt;</bdi>" in page
+    with pytest.raises(ds.errors.ReportError, match="no column 'colour'"):
+        ds.report(scores, path, images=pairs, columns=f"{tmp_path}/table.csv:colour")
+    with pytest.raises(ds.errors.ReportError, match="columns of the dataset cannot be joined"):
+        ds.report(scores, path, images=pairs, columns="dataset:colour")
+
+
 def test_a_file_of_another_kind_is_an_error(tmp_path: Path) -> None:
     labels = np.arange(60) % 3
     features = np.random.default_rng(0).normal(size=(60, 4)) + 9 * np.eye(3, 4)[labels]

@@ -12,7 +12,8 @@ from scipy.stats import spearmanr
 from difficulty_service.base.errors import ReportError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.review.compared import bar_heights, compare, read_dataset_column
+from difficulty_service.review.compared import bar_heights, compare
+from difficulty_service.review.joined_tables import read_dataset_columns
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples, to_samples
 
@@ -96,13 +97,13 @@ def test_a_column_of_the_dataset_is_joined_by_the_ids_or_by_the_order(tmp_path: 
     pq.write_table(table, tmp_path / "table.parquet")
     dataset = open_dataset(str(tmp_path / "table.parquet"), DatasetOptions())
 
-    by_order = read_dataset_column(dataset, "age", None).to_pydict()
-    by_id = read_dataset_column(dataset, "age", "key").to_pydict()
+    by_order = read_dataset_columns(dataset, ["age"], None, "compare").to_pydict()
+    by_id = read_dataset_columns(dataset, ["age"], "key", "compare").to_pydict()
 
-    assert by_order == {"sample_id": list(dataset.sample_ids), "value": [3, 4]}
-    assert by_id == {"sample_id": ["a", "b"], "value": [3, 4]}
+    assert by_order == {"sample_id": list(dataset.sample_ids), "age": [3, 4]}
+    assert by_id == {"sample_id": ["a", "b"], "age": [3, 4]}
     with pytest.raises(ReportError, match="'height' cannot be read"):
-        read_dataset_column(dataset, "height", None)
+        read_dataset_columns(dataset, ["height"], None, "compare")
 
 
 def test_rows_that_are_no_samples_need_a_column_of_ids(tmp_path: Path) -> None:
@@ -113,4 +114,4 @@ def test_rows_that_are_no_samples_need_a_column_of_ids(tmp_path: Path) -> None:
     dataset = open_dataset(str(tmp_path / "table.parquet"), DatasetOptions())
 
     with pytest.raises(ReportError, match=r"3 rows of .* are 2 samples"):
-        read_dataset_column(dataset, "age", None)
+        read_dataset_columns(dataset, ["age"], None, "compare")

@@ -1,0 +1,111 @@
+"""The conditions of an address that lists images, and what of a job they are about."""
+
+from collections.abc import Collection, Sequence
+from typing import Annotated, cast
+
+from fastapi import Depends, Query, Request
+
+from api.http.api_keys import Principal
+from api.http.problems import Problem, invalid
+from api.jobs.marks import marked_rows
+from api.jobs.store import Job
+from api.results.column_conditions import ColumnConditions, column_conditions
+from api.results.image_query import ALIKE, Beside, ImageQuery, row_of
+from api.results.maps import MOST_ALIKE
+from api.results.score_pages import BadQuery
+from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.samples import ScoredSamples
+
+Text = Annotated[str, Query(max_length=1000)]
+
+
+def read_columns(request: Request) -> ColumnConditions:
+    """The conditions on columns beside the scores, whose names are those of the columns."""
+    try:
+        return column_conditions(request.query_params.multi_items())
+    except BadQuery as error:
+        raise as_problem(error) from None
+
+
+ReadColumns = Annotated[ColumnConditions, Depends(read_columns)]
+
+
+def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
+    columns: ReadColumns,
+    label: Text = "",
+    near: Text = "",
+    pmin: Text = "",
+    pmax: Text = "",
+    margin: Text = "",
+    q: Text = "",
+    mark: Text = "",
+    verified: Text = "",
+    area: Text = "",
+    like: Text = "",
+    sort: Text = "",
+    after: Text = "",
+) -> ImageQuery:
+    """The conditions in the address of a page."""
+    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like)
+    if not sort or (sort == ALIKE and not like):
+        sort = ALIKE if like else "doubtful"
+    return ImageQuery(*conditions, sort, after, columns)
+
+
+Conditions = Annotated[ImageQuery, Depends(read_query)]
+
+
+def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
+    columns: ReadColumns,
+    near: Annotated[Text, Query(description="Class that fits best, or a part of its name")] = "",
+    pmin: Annotated[Text, Query(description="Lowest percentile of difficulty, 0 to 100")] = "",
+    pmax: Annotated[Text, Query(description="Highest percentile of difficulty")] = "",
+    margin: Annotated[
+        Text, Query(description="Suspicion (or margin, without it) to be exceeded")
+    ] = "",
+    q: Annotated[Text, Query(description="Text in the sample id")] = "",
+    mark: Annotated[Text, Query(description="none, any, keep, relabel or drop")] = "",
+    verified: Annotated[
+        Text, Query(description="only or all: decided in an earlier round, or whatever")
+    ] = "all",
+    area: Annotated[Text, Query(description="Corners on the map: x_y_x_y_x_y")] = "",
+    like: Annotated[
+        Text, Query(description="Row of a sample that they are like, with itself")
+    ] = "",
+) -> ImageQuery:
+    """The conditions of a list of scores, which has an order and a class of its own."""
+    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, like)
+    return ImageQuery("", *conditions, sort="file", columns=columns)
+
+
+Filter = Annotated[ImageQuery, Depends(read_filter)]
+
+
+def as_problem(error: BadQuery) -> Problem:
+    """The answer to a condition that cannot be read."""
+    return invalid(str(error), error.remedy or "correct this field", field=error.field)
+
+
+def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Beside:
+    """What the conditions are about; only what they need is read."""
+    state = request.app.state
+    samples: ScoredSamples = state.open_scores.get(job).samples
+    alike: Sequence[int] | None = None
+    if query.like and (row := row_of(query.like, samples)) is not None:
+        others = state.similar_images.get(job, row, MOST_ALIKE)
+        alike = None if others is None else [row, *others]
+    return Beside(
+        marked=_marked(request, key, job, query.mark),
+        drawn=state.maps.get(job) if query.area else None,
+        alike=alike,
+        columns=state.open_columns.get(job),
+    )
+
+
+def _marked(request: Request, key: Principal, job: Job, wanted: str) -> Collection[int]:
+    """Rows with the caller's marks that a filter names, as `ImageQuery.mark`."""
+    if not wanted:
+        return ()
+    mark = Mark(wanted) if wanted in set(Mark) else None
+    rows = marked_rows(request.app.state.engine, key.owner, job.id, mark)
+    return cast("Collection[int]", rows)
