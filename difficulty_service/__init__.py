@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from difficulty_service.base import errors as errors
+    from difficulty_service.interface.annotators import annotators as annotators
     from difficulty_service.interface.comparisons import compare_scores as compare_scores
     from difficulty_service.interface.comparisons import consensus as consensus
     from difficulty_service.interface.encoder import Encoder as Encoder
@@ -26,6 +27,7 @@ __all__ = [
     "RelativeMahalanobis",
     "Scores",
     "__version__",
+    "annotators",
     "backbone",
     "compare_scores",
     "consensus",

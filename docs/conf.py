@@ -35,6 +35,7 @@ NAVIGATION = {
         "texts": "Texts",
         "report": "The report",
         "explorer": "Exploring in the browser",
+        "annotators": "Several labels per image",
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",
         "training": "Training with scores",

@@ -20,7 +20,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "clean", "export", "estimate"),
+    *("compare_scores", "consensus", "explain", "clean", "export", "estimate", "annotators"),
 )
 """Functions that are commands, each in a module of the same name."""
 

@@ -9,6 +9,7 @@ HOMES = {
     "Encoder": "encoder",
     "RelativeMahalanobis": "estimator",
     "Scores": "scores",
+    "annotators": "annotators",
     "backbone": "encoder",
     "compare_scores": "comparisons",
     "consensus": "comparisons",

@@ -93,6 +93,20 @@ class LabelPosteriors:
         ]
         return {name: torch.cat([block[name] for block in blocks]) for name in blocks[0]}
 
+    def log_densities(self, features: Tensor, labels: Tensor) -> Tensor:
+        """Log-densities of the fitted classes of `suspicion`, without each sample in the fit.
+
+        Of so few samples as fit a block; arguments as for `columns`. Shape (samples, fitted), up to
+        a constant for each sample.
+        """
+        rule = self.suspicion
+        if rule is None:
+            raise ValueError("suspicion was not asked for")
+        own = rule.densities.places(labels)
+        found = rule.log_densities(self.suspicion_map(features, self.work), own)
+        # Taken from each block before the next one overwrites it.
+        return torch.cat([densities.clone() for _, densities in found])
+
     def _columns_of_block(self, features: Tensor, labels: Tensor) -> dict[str, Tensor]:
         """The columns of so few samples that their products with the classes take little memory."""
         columns: dict[str, list[Tensor]] = defaultdict(list)
