@@ -34,6 +34,7 @@ from api.results.maps import Maps, SimilarImages
 from api.results.saved_views import SavedViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
+from api.results.tsne_maps import TsneMaps
 from api.routes import events, gaussians, jobs, marks, results, system, uploads
 from api.routes.events import EventStreams
 from api.settings import Settings
@@ -131,6 +132,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(load_conversions)
         state.maps = Maps(state.artifacts, state.open_scores)
         state.similar_images = SimilarImages(settings, state.artifacts)
+        state.tsne_maps = TsneMaps(
+            state.artifacts, state.maps, state.similar_images, state.open_scores
+        )
         state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
         state.scoring_queue = FairQueue(
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
@@ -145,6 +149,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             with house, keeping:
                 yield
         finally:
+            await run_in_threadpool(state.tsne_maps.close)
             await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
             await run_in_threadpool(state.upload_checks.close)

@@ -15,6 +15,7 @@ from sqlalchemy import Engine, insert, select
 from api.jobs.files import (
     COLUMNS_FILE,
     SCORES_FILE,
+    TSNE_FOLDER,
     VECTORS_FILE,
     attempt_prefix,
     open_stored_parquet,
@@ -87,6 +88,7 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
                 "name the folder of the features that were scored",
                 parameter="features",
             )
+        artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")  # perhaps of other features
         (local / SOURCE_FILE).write_text(_source(folder))
         for file in (*files, local / SOURCE_FILE):
             artifacts.put(file, f"{prefix}/{file.name}")

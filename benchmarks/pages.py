@@ -1,25 +1,36 @@
-"""Size, time and memory of reports, and the time in which a browser loads them.
+"""Size, time and memory of reports, the time in which a browser loads them, and maps.
 
     python benchmarks/pages.py [--images DATASET --id-column COLUMN] [--rows 10000,1300000]
+        [--points 20000,1000000]
 
 Random scores of a thousand classes are reported without pictures. With a dataset, it is scored with
-the built-in network and reported with pictures. Pages load in Chromium, where that is installed.
+the built-in network and reported with pictures. Random points are drawn on a map that is zoomed and
+moved, by each of the two ways of drawing. Pages load in Chromium, where that is installed.
 """
 
 import argparse
+import gzip
 import resource
 import shutil
 import tempfile
 import time
+from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 from machine import machine
 
 import difficulty_service as ds
-from difficulty_service.scores.file import write_scores
+from difficulty_service.review.map import ImageMap
+from difficulty_service.review.map_points import MapPoints
+from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.samples import to_samples
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 CLASSES = 1000
 MEGABYTE = 1_000_000
@@ -80,12 +91,102 @@ def measure(name: str, scores: Path, page: Path) -> None:
     )
 
 
+MAP_SCRIPTS = ("theme", "map_points", "map_data", "map_colours", "map_view", "map")
+FRAMES = 90
+WAYS = {
+    # Imitated by the processor on a machine without a graphics processor.
+    "WebGL": "GlPainter.for = (canvas) => new GlPainter(canvas, canvas.getContext('webgl2'))",
+    "pixels": "GlPainter.for = () => null",
+}
+MAP_PAGE = """<!doctype html><style>canvas { display: block; width: 1000px; height: 692px; }</style>
+<button id="theme"></button><div id="map-box"><div><canvas id="map-canvas"></canvas></div>
+<div id="map-tip"></div><button id="map-in"></button><button id="map-out"></button>
+<button id="map-whole"></button><input type="radio" name="colour" value="class" checked>
+<ul id="map-key"></ul><div id="map-pick-box"><select id="map-pick"></select></div></div>"""
+MOVE_MAP = """async ([way, frames]) => {
+    eval(way);  // in the page of this benchmark, which has no policy
+    const buffer = await (await fetch("http://map/points")).arrayBuffer();
+    const start = performance.now(), map = new ImageMap(MapPoints.fromBytes(buffer));
+    const frame = () => new Promise((resolve) => requestAnimationFrame(resolve));
+    await frame(); await frame();
+    const shown = performance.now(), spent = [];
+    let drawing = 0;
+    const draw = map.drawing.painter.draw;
+    map.drawing.painter.draw = function (...all) {
+        const before = performance.now();
+        draw.apply(this, all);
+        drawing += performance.now() - before;
+    };
+    for (let step = 0; step < frames; step += 1) {
+        const before = performance.now();
+        if (step % 3) map.gestures.panBy(9, 5);
+        else map.gestures.zoomBy(step < frames / 2 ? 1.08 : 1 / 1.08);
+        await frame();
+        spent.push(performance.now() - before);
+    }
+    spent.sort((one, other) => one - other);
+    const sum = spent.reduce((one, other) => one + other);
+    return [shown - start, 1000 * frames / sum, spent[Math.floor(0.95 * frames)], drawing / frames];
+}"""
+
+
+def write_random_map(num_points: int, folder: Path) -> bytes:
+    """The data of a map of random points, of a thousand classes in clusters."""
+    scores = folder / "map-scores.parquet"
+    write_random_scores(scores, num_points)
+    samples = to_samples(read_scores(scores))
+    generator = np.random.default_rng(0)
+    centres = generator.random((CLASSES, 2))
+    positions = centres[samples.labels] + generator.normal(0, 0.02, (num_points, 2))
+    drawn = ImageMap(np.arange(num_points), positions.clip(0, 1), "random", num_points)
+    return MapPoints.of(drawn, samples, "/images").packed_bytes()
+
+
+def measure_map(num_points: int, folder: Path) -> None:
+    """Prints the size of a map's data and how fast it is drawn."""
+    content = write_random_map(num_points, folder)
+    packed = len(gzip.compress(content, 5))
+    print(
+        f"map of {num_points:,} points: {len(content) / MEGABYTE:.2f} MB, "
+        f"{packed / MEGABYTE:.2f} MB compressed ({packed / num_points:.1f} bytes a point)"
+    )
+    program = shutil.which("chromium")
+    if program is None:
+        print("no browser")
+        return
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        for name, way in WAYS.items():
+            tab = browser.new_page()
+            open_map(tab, content)
+            first, rate, slowest, drawing = tab.evaluate(MOVE_MAP, [way, FRAMES])
+            print(
+                f"  by {name}: shown after {first:.0f} ms, {rate:.0f} frames a second while it is "
+                f"zoomed and moved (95 % within {slowest:.0f} ms), {drawing:.1f} ms of script each"
+            )
+            tab.close()
+        browser.close()
+
+
+def open_map(tab: "Page", content: bytes) -> None:
+    """Opens a page with the scripts of the map, which fetches its points."""
+    static = files("difficulty_service.review") / "static"
+    scripts = "".join((static / f"{name}.js").read_text("utf-8") for name in MAP_SCRIPTS)
+    page = f"{MAP_PAGE}<script>{scripts}</script>"
+    tab.route("http://map/points", lambda route: route.fulfill(body=content))
+    tab.route("http://map/", lambda route: route.fulfill(body=page, content_type="text/html"))
+    tab.goto("http://map/")
+
+
 def main() -> None:
     """Measures every size, and the dataset where one is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images")
     parser.add_argument("--id-column")
     parser.add_argument("--rows", default="10000,1300000")
+    parser.add_argument("--points", default="20000,1000000")
     options = parser.parse_args()
     print(machine())
     with tempfile.TemporaryDirectory() as place:
@@ -95,9 +196,11 @@ def main() -> None:
                 options.images, out=scores, id_column=options.id_column, progress=False
             )
             measure(options.images, scores, page)
-        for rows in map(int, options.rows.split(",")):
+        for rows in map(int, filter(None, options.rows.split(","))):
             write_random_scores(scores, rows)
             measure(f"{rows:,} random scores without pictures", scores, page)
+        for number in filter(None, options.points.split(",")):
+            measure_map(int(number), Path(place))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """What many tests begin with: folders of images, clients, features and scores."""
 
 import io
+import json
+import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -147,3 +149,17 @@ def write_score_file(
     table = score_table([0] * len(scores), ids=list(scores), **{column: list(scores.values())})
     write_scores(path, table, Provenance.of(provenance))
     return path
+
+
+def unpack_map(content: bytes) -> dict[str, Any]:
+    """The facts of `MapPoints.packed_bytes`, with their columns as arrays, `rows` included."""
+    (length,) = struct.unpack_from("<I", content)
+    facts = json.loads(content[4 : 4 + length])
+    start, columns = 4 + length, {}
+    for name, (kind, number) in facts["columns"].items():
+        dtype = np.dtype(kind.removesuffix("Array").lower())
+        columns[name] = np.frombuffer(content, dtype, number, start)
+        start += -(-columns[name].nbytes // 4) * 4
+    assert start == len(content)
+    even = np.arange(facts["count"]) * (facts["step"] or 0)
+    return {"rows": even, **facts, **columns}

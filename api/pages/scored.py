@@ -15,6 +15,7 @@ from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.store import Job
 from api.pages.rendering import job_name
 from api.results.image_query import SORTS, Beside, ImageQuery
+from api.results.maps import Layout, Maps
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores
 from api.routes.conditions import beside
@@ -64,10 +65,10 @@ class ScoredJob:
         """Columns of other tables."""
         return cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
 
-    @cached_property
-    def drawn(self) -> ImageMap | None:
-        """The map; None where the job has none."""
-        return self.request.app.state.maps.get(self.job)
+    def drawn(self, layout: Layout = "plane") -> ImageMap | None:
+        """A map; None where the job has none."""
+        maps: Maps = self.request.app.state.maps
+        return maps.get(self.job, layout)
 
     @property
     def address(self) -> str:

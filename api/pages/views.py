@@ -1,14 +1,12 @@
 """Pages of a job: progress or summary, classes, confused pairs, errors, marks and the map."""
 
-import gzip
 from typing import Annotated
 from uuid import uuid4
 
-from fastapi import APIRouter, Form, Header, Path, Query, Request
+from fastapi import APIRouter, Form, Path, Query, Request
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
-from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
@@ -241,50 +239,7 @@ def show_tray(job_id: str, request: Request, key: ReadKey) -> Response:
     return render(request, "tray", scored_job(request, key, job_id).values(""))
 
 
-TextHeader = Annotated[str, Header(max_length=1000)]
-
-
 @router.get("/class-names")
 def read_class_names(job_id: str, request: Request, key: ReadKey) -> list[str]:
     """The names of all classes, for a list that begins with a thousand of them."""
     return list(scored_job(request, key, job_id).samples.names.values())
-
-
-@router.get("/map")
-def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
-    """The images on a plane, by their features."""
-    job = scored_job(request, key, job_id)
-    values = job.values("Map") | {
-        "map": job.drawn,
-        "takes_jobs": request.app.state.settings.takes_jobs,
-        **job.classes(),
-    }
-    return render(request, "map_page", values)
-
-
-@router.get("/map/points")
-def read_points(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    if_none_match: TextHeader = "",
-    accept_encoding: TextHeader = "",
-) -> Response:
-    """Positions, classes and scores of the images that are drawn, as columns in JSON."""
-    job = scored_job(request, key, job_id)
-    points = request.app.state.maps.points(job.job, f"{job.address}/images")
-    if points is None:
-        raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
-    headers = {
-        "ETag": points.etag,
-        "Cache-Control": "private, no-cache",
-        "Vary": "Accept-Encoding, Cookie",
-    }
-    if points.etag in if_none_match:
-        return Response(status_code=UNCHANGED, headers=headers)
-    content = points.compressed
-    if "gzip" in accept_encoding:
-        headers["Content-Encoding"] = "gzip"
-    else:
-        content = gzip.decompress(content)
-    return Response(content, headers=headers, media_type="application/json")

@@ -2,19 +2,17 @@
 
 import gzip
 import hashlib
-import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import Problem
-from api.jobs.files import MAP_FILE, VECTORS_FILE, open_stored_parquet, vectors_file
+from api.jobs.files import MAP_FILE, TSNE_FILE, VECTORS_FILE, open_stored_parquet, vectors_file
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
 from api.results.score_pages import BadQuery
@@ -22,39 +20,36 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.review.map import ImageMap, placed_map
+from difficulty_service.review.map_points import MapPoints, grid_positions
 from difficulty_service.review.similar import map_vectors, most_similar
+from difficulty_service.review.tsne import METHOD
 from difficulty_service.scores.samples import ScoredSamples
+
+Layout = Literal["plane", "tsne"]
+"""How a map is laid out: by two discriminants, or by t-SNE."""
+
+FILES: Mapping[Layout, str] = {"plane": MAP_FILE, "tsne": TSNE_FILE}
 
 LEVEL = 5  # level of compression; a higher one makes less than a hundredth of difference
 
 
 @dataclass(frozen=True)
-class MapPoints:
+class EncodedPoints:
     """The points of a map, encoded once."""
 
-    compressed: bytes  # JSON, compressed by gzip
+    compressed: bytes  # as `MapPoints.packed_bytes`, compressed by gzip
     etag: str  # which other points do not have
 
     @classmethod
     def encode(cls, drawn: ImageMap, samples: ScoredSamples, address: str) -> Self:
         """The points of a map; each image has a page below an address, by its row."""
-        nearest = samples.nearest[drawn.rows]
-        classes = np.unique(np.concatenate((samples.labels[drawn.rows], nearest))).tolist()
-        data = drawn.data(samples, address) | {
-            "nearest": nearest.tolist(),
-            "names": {label: samples.name_of(label) for label in classes if label >= 0},
-        }
-        content = json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode()
+        content = MapPoints.of(drawn, samples, address).packed_bytes()
         digest = hashlib.sha256(content).hexdigest()[:32]
         return cls(gzip.compress(content, LEVEL, mtime=0), f'"{digest}"')
 
 
 MAX_OPEN = 8
-FEWEST_CORNERS, MOST_CORNERS = 3, 64
-GRID = 65535
-"""Positions are whole numbers from 0 to this, so that pages find the same images as the service."""
-
-CORNERS = re.compile(r"-?[0-9]{1,5}(_-?[0-9]{1,5})*")
+MOST_ENCODED = 4  # maps, each of up to 10 MB
 
 
 class Maps:
@@ -63,60 +58,120 @@ class Maps:
     def __init__(self, artifacts: Artifacts, open_scores: OpenScores) -> None:
         self._artifacts = artifacts
         self._open_scores = open_scores
-        self._open: BoundedCache[str, ImageMap | None] = BoundedCache(MAX_OPEN)
-        self._points: BoundedCache[str, MapPoints | None] = BoundedCache(MAX_OPEN)
+        self._open: BoundedCache[tuple[str, Layout], ImageMap] = BoundedCache(MAX_OPEN)
+        self._points: BoundedCache[tuple[str, Layout], EncodedPoints] = BoundedCache(MOST_ENCODED)
 
-    def get(self, job: Job) -> ImageMap | None:
-        """The map of a succeeded job; None where it has none."""
-        return self._open.get(job.id, lambda: self._load(job))
+    def has(self, job: Job, layout: Layout) -> bool:
+        """Whether there is a map of a succeeded job."""
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        return self._artifacts.size(f"{job.result.prefix}/{FILES[layout]}") is not None
 
-    def points(self, job: Job, address: str) -> MapPoints | None:
-        """The points of the map as a page reads them; None where there is no map."""
-        return self._points.get(job.id, lambda: self._encode(job, address))
+    def get(self, job: Job, layout: Layout = "plane") -> ImageMap | None:
+        """A map of a succeeded job; None where it has none, or none yet."""
+        key = (job.id, layout)
+        # The one that is missing now may be added later.
+        known = self._open.known(key)
+        if known is not None or not self.has(job, layout):
+            return known
+        return self._open.get(key, lambda: self._load(job, layout))
 
-    def _encode(self, job: Job, address: str) -> MapPoints | None:
-        drawn = self.get(job)
+    def points(self, job: Job, layout: Layout, address: str) -> EncodedPoints | None:
+        """The points of a map as a page reads them; None where there is no map."""
+        drawn = self.get(job, layout)
         if drawn is None:
             return None
-        return MapPoints.encode(drawn, self._open_scores.get(job).samples, address)
+        samples = self._open_scores.get(job).samples
+        return self._points.get(
+            (job.id, layout), lambda: EncodedPoints.encode(drawn, samples, address)
+        )
 
-    def _load(self, job: Job) -> ImageMap | None:
-        try:
-            with open_stored_parquet(self._artifacts, job, MAP_FILE) as file:
-                placed = file.read()
-        except Problem as problem:
-            if problem.type != "gone":
-                raise
-            return None
-        return placed_map(placed, self._open_scores.get(job).samples)
+    def _load(self, job: Job, layout: Layout) -> ImageMap:
+        with open_stored_parquet(self._artifacts, job, FILES[layout]) as file:
+            placed = file.read()
+        samples = self._open_scores.get(job).samples
+        if layout == "plane":
+            return placed_map(placed, samples)
+        x, y = (placed[name].to_numpy().astype(np.float64) for name in ("x", "y"))
+        return ImageMap(placed["row"].to_numpy(), np.stack([x, y], 1), METHOD, len(samples))
+
+
+MOST_POLYGONS = 8
+FEWEST_CORNERS, MOST_CORNERS = 3, 64
+LONGEST_AREA = 4000  # number of characters
+OF_TSNE, REMOVED = "tsne~", "not_"
+CORNERS = re.compile(r"-?[0-9]{1,5}(_-?[0-9]{1,5})*")
 
 
 @dataclass(frozen=True)
-class Area:
-    """A polygon on a map."""
+class Polygon:
+    """Adds the images inside to an area, or removes them from it."""
 
     corners: NDArray[np.int64]  # in the unit of GRID, also outside of the map. Shape (corners, 2)
+    adds: bool
 
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """The area in an address: x and y of each corner in turn, with `_` between."""
-        numbers = [int(part) for part in text.split("_")] if CORNERS.fullmatch(text) else []
-        if len(numbers) % 2 or not FEWEST_CORNERS <= len(numbers) // 2 <= MOST_CORNERS:
-            raise BadQuery(
-                "area", f"{text[:100]!r} is no area of the map; draw it on the page of the map"
-            )
-        return cls(np.array(numbers, np.int64).reshape(-1, 2))
-
-    def rows(self, drawn: ImageMap) -> NDArray[np.int64]:
-        """Rows of the drawn images inside, ascending."""
-        x, y = (drawn.positions * GRID).round().astype(np.int64).T
-        is_inside = np.zeros(len(x), bool)
+    def contains(self, points: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which points are inside, as an array of shape (points,)."""
+        is_near = (points >= self.corners.min(axis=0)) & (points <= self.corners.max(axis=0))
+        near = np.flatnonzero(is_near.all(axis=1))
+        x, y = points[near].T
+        inside = np.zeros(len(near), bool)
         for (x1, y1), (x2, y2) in zip(self.corners, np.roll(self.corners, -1, axis=0), strict=True):
             # A point is inside if a ray from it to the right crosses an odd number of sides.
             crosses = (y1 > y) != (y2 > y)
             side = (x - x1) * (y2 - y1) - (x2 - x1) * (y - y1)
-            is_inside ^= crosses & ((side < 0) == (y2 > y1))
-        return np.sort(drawn.rows[is_inside])
+            inside ^= crosses & ((side < 0) == (y2 > y1))
+        found = np.zeros(len(points), bool)
+        found[near[inside]] = True
+        return found
+
+
+@dataclass(frozen=True)
+class Area:
+    """Polygons on a map, each of which adds images to those before or removes some."""
+
+    layout: Layout
+    polygons: Sequence[Polygon]
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The area in an address.
+
+        Polygons have `~` between them, and x and y of each corner in turn with `_` between.
+        `not_` begins one that removes images. `tsne~` is before an area of the t-SNE.
+        """
+        layout = layout_of(text)
+        parts = text.removeprefix(OF_TSNE).split("~")
+        polygons = [_parse_polygon(part) for part in parts[: MOST_POLYGONS + 1]]
+        found = [polygon for polygon in polygons if polygon is not None]
+        if not 0 < len(found) == len(parts) <= MOST_POLYGONS:
+            raise BadQuery(
+                "area", f"{text[:100]!r} is no area of the map; draw it on the page of the map"
+            )
+        return cls(layout, found)
+
+    def rows(self, drawn: ImageMap) -> NDArray[np.int64]:
+        """Rows of the drawn images inside, ascending."""
+        points = grid_positions(drawn).astype(np.int64)
+        inside = np.zeros(len(points), bool)
+        for polygon in self.polygons:
+            if polygon.adds:
+                inside |= polygon.contains(points)
+            else:
+                inside &= ~polygon.contains(points)
+        return np.sort(drawn.rows[inside])
+
+
+def layout_of(area: str) -> Layout:
+    """The layout that an area in an address is of."""
+    return "tsne" if area.startswith(OF_TSNE) else "plane"
+
+
+def _parse_polygon(text: str) -> Polygon | None:
+    numbers = text.removeprefix(REMOVED)
+    corners = [int(part) for part in numbers.split("_")] if CORNERS.fullmatch(numbers) else []
+    if len(corners) % 2 or not FEWEST_CORNERS <= len(corners) // 2 <= MOST_CORNERS:
+        return None
+    return Polygon(np.array(corners, np.int64).reshape(-1, 2), not text.startswith(REMOVED))
 
 
 COUNT = 12
@@ -142,10 +197,14 @@ class SimilarImages:
         """Rows of up to `count` images, the most similar first; None without usable vectors."""
 
         def search() -> Sequence[int] | None:
-            vectors = self._open.get(job.id, lambda: self._load_vectors(job))
+            vectors = self.vectors(job)
             return None if vectors is None else most_similar(vectors, row, count)
 
         return self._answers.get((job.id, row, count), search)
+
+    def vectors(self, job: Job) -> Vectors | None:
+        """The vectors of a succeeded job, mapped into memory; None without usable ones."""
+        return self._open.get(job.id, lambda: self._load_vectors(job))
 
     def _load_vectors(self, job: Job) -> Vectors | None:
         assert job.result is not None  # noqa: S101 - because it succeeded

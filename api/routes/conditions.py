@@ -11,12 +11,13 @@ from api.jobs.marks import marked_rows
 from api.jobs.store import Job
 from api.results.column_conditions import ColumnConditions, column_conditions
 from api.results.image_query import ALIKE, Beside, ImageQuery, row_of
-from api.results.maps import MOST_ALIKE
+from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
 from api.results.score_pages import BadQuery
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 Text = Annotated[str, Query(max_length=1000)]
+AreaText = Annotated[str, Query(max_length=LONGEST_AREA)]
 
 
 def read_columns(request: Request) -> ColumnConditions:
@@ -40,7 +41,7 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     q: Text = "",
     mark: Text = "",
     verified: Text = "",
-    area: Text = "",
+    area: AreaText = "",
     like: Text = "",
     sort: Text = "",
     after: Text = "",
@@ -68,7 +69,9 @@ def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     verified: Annotated[
         Text, Query(description="only or all: decided in an earlier round, or whatever")
     ] = "all",
-    area: Annotated[Text, Query(description="Corners on the map: x_y_x_y_x_y")] = "",
+    area: Annotated[
+        AreaText, Query(description="Corners on the map: x_y_x_y_x_y, as its page writes them")
+    ] = "",
     like: Annotated[
         Text, Query(description="Row of a sample that they are like, with itself")
     ] = "",
@@ -96,7 +99,7 @@ def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Bes
         alike = None if others is None else [row, *others]
     return Beside(
         marked=_marked(request, key, job, query.mark),
-        drawn=state.maps.get(job) if query.area else None,
+        drawn=state.maps.get(job, layout_of(query.area)) if query.area else None,
         alike=alike,
         columns=state.open_columns.get(job),
     )

@@ -18,9 +18,10 @@ from difficulty_service.review.joined_tables import (
     join_tables,
     read_dataset_columns,
 )
-from difficulty_service.review.map import ImageMap, draw_map, has_tsne
+from difficulty_service.review.map import ImageMap, draw_map
 from difficulty_service.review.sections import Order
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
+from difficulty_service.review.tsne import has_tsne
 from difficulty_service.review.writing import (
     DEFAULT_MAX_MB,
     ReportParts,

@@ -3,10 +3,8 @@
 Drawing a map needs torch, showing one does not.
 """
 
-import base64
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.review.tsne import METHOD, chosen_of, embed, has_tsne
 from difficulty_service.scores.samples import ScoredSamples
 
 if TYPE_CHECKING:
@@ -75,13 +74,16 @@ def coordinates(
         yield ids, (prepared - origin) @ unwhitened
 
 
-MAX_POINTS = 20_000
-SEED = 0
-EXAGGERATED_STEPS, STEPS = 100, 250
-EDGE = 0.002
-"""Share of the points at each side that are moved to the edge of the map."""
+MAX_PLACED = 1_000_000
+"""Largest number of points on the two directions, which are 10 MB for a browser."""
 
-CLASS_COLOURS = 10
+FEWEST = 10
+
+EDGE = 0.002
+"""Share of the points at each side that lie in its border."""
+
+BORDER = 0.04
+"""Width of the border; beyond the quantiles, distances shrink the more the larger they are."""
 
 TWO_DIRECTIONS = "the two directions in which classes differ most"
 
@@ -99,34 +101,6 @@ class ImageMap:
     method: str
     num_samples: int
 
-    def data(self, samples: ScoredSamples, address: str | None = None) -> dict[str, object]:
-        """The points as the page's script reads them: packed numbers, ids, names of classes."""
-        labels = samples.labels[self.rows]
-        order = np.argsort(-np.bincount(labels, minlength=1), kind="stable")
-        rank = np.empty_like(order)
-        rank[order] = np.arange(len(order))
-        coloured = [samples.name_of(int(label)) for label in order[:CLASS_COLOURS]]
-        present = len(np.unique(labels))
-        percentiles = np.nan_to_num(samples.percentiles[self.rows], nan=0.0)
-        return {
-            "address": address,
-            "positions": _packed((self.positions * 65535).round().astype("<u2")),
-            "colours": _packed(np.minimum(rank[labels], CLASS_COLOURS).astype(np.uint8)),
-            "percentiles": _packed((percentiles * 255).round().astype(np.uint8)),
-            "doubtful": _packed(samples.is_doubtful[self.rows].astype(np.uint8)),
-            "classes": coloured[:present],
-            "others": max(0, present - CLASS_COLOURS),
-            "labels": labels.tolist(),
-            "names": {int(label): samples.name_of(int(label)) for label in np.unique(labels)},
-            "rows": self.rows.tolist(),
-            "ids": samples.ids.take(pa.array(self.rows)).to_pylist(),
-        }
-
-
-def has_tsne() -> bool:
-    """Whether openTSNE is installed."""
-    return find_spec("openTSNE") is not None
-
 
 def draw_map(samples: ScoredSamples, store: "FeatureSource") -> ImageMap | None:
     """Places samples by the directions in which classes differ most.
@@ -143,18 +117,18 @@ def draw_map(samples: ScoredSamples, store: "FeatureSource") -> ImageMap | None:
     rows = pc.index_in(ids, value_set=samples.ids)
     found = rows.is_valid().to_numpy(zero_copy_only=False)
     places, rows = places[found], rows.drop_null().cast(pa.int64()).to_numpy()
-    if places.shape[1] < 2 or len(rows) < 10:  # noqa: PLR2004 - a plane, and enough points
+    if not _is_drawable(places):
         return None
-    chosen = np.linspace(0, len(rows) - 1, min(len(rows), MAX_POINTS)).astype(np.int64)
+    chosen = chosen_of(len(rows))
     if not has_tsne():
         plane, method = places[chosen, :2], TWO_DIRECTIONS
     else:
-        plane, method = _tsne(places[chosen]), "t-SNE of the directions between classes"
-    return ImageMap(rows[chosen], _within_unit(plane), method, len(rows))
+        plane, method = embed(places[chosen]), METHOD
+    return ImageMap(rows[chosen], within_unit(plane), method, len(rows))
 
 
 def place_samples(store: "FeatureSource", gaussians: "Gaussians") -> pa.Table | None:
-    """Positions of up to `MAX_POINTS` samples by the two directions in which classes differ most.
+    """Positions of up to MAX_PLACED samples by the two directions in which classes differ most.
 
     The columns sample_id, x and y, both from 0 to 1; None where there are fewer than three classes
     or ten samples to place.
@@ -162,9 +136,9 @@ def place_samples(store: "FeatureSource", gaussians: "Gaussians") -> pa.Table | 
     directions = discriminants(gaussians)[:, :2]
     step = _step(store.description.num_samples)
     ids, plane = _read(store, gaussians, directions, step)
-    if plane.shape[1] < 2 or len(ids) < 10:  # noqa: PLR2004 - a plane, and enough points
+    if not _is_drawable(plane):
         return None
-    x, y = _within_unit(plane).astype(np.float32).T
+    x, y = within_unit(plane).astype(np.float32).T
     return pa.table({"sample_id": ids, "x": x, "y": y})
 
 
@@ -183,7 +157,12 @@ def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
 
 def _step(num_samples: int) -> int:
     """Of so many samples each, one is placed."""
-    return -(-num_samples // MAX_POINTS)
+    return -(-num_samples // MAX_PLACED)
+
+
+def _is_drawable(places: NDArray[np.floating]) -> bool:
+    """Whether there are two directions, as of three classes, and enough samples."""
+    return places.shape[1] >= 2 and len(places) >= FEWEST  # noqa: PLR2004 - a plane
 
 
 def _read(
@@ -194,26 +173,39 @@ def _read(
     return pa.concat_arrays(ids), np.concatenate(blocks)
 
 
-def _tsne(places: NDArray[np.float64]) -> NDArray[np.float64]:
-    from openTSNE import TSNE
+def tsne_input(
+    vectors: NDArray[np.float16], num_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+    """Rows of up to `tsne.MAX_POINTS` of the vectors of `similar.write_vectors`, and what to embed.
 
-    embedding = TSNE(
-        perplexity=min(30.0, (len(places) - 1) / 3),
-        initialization="pca",
-        early_exaggeration_iter=EXAGGERATED_STEPS,
-        n_iter=STEPS,
-        random_state=SEED,
-        n_jobs=1,
-    ).fit(places)
-    return np.asarray(embedding, np.float64)
+    Their first directions are the discriminants; by these the vectors get unit length again. Rows
+    without a vector are left out. None where too little is left for a map.
+
+    Args:
+        num_classes: Number of classes that have samples.
+    """
+    count = min(num_classes - 1, vectors.shape[1])
+    # Of a memory map, only the rows that are drawn are read.
+    rows = chosen_of(len(vectors))
+    chosen = np.asarray(vectors[rows, : max(count, 0)], np.float32)
+    known = np.isfinite(chosen).all(axis=1)
+    rows, chosen = rows[known], chosen[known]
+    if not _is_drawable(chosen):
+        return None
+    lengths = np.linalg.norm(chosen, axis=1, keepdims=True)
+    return rows, chosen / np.maximum(lengths, 1e-12)
 
 
-def _within_unit(plane: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Positions between 0 and 1, with the outermost points at the edges."""
+def within_unit(plane: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Positions between 0 and 1 in the same order along both axes. Shape (points, 2).
+
+    Outliers would press all others together, so a border holds the points beyond the outermost
+    quantiles: a distance d beyond one, in the unit of the border, becomes d / (1 + d) of it.
+    """
     low, high = np.quantile(plane, [EDGE, 1 - EDGE], axis=0)
-    positions: NDArray[np.float64] = ((plane - low) / np.maximum(high - low, 1e-12)).clip(0, 1)
+    shares = (plane - low) / np.maximum(high - low, 1e-12)
+    beyond = np.maximum(shares - 1, 0) - np.minimum(shares, 0)
+    shrunk = beyond / (1 + beyond / BORDER)
+    inside = shares.clip(0, 1) + np.where(shares > 1, shrunk, -shrunk)
+    positions: NDArray[np.float64] = (inside + BORDER) / (1 + 2 * BORDER)
     return positions
-
-
-def _packed(numbers: NDArray[np.uint8] | NDArray[np.uint16]) -> str:
-    return base64.b64encode(np.ascontiguousarray(numbers).tobytes()).decode()

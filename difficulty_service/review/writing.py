@@ -30,6 +30,7 @@ from difficulty_service.review.cards import (
 from difficulty_service.review.compared import ComparedColumn, bar_heights
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.map_points import MapPoints
 from difficulty_service.review.sample_columns import SampleColumns
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
@@ -138,7 +139,8 @@ STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = (
     # Which the service has, too.
     *("theme.js", "keys.js", "marks.js", "review.js", "class_choice.js", "decisions.js"),
-    *("stored_marks.js", "card_columns.js", "dialog.js", "report.js", "map.js"),
+    *("stored_marks.js", "card_columns.js", "dialog.js", "report.js"),
+    *("map_points.js", "map_data.js", "map_colours.js", "map_view.js", "map.js"),
 )
 
 
@@ -334,7 +336,7 @@ def _values(
         "pictured_pairs": [cards(rows) for rows in selection.pictured_pairs],
         "class_name": samples.name_of,
         "map": parts.map,
-        "map_data": parts.map.data(samples) if parts.map else None,
+        "map_data": _packed(parts.map, samples) if parts.map else None,
         "explained": parts.explained,
         "num_listed_findings": LISTED_FINDINGS,
         "smallest_explained_class": SMALLEST_CLASS,
@@ -372,3 +374,8 @@ def _key(scores: ScoreFile, samples: ScoredSamples, order: Order) -> str:
         key = digest.hexdigest()
     rounds = [f"{mark}-{number}" for mark, number in sorted((known.marks or {}).items())]
     return "-".join([key, *rounds, *([] if order == "doubtful" else [order])])
+
+
+def _packed(drawn: ImageMap, samples: ScoredSamples) -> dict[str, Any]:
+    """The points of the map as the page's script reads them."""
+    return MapPoints.of(drawn, samples).packed_json(samples, drawn)

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.scores.provenance import LabelRuleFit, RandomCheck
 
-WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
+TIERS = WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
 """The tiers: `p_wrong` above 1/2; of the others, `label_margin` above 0; the rest."""
 
 Evidence: TypeAlias = Literal["label_margin", "suspicion"]

@@ -179,19 +179,31 @@ class ScoredSamples:
         """How many labels are of which kind; None without suspicion."""
         if self.suspicion is None:
             return None
-        judged = ~np.isnan(self.suspicion)
-        wrong = self.suspicion > 0
-        between = self._unless_verified(judged & ~wrong & (self.margins > 0))
-        doubted = self._unless_verified(judged)
+        wrong, between, fits, _ = np.bincount(self.tiers, minlength=4).tolist()
+        doubted = self._unless_verified(~np.isnan(self.suspicion))
+        judged = wrong + between + fits
         return LabelCounts(
-            int(judged.sum()),
-            int(wrong.sum()),
-            int(between.sum()),
+            judged,
+            wrong,
+            between,
             self.shares_of_wrong,
-            int(judged.sum() - doubted.sum()),
+            judged - int(doubted.sum()),
             self.decided.num_relabelled,
             self.decided.check,
         )
+
+    @cached_property
+    def tiers(self) -> NDArray[np.uint8]:
+        """Place of each label in `label_counts.TIERS`, 3 where it is not judged. Shape (samples,).
+
+        Without suspicion, the second where another class fits better, and otherwise the third.
+        """
+        if self.suspicion is None:
+            return np.where(self.is_doubtful, 1, 2).astype(np.uint8)
+        wrong = self.suspicion > 0
+        between = self._unless_verified(self.margins > 0)
+        tiers = np.select([np.isnan(self.suspicion), wrong, between], [3, 0, 1], 2)
+        return tiers.astype(np.uint8)
 
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:

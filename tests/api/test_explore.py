@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.explore import ExploreOptions, explore, explorer_settings
 from api.imported import add_features, find_errors, import_scores, root_and_path
+from api.jobs.files import TSNE_FILE, attempt_prefix
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
@@ -218,6 +219,25 @@ def open_with_features(scores: Path, folder: Path) -> tuple[TestClient, Job]:
     settings = explorer_settings(scores, str(scores.parent / "photos"), 0)
     add_features(settings.artifact_root, job, folder)
     return client, job
+
+
+def test_other_features_make_another_tsne(scores: Path) -> None:
+    ids = ["dog/1.png", "cat/0.png", "dog/0.png", "cat/1.png"]
+    first, second = scores.with_suffix(".features"), scores.with_name("others")
+    for folder in (first, second):
+        keep_features(scores, folder, ids)
+    client, job = open_with_features(scores, first)
+    artifacts = open_artifacts(explorer_settings(scores, "", 0).artifact_root)
+    key = f"{attempt_prefix(job)}/{TSNE_FILE}"
+    artifacts.put(scores, key)
+
+    with client:
+        open_with_features(scores, first)
+        kept = artifacts.size(key)
+        open_with_features(scores, second)
+
+    assert kept
+    assert artifacts.size(key) is None
 
 
 def test_features_beside_the_scores_show_similar_images(scores: Path) -> None:

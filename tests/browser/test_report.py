@@ -113,7 +113,7 @@ def test_the_map_names_the_image_under_the_mouse(
     place = page.evaluate(
         """() => {
             const data = JSON.parse(document.getElementById("map-data").textContent);
-            const bytes = atob(data.positions);
+            const bytes = atob(data.columns.positions[1]);
             const canvas = document.getElementById("map-canvas");
             const number = (i) => bytes.charCodeAt(i) + 256 * bytes.charCodeAt(i + 1);
             return [
@@ -133,6 +133,27 @@ def test_the_map_names_the_image_under_the_mouse(
     assert harder.startswith("harder than")
     assert key == ["another class fits better", "own class fits best"]
     assert canvas.screenshot() != before
+
+
+def test_the_wheel_zooms_the_map_of_a_report_with_ctrl_and_else_scrolls_the_page(
+    open_page: OpenPage, report_with_map: Path
+) -> None:
+    page = open_page(report_with_map)
+    page.locator("#map-canvas").scroll_into_view_if_needed()
+    page.locator("#map-canvas").hover()
+    whole = page.get_by_role("button", name="Whole map")
+
+    page.mouse.wheel(0, -60)
+    page.wait_for_timeout(100)
+    scrolled = whole.is_disabled()
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -60)
+    page.keyboard.up("Control")
+    page.wait_for_function("() => !document.getElementById('map-whole').disabled")
+    whole.click()
+
+    assert scrolled
+    assert whole.is_disabled()
 
 
 def test_without_javascript_everything_reads_and_no_control_is_shown(

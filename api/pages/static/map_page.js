@@ -1,38 +1,108 @@
-// The page of the map: fetches the points, draws them, and marks those in the lasso.
+// The page of the map: draws the points, and shows and marks those in the lasso.
 
-import { Lasso } from "./lasso.js";
+import { Lasso, areaOf } from "./lasso.js";
+import { Layouts } from "./map_layouts.js";
 import { RestMarks } from "./rest_marks.js";
 import { classNames } from "./review_page.js";
 
 const count = (number) => number.toLocaleString("en");
 const DONE = { keep: "marked keep", relabel: "relabelled", drop: "marked drop", none: "without a mark now" };
+const MOST_PICTURES = 24;
 
 async function start(box) {
-  const answer = await fetch(box.dataset.points).catch(() => null);
-  if (!answer?.ok) {
-    byId("map-status").textContent = "The points of the map cannot be fetched. Load the page again, or sign in again.";
-    return;
-  }
-  // Of the script of the map, which reports have, too.
-  const map = new ImageMap(await answer.json());
-  byId("map-status").hidden = true;
-  startSelection(box, map);
+  const status = byId("map-status"), first = status.textContent;
+  const layouts = new Layouts(box.dataset.map, box.dataset.tsne, (sentence) => { status.textContent = sentence; });
+  const points = await layouts.first();
+  if (!points) return;
+  // Of the scripts of the map, which reports have, too.
+  const map = new ImageMap(points);
+  status.textContent = first;
+  startSelection(box, map, layouts);
+  await layouts.start(map);
 }
 
-function startSelection(box, map) {
+// Stored marks, which colour the map.
+class MapMarks extends RestMarks {
+  constructor(job, map) {
+    super(job);
+    this.map = map;
+    this.marked = null;
+    for (const input of document.querySelectorAll("input[name=colour]")) {
+      input.addEventListener("change", () => { if (input.value === "mark") this.load(); });
+    }
+  }
+
+  show(row, mark) {
+    if (!this.marked) return;
+    this.marked.set(row, mark?.mark);
+    clearTimeout(this.painting);
+    this.painting = setTimeout(() => this.paint());
+  }
+
+  async load() {
+    if (!this.marked) {
+      const known = await this.known(0, Infinity).catch(() => new Map());
+      this.marked = new Map([...known].map(([row, { mark }]) => [row, mark]));
+    }
+    this.paint();
+  }
+
+  paint() {
+    if (!this.marked) return;
+    const { points } = this.map, values = new Uint8Array(points.count);
+    for (const [row, mark] of this.marked) {
+      const index = points.indexOf(row);
+      if (index !== undefined) values[index] = Math.max(0, MARKS.indexOf(mark));
+    }
+    this.map.setColumn("mark", markColumn(values));
+  }
+}
+
+// The hardest of the points, at most so many.
+function hardest(selected, percentiles, most) {
+  const level = (index) => (percentiles[index] === NO_LEVEL ? -1 : percentiles[index]);
+  return Array.from(selected).sort((one, other) => level(other) - level(one)).slice(0, most);
+}
+
+function showPictures(list, { points }, shown) {
+  list.replaceChildren(...shown.map((index) => {
+    const item = document.createElement("li"), link = document.createElement("a"), image = new Image(64, 64);
+    const row = points.rowOf(index);
+    image.loading = "lazy";
+    image.alt = `${points.nameOf(points.columns.labels[index])}, row ${row}`;
+    image.src = `${points.address}/${row}/picture`;
+    link.href = `${points.address}/${row}`;
+    link.append(image);
+    item.append(link);
+    return item;
+  }));
+}
+
+function startSelection(box, map, layouts) {
   const choice = byId("lasso-class") && new ClassChoice(byId("lasso-class"), classNames, () => {}, { isFree: true });
-  const store = new RestMarks(box.dataset.job), marks = new Marks(store);
-  const [panel, text, show, progress, undo] = ["lasso", "lasso-text", "lasso-show", "lasso-progress", "lasso-undo"].map(byId);
+  const store = new MapMarks(box.dataset.job, map), marks = new Marks(store);
+  const [panel, text, show, progress, undo, back] = ["lasso", "lasso-text", "lasso-show", "lasso-progress", "lasso-undo", "lasso-back"].map(byId);
   const say = (sentence) => {
     text.textContent = sentence;
     byId("announcer").textContent = sentence;
   };
-  const lasso = new Lasso(map, byId("lasso-canvas"), byId("lasso-touch"), (corners, selected) => {
-    panel.hidden = corners.length === 0 && marks.past.length === 0;
+  const lasso = new Lasso(map, byId("lasso-canvas"), byId("lasso-touch"), byId("lasso-kinds"), (polygons, selected) => {
+    panel.hidden = polygons.length === 0 && lasso.past.length === 0 && marks.past.length === 0;
     panel.classList.toggle("none", selected.length === 0);
+    back.disabled = lasso.past.length === 0;
+    byId("lasso-clear").disabled = polygons.length === 0;
     say(selected.length ? `${count(selected.length)} in the lasso` : "No image is in the lasso.");
-    show.href = `${map.data.address}?area=${corners.flat().join("_")}`;
-  });
+    const shown = hardest(selected, map.points.columns.percentiles, MOST_PICTURES);
+    byId("lasso-shown").textContent = shown.length < selected.length ? `The ${shown.length} hardest of them:` : "";
+    showPictures(byId("lasso-pictures"), map, shown);
+    show.href = `${map.points.address}?area=${areaOf(polygons, layouts.current)}`;
+  }, say);
+  layouts.isBusy = () => lasso.polygons.length > 0 || lasso.line !== null;
+  layouts.onChange = () => {
+    lasso.reset();
+    store.paint();
+  };
+  back.addEventListener("click", () => lasso.back());
 
   const run = async (number, work, told) => {
     const buttons = [...panel.querySelectorAll("button")];
@@ -43,6 +113,7 @@ function startSelection(box, map) {
       .catch((error) => ({ done: [], reason: error.message }));
     progress.hidden = true;
     for (const button of buttons) button.disabled = false;
+    back.disabled = lasso.past.length === 0;
     if (undo) undo.hidden = marks.past.length === 0;
     const failed = number - done.length - same;
     say([
@@ -63,7 +134,7 @@ function startSelection(box, map) {
 
   // The mark of each point, or undefined for a point that it does not apply to.
   const decisions = (kind) => {
-    const { labels, names, nearest } = map.data;
+    const { names, columns: { labels, nearest } } = map.points;
     if (kind === "relabel") {
       return (index) => (nearest[index] >= 0 && nearest[index] !== labels[index]
         ? { mark: "relabel", label: names[nearest[index]] } : undefined);
@@ -79,7 +150,7 @@ function startSelection(box, map) {
     const { kind } = event.target.closest("[data-kind]")?.dataset ?? {};
     if (!kind) return;
     const decide = decisions(kind);
-    const wanted = new Map(lasso.selected.map((index) => [map.data.rows[index], decide(index)]).filter(([, mark]) => mark !== undefined));
+    const wanted = new Map(Array.from(lasso.selected, (index) => [map.points.rowOf(index), decide(index)]).filter(([, mark]) => mark !== undefined));
     if (!wanted.size) {
       if (kind === "relabel-as") byId("lasso-class").focus();
       say(kind === "relabel" ? "No other class fits any of these images better." : "Choose a class first.");
@@ -88,8 +159,8 @@ function startSelection(box, map) {
     run(wanted.size, (onProgress) => give(wanted, onProgress), DONE[kind.split("-")[0]]);
   });
   undo?.addEventListener("click", () => run(marks.past.at(-1).changes.length, (onProgress) => marks.undo(onProgress).result, "as before"));
-  byId("lasso-clear").addEventListener("click", () => lasso.select([]));
-  listenForKeys(document, { close: () => lasso.select([]) });
+  byId("lasso-clear").addEventListener("click", () => lasso.clear());
+  listenForKeys(document, { close: () => { if (lasso.polygons.length) lasso.clear(); } });
 }
 
 start(byId("map-box"));

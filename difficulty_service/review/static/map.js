@@ -1,125 +1,115 @@
-// The map of images: points on a canvas, in three colourings, with names where the mouse is.
+// The map of images: points in the colours of a column, with names where the mouse is.
 
-const CLASS_COLOURS = [
-  "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1",
-  "#9c755f", "#76b7b2", "#d4a72c", "#ff9da7", "#5b6770",
-];
-const OTHER_COLOUR = "#a8aca5", HARD_COLOUR = "#d75016", CALM_COLOUR = "#8c9892";
-const MARGIN = 12, NEAR = 12, GRID = 65535;
-
-function unpack(text, type) {
-  const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-  return new type(bytes.buffer);
-}
-
-function difficultyColour(percentile) {
-  const share = percentile < 0.8 ? percentile * 0.15 : 0.12 + (percentile - 0.8) * 4.4;
-  const mix = [[140, 215], [152, 80], [146, 22]].map(([calm, hard]) => calm + (hard - calm) * share);
-  return `rgb(${mix.map(Math.round).join(",")})`;
-}
+const NEAR = 12, RADIUS = 1.9, SMALLEST_RADIUS = 0.7, MANY = 20_000, LARGEST = 3;
+const WAIT_FOR_ID = 120;
 
 class ImageMap {
-  constructor(data) {
-    this.data = data;
-    this.positions = unpack(data.positions, Uint16Array);
-    this.colours = unpack(data.colours, Uint8Array);
-    this.percentiles = unpack(data.percentiles, Uint8Array);
-    this.doubtful = unpack(data.doubtful, Uint8Array);
+  constructor(points, { isPart = false } = {}) {
     this.canvas = byId("map-canvas");
     byId("map-box").hidden = false;
+    Object.assign(this, { view: new MapView(), chosen: {}, extra: {}, ids: new Map() });
+    this.drawing = new PointCanvas(this.canvas, (width, height) => {
+      Object.assign(this.view, { width, height });
+      this.show();
+    });
+    this.setPoints(points);
+    this.drawing.measure();
+    this.gestures = new MapGestures(this.canvas, this.view, () => this.show(), { isPart });
     for (const input of document.querySelectorAll("input[name=colour]")) {
-      input.addEventListener("change", () => this.draw());
+      input.addEventListener("change", () => this.recolour());
     }
-    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
-    document.addEventListener("themechange", () => this.draw());
+    document.addEventListener("themechange", () => this.drawing.redraw());
     this.canvas.addEventListener("pointermove", (event) => this.point(event));
-    if (data.address) this.canvas.addEventListener("click", (event) => this.open(event));
+    if (points.address) this.canvas.addEventListener("click", (event) => this.open(event));
     this.canvas.addEventListener("pointerleave", () => { byId("map-tip").hidden = true; });
+    byId("map-key").addEventListener("click", (event) => this.toggle(event.target.closest("button")?.dataset.category));
+    byId("map-pick")?.addEventListener("change", (event) => {
+      this.toggle(event.target.value);
+      event.target.value = "";
+    });
   }
 
   get mode() { return document.querySelector("input[name=colour]:checked").value; }
-  get width() { return this.canvas.clientWidth; }
-  get height() { return this.canvas.clientHeight; }
 
-  place(index) { return this.placeOf(this.positions[2 * index], this.positions[2 * index + 1]); }
-
-  // Where a position on the map, from 0 to GRID, is on the canvas, and the reverse.
-  placeOf(x, y) {
-    return [
-      MARGIN + (x / GRID) * (this.width - 2 * MARGIN),
-      this.height - MARGIN - (y / GRID) * (this.height - 2 * MARGIN),
-    ];
+  // Other points of the same images; zoom and colours stay.
+  setPoints(points) {
+    this.points = points;
+    this.columns = columnsOf(points);
+    this.drawing.place(points.positions);
+    this.recolour();
   }
 
-  gridAt(left, top) {
-    return [
-      (GRID * (left - MARGIN)) / (this.width - 2 * MARGIN),
-      (GRID * (this.height - MARGIN - top)) / (this.height - 2 * MARGIN),
-    ];
+  // Offers a column that the page has computed or fetched; see `colourBy`. Its values are of points.
+  setColumn(name, column) {
+    this.extra[name] = column;
+    if (this.mode === name) this.recolour();
   }
 
-  style(index, mode) {
-    if (mode === "class") return [CLASS_COLOURS[this.colours[index]] ?? OTHER_COLOUR, 1.7, 0.75];
-    if (mode === "doubtful") {
-      return this.doubtful[index] ? [HARD_COLOUR, 2.1, 0.9] : [CALM_COLOUR, 1.4, 0.3];
-    }
-    const percentile = this.percentiles[index] / 255;
-    return [difficultyColour(percentile), 1.3 + percentile ** 2, 0.35 + 0.6 * percentile ** 2];
+  recolour() {
+    const { mode } = this, column = this.extra[mode] ?? this.columns[mode];
+    if (!column) return;  // it is being fetched
+    const chosen = (this.chosen[mode] ??= new Set()), coloured = colourBy(column, chosen);
+    this.drawing.paint(...paintLevels(coloured));
+    this.writeKey(coloured.key, chosen);
+    this.offerOthers(column, coloured.key, mode);
   }
 
-  draw() {
-    if (!this.width) return;
-    const scale = window.devicePixelRatio || 1, mode = this.mode;
-    this.canvas.width = this.width * scale;
-    this.canvas.height = this.height * scale;
-    const context = this.canvas.getContext("2d");
-    context.scale(scale, scale);
-    const order = Array.from(this.percentiles, (_, index) => index);
-    const rank = mode === "doubtful" ? this.doubtful : this.percentiles;
-    if (mode !== "class") order.sort((one, other) => rank[one] - rank[other]);
-    for (const index of order) {
-      const [colour, radius, opacity] = this.style(index, mode), [x, y] = this.place(index);
-      context.globalAlpha = opacity;
-      context.fillStyle = colour;
-      context.beginPath();
-      context.arc(x, y, radius, 0, 7);
-      context.fill();
-    }
-    this.drawKey(mode);
+  show() {
+    const few = Math.min(1, (MANY / this.points.count) ** 0.25);
+    const radius = Math.max(SMALLEST_RADIUS, RADIUS * few) * Math.min(LARGEST, this.view.zoom ** 0.35);
+    this.drawing.show(this.view.place, radius);
   }
 
-  drawKey(mode) {
-    const classes = this.data.classes.map((name, index) => [CLASS_COLOURS[index], name]);
-    if (this.data.others) classes.push([OTHER_COLOUR, `the other ${this.data.others} classes`]);
-    const entries = {
-      class: classes,
-      difficulty: [
-        [difficultyColour(1), "hardest"],
-        [difficultyColour(0.9), "harder than 90 %"],
-        [difficultyColour(0.3), "easy"],
-      ],
-      doubtful: [[HARD_COLOUR, "another class fits better"], [CALM_COLOUR, "own class fits best"]],
-    }[mode];
-    byId("map-key").replaceChildren(...entries.map(([colour, text]) => {
+  // Highlights a category, or no longer; without any, all have their colours.
+  toggle(text) {
+    if (text === undefined || text === "") return;
+    const category = Number(text), chosen = this.chosen[this.mode];
+    if (!chosen.delete(category)) chosen.add(category);
+    this.recolour();
+    byId("map-key").querySelector(`[data-category="${category}"]`)?.focus();
+  }
+
+  writeKey(entries, chosen) {
+    byId("map-key").replaceChildren(...entries.map(({ colour, text, category }) => {
       const item = document.createElement("li"), label = document.createElement("bdi");
       const dot = document.createElementNS("http://www.w3.org/2000/svg", "svg");
       const circle = document.createElementNS("http://www.w3.org/2000/svg", "circle");
       for (const [name, value] of [["width", 12], ["height", 12]]) dot.setAttribute(name, value);
-      for (const [name, value] of [["cx", 6], ["cy", 6], ["r", 5], ["fill", colour]]) {
-        circle.setAttribute(name, value);
-      }
+      for (const [name, value] of [["cx", 6], ["cy", 6], ["r", 5], ["fill", colour]]) circle.setAttribute(name, value);
       dot.append(circle);
       label.textContent = text;
-      item.append(dot, label);
+      const box = category === undefined ? item : document.createElement("button");
+      box.append(dot, label);
+      if (box !== item) {
+        box.type = "button";
+        box.dataset.category = category;
+        box.setAttribute("aria-pressed", String(chosen.has(category)));
+        item.append(box);
+      }
       return item;
     }));
   }
 
+  // A list of the categories that the key does not have.
+  offerOthers({ names, shown }, key, mode) {
+    const pick = byId("map-pick"), box = byId("map-pick-box"), known = new Set(key.map(({ category }) => category));
+    const others = names && !shown ? Object.keys(names).map(Number).filter((each) => !known.has(each)) : [];
+    box.hidden = others.length === 0;
+    const state = `${mode} ${[...known].join(" ")}`;
+    if (pick.dataset.state === state) return;
+    pick.dataset.state = state;
+    others.sort((one, other) => names[one].localeCompare(names[other], undefined, { numeric: true }));
+    pick.replaceChildren(new Option("Highlight …", ""), ...others.map((each) => new Option(names[each], each)));
+  }
+
   nearest(event) {
+    const { positions, count } = this.points, [left, bottom, across, up] = this.view.place;
+    const x = (event.offsetX - left) / across * GRID, y = (this.view.height - bottom - event.offsetY) / up * GRID;
+    const wide = across / GRID, high = up / GRID;
     let best = -1, nearest = NEAR ** 2;
-    for (let index = 0; index < this.data.ids.length; index += 1) {
-      const [x, y] = this.place(index);
-      const distance = (x - event.offsetX) ** 2 + (y - event.offsetY) ** 2;
+    for (let index = 0; index < count; index += 1) {
+      const right = (positions[2 * index] - x) * wide, above = (positions[2 * index + 1] - y) * high;
+      const distance = right * right + above * above;
       if (distance < nearest) { nearest = distance; best = index; }
     }
     return best;
@@ -127,32 +117,50 @@ class ImageMap {
 
   open(event) {
     const index = this.nearest(event);
-    if (index >= 0) window.location.assign(`${this.data.address}/${this.data.rows[index]}`);
+    if (index >= 0) window.location.assign(`${this.points.address}/${this.points.rowOf(index)}`);
   }
 
   picture(row) {
-    if (!this.data.address) return document.querySelector(`img[data-row="${row}"]`)?.cloneNode();
+    if (!this.points.address) return document.querySelector(`img[data-row="${row}"]`)?.cloneNode();
     const image = new Image(96, 96);
-    image.src = `${this.data.address}/${row}/picture`;
+    image.src = `${this.points.address}/${row}/picture`;
     image.alt = "";
     return image;
   }
 
+  // The id of an image, which a service is asked for once the mouse rests.
+  async idOf(index) {
+    const { points, ids } = this, row = points.rowOf(index);
+    if (points.ids) return points.ids[index];
+    if (!ids.has(row)) {
+      await new Promise((resolve) => { setTimeout(resolve, WAIT_FOR_ID); });
+      if (this.pointed !== index) return "";
+      const answer = await fetch(points.address.replace(/images$/, `map/ids/${row}`)).catch(() => null);
+      if (answer?.ok) ids.set(row, await answer.json());
+    }
+    return ids.get(row) ?? "";
+  }
+
   point(event) {
-    const best = this.nearest(event);
-    const tip = byId("map-tip");
+    const best = this.nearest(event), tip = byId("map-tip"), { points } = this;
     tip.hidden = best < 0;
-    if (best < 0) return;
-    const shown = this.picture(this.data.rows[best]);
-    const text = document.createElement("span");
-    const percent = Math.round(100 * this.percentiles[best] / 255);
-    const name = this.data.names[this.data.labels[best]];
-    text.textContent = `${name} · harder than ${percent} % · ${this.data.ids[best]}`;
-    tip.replaceChildren(...(shown ? [shown] : []), text);
+    if (best < 0) {
+      this.pointed = -1;
+      return;
+    }
+    if (this.pointed !== best) {
+      this.pointed = best;
+      const shown = this.picture(points.rowOf(best)), text = document.createElement("span");
+      const level = points.columns.percentiles[best];
+      const harder = level === NO_LEVEL ? "no score" : `harder than ${Math.round((100 * level) / LEVELS)} %`;
+      text.textContent = `${points.nameOf(points.columns.labels[best])} · ${harder}`;
+      tip.replaceChildren(...(shown ? [shown] : []), text);
+      this.idOf(best).then((id) => { if (id && this.pointed === best) text.textContent += ` · ${id}`; });
+    }
     const within = (offset, room) => `${Math.min(offset + 14, Math.max(0, room - 4))}px`;
-    tip.style.left = within(event.offsetX, this.width - tip.offsetWidth);
-    tip.style.top = within(event.offsetY, this.height - tip.offsetHeight);
+    tip.style.left = within(event.offsetX, this.view.width - tip.offsetWidth);
+    tip.style.top = within(event.offsetY, this.view.height - tip.offsetHeight);
   }
 }
 
-if (byId("map-data")) new ImageMap(readJson("map-data"));
+if (byId("map-data")) new ImageMap(MapPoints.fromJson(readJson("map-data")), { isPart: true });

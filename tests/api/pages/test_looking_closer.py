@@ -18,7 +18,7 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.review.similar import most_similar
-from tests.factories import client_of, write_image_folder
+from tests.factories import client_of, unpack_map, write_image_folder
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 10
@@ -203,16 +203,16 @@ def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
     )
     plain = client.get(f"/jobs/{job.id}/map/points", headers={"Accept-Encoding": "identity"})
 
-    points = answer.json()
-    assert points["rows"] == list(range(30))
-    assert points["labels"] == [0] * 10 + [1] * 10 + [2] * 10
+    points = unpack_map(answer.content)
+    assert points["rows"].tolist() == list(range(30))
+    assert points["labels"].tolist() == [0] * 10 + [1] * 10 + [2] * 10
     assert set(points["names"].values()) == set(CLASSES)
-    assert len(points["nearest"]) == len(points["ids"]) == 30
+    assert len(points["nearest"]) == 30
     assert answer.headers["Content-Encoding"] == "gzip"
     assert (again.status_code, again.content) == (304, b"")
-    assert plain.json() == points
+    assert plain.content == answer.content
     assert "Content-Encoding" not in plain.headers
-    assert len(client.get(f"/jobs/{job.id}/map").content) < 8000
+    assert len(client.get(f"/jobs/{job.id}/map").content) < 9000
 
 
 def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_job: Job) -> None:
@@ -227,7 +227,7 @@ def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_
 def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
     client: TestClient, own_job: Job
 ) -> None:
-    points = client.get(f"/jobs/{own_job.id}/map/points").json()
+    points = unpack_map(client.get(f"/jobs/{own_job.id}/map/points").content)
     address = f"/jobs/{own_job.id}/images"
 
     everything = rows_of(client, f"{address}?area={EVERYTHING}&sort=file")
@@ -239,7 +239,7 @@ def test_an_area_of_the_map_filters_the_images_and_can_be_marked(
         follow_redirects=False,
     )
 
-    assert everything == points["rows"]
+    assert everything == points["rows"].tolist()
     assert nothing == []
     assert cats == list(range(10, 20))
     assert f"area={EVERYTHING}" in marked.headers["Location"]

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from api.results.maps import GRID, Area
+from api.results.maps import LONGEST_AREA, MOST_POLYGONS, Area
 from api.results.score_pages import BadQuery
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.map_points import GRID
 
 STAR = "6000_6000_32000_64000_60000_6000_3000_42000_64000_40000"
 
@@ -51,9 +52,37 @@ def test_an_area_around_everything_has_the_points_at_the_edges(drawn: ImageMap) 
     assert everything.rows(map_of_edges).tolist() == [0, 1, 2, 3]
 
 
+def test_polygons_add_and_remove_in_their_order(drawn: ImageMap) -> None:
+    left, right = "0_0_40000_0_40000_65535_0_65535", "30000_0_65535_0_65535_65535_30000_65535"
+    middle = "20000_20000_50000_20000_50000_50000_20000_50000"
+    x, y = (drawn.positions * GRID).round().astype(int).T
+    in_middle = (x >= 20000) & (x < 50000) & (y >= 20000) & (y < 50000)
+
+    without = Area.parse(f"{left}~{right}~not_{middle}")
+    again = Area.parse(f"tsne~not_{left}~{right}~not_{middle}~{middle}")
+
+    assert without.rows(drawn).tolist() == sorted(drawn.rows[~in_middle].tolist())
+    assert again.rows(drawn).tolist() == sorted(drawn.rows[(x >= 30000) | in_middle].tolist())
+    assert (without.layout, again.layout) == ("plane", "tsne")
+
+
+def test_an_area_of_the_most_corners_that_a_page_draws_fits_into_an_address() -> None:
+    corners = "_".join(["-9999", "75534"] * 40)
+    text = "~".join(["tsne", *[f"not_{corners}"] * MOST_POLYGONS])
+
+    assert len(Area.parse(text).polygons) == MOST_POLYGONS
+    assert len(text) <= LONGEST_AREA
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "",
+        "tsne",
+        "1_2_3_4_5_6~",
+        "not_",
+        "1_2_3_4_5_6~not_not_1_2_3_4_5_6",
+        "~".join(["1_2_3_4_5_6"] * 9),
         "1_2_3_4",
         "1_2_3_4_5",
         "a_b_c_d_e_f",

@@ -19,6 +19,7 @@ from PIL import Image
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key
+from tests.factories import unpack_map
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -173,8 +174,71 @@ def page(context: "BrowserContext") -> "Page":
 
 
 @pytest.fixture
-def map_page(page: "Page", explorer: Explorer) -> "Page":
-    """A page with the map, whose points are there."""
-    page.goto(f"/jobs/{explorer.job}/map")
-    page.locator("#map-box").wait_for()
-    return page
+def open_map(explorer: Explorer) -> Callable[["Page"], "Page"]:
+    """Opens the map of two directions, with its points, in a page; the t-SNE is never ready."""
+
+    def open_plane(page: "Page") -> "Page":
+        waiting = {"share": 0.4, "failure": None}
+        page.route("**/map/tsne", lambda route: route.fulfill(status=202, json=waiting))
+        page.goto(f"/jobs/{explorer.job}/map")
+        page.locator("#map-box").wait_for()
+        return page
+
+    return open_plane
+
+
+@pytest.fixture
+def map_page(page: "Page", open_map: Callable[["Page"], "Page"]) -> "Page":
+    """A page with the map of two directions."""
+    return open_map(page)
+
+
+@pytest.fixture
+def points(explorer: Explorer) -> dict[str, Any]:
+    """Facts and columns of the points on that map, as the page reads them."""
+    with explorer.client() as client:
+        answer = client.get(f"/jobs/{explorer.job}/map/points").raise_for_status().content
+    return unpack_map(answer)
+
+
+MARGIN = 12
+
+
+@pytest.fixture
+def places(points: dict[str, Any]) -> Callable[["Page"], np.ndarray]:
+    """Where the points of the whole map are in the window. Shape (points, 2)."""
+
+    def find(page: "Page") -> np.ndarray:
+        page.locator("#map-canvas").scroll_into_view_if_needed()
+        box = page.locator("#map-canvas").bounding_box()
+        x, y = points["positions"].reshape(-1, 2).T / 65535
+        width, height = box["width"] - 2, box["height"] - 2
+        left = box["x"] + 1 + MARGIN + x * (width - 2 * MARGIN)
+        return np.stack([left, box["y"] + 1 + height - MARGIN - y * (height - 2 * MARGIN)], axis=1)
+
+    return find
+
+
+@pytest.fixture
+def draw_around(
+    points: dict[str, Any], places: Callable[["Page"], np.ndarray]
+) -> Callable[..., list[int]]:
+    """Drags the mouse around some points with a key; gives the rows of all points inside."""
+
+    def draw(page: "Page", chosen: list[int], key: str | None = "Shift") -> list[int]:
+        all_places = places(page)
+        low, high = all_places[chosen].min(0) - 3, all_places[chosen].max(0) + 3
+        (left, top), (right, bottom) = low, high
+        page.mouse.move(left, top)
+        if key:
+            page.keyboard.down(key)
+        page.mouse.down()
+        for x, y in ((right, top), (right, bottom), (left, bottom), (left, top + 1)):
+            page.mouse.move(x, y, steps=4)
+        page.mouse.up()
+        if key:
+            page.keyboard.up(key)
+        inside = ((all_places > low) & (all_places < high)).all(axis=1)
+        return [int(points["rows"][index]) for index in np.flatnonzero(inside)]
+
+    return draw

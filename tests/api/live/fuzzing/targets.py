@@ -127,6 +127,8 @@ def _pages(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/pairs/0/1", {}
     yield f"{job}/classes", {}
     yield f"{job}/map/points", {}
+    yield f"{job}/map/tsne", {}
+    yield f"{job}/map/ids/3", {}
     yield f"{job}/errors", {"after": "0"}
     yield f"{job}/tray", {}
 

@@ -1,0 +1,102 @@
+"""The page of a job's map, and the points that its script draws."""
+
+import gzip
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Path, Request
+from starlette.responses import JSONResponse, Response
+
+from api.http.api_keys import ReadKey
+from api.http.byte_ranges import UNCHANGED
+from api.http.problems import Problem, not_found
+from api.pages.rendering import render
+from api.pages.scored import ScoredJob, scored_job
+from api.results.maps import Layout, Maps
+from api.results.tsne_maps import TsneMaps
+from difficulty_service.base.extras import pip_command
+from difficulty_service.review.tsne import EXTRA, has_tsne
+
+router = APIRouter(prefix="/jobs/{job_id}/map", include_in_schema=False)
+
+ACCEPTED = 202
+TextHeader = Annotated[str, Header(max_length=1000)]
+Row = Annotated[int, Path(ge=0, le=2**53)]
+
+
+@router.get("")
+def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The images on a plane, by their features."""
+    job = scored_job(request, key, job_id)
+    maps: Maps = request.app.state.maps
+    values = job.values("Map") | {
+        "map": job.drawn(),
+        "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
+        "tsne_command": pip_command(EXTRA),
+        "takes_jobs": request.app.state.settings.takes_jobs,
+        **job.classes(),
+    }
+    return render(request, "map_page", values)
+
+
+@router.get("/points")
+def read_points(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    if_none_match: TextHeader = "",
+    accept_encoding: TextHeader = "",
+) -> Response:
+    """The images on the plane of two discriminants, as `MapPoints.packed_bytes`."""
+    job = scored_job(request, key, job_id)
+    return _points(job, "plane", if_none_match, accept_encoding)
+
+
+@router.get("/tsne")
+def read_tsne(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    if_none_match: TextHeader = "",
+    accept_encoding: TextHeader = "",
+) -> Response:
+    """The t-SNE of the images as `read_points` has them; until it is made, how far it is.
+
+    The first request begins it.
+    """
+    job = scored_job(request, key, job_id)
+    if not has_tsne() and not request.app.state.maps.has(job.job, "tsne"):
+        raise Problem(404, "not-found", "this server cannot make a t-SNE", pip_command(EXTRA))
+    tsne_maps: TsneMaps = request.app.state.tsne_maps
+    progress = tsne_maps.request(job.job)
+    if progress is None:
+        return _points(job, "tsne", if_none_match, accept_encoding)
+    answer = {"share": progress.share, "failure": progress.failure}
+    return JSONResponse(answer, ACCEPTED, {"Cache-Control": "no-store"})
+
+
+@router.get("/ids/{row}")
+def read_id(job_id: str, row: Row, request: Request, key: ReadKey) -> str:
+    """The id of an image; those of all would be most of the points' bytes."""
+    samples = scored_job(request, key, job_id).samples
+    if row >= len(samples):
+        raise not_found("sample", str(row))
+    return str(samples.ids[row].as_py())
+
+
+def _points(job: ScoredJob, layout: Layout, known: str, encodings: str) -> Response:
+    points = job.request.app.state.maps.points(job.job, layout, f"{job.address}/images")
+    if points is None:
+        raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
+    headers = {
+        "ETag": points.etag,
+        "Cache-Control": "private, no-cache",
+        "Vary": "Accept-Encoding, Cookie",
+    }
+    if points.etag in known:
+        return Response(status_code=UNCHANGED, headers=headers)
+    content = points.compressed
+    if "gzip" in encodings:
+        headers["Content-Encoding"] = "gzip"
+    else:
+        content = gzip.decompress(content)
+    return Response(content, headers=headers, media_type="application/octet-stream")

@@ -1,0 +1,118 @@
+"""The t-SNE of a job's images, made once somebody looks at the map."""
+
+import os
+import re
+import time
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+
+from api.jobs.store import Job
+from api.pages import map_page
+from api.results import tsne_maps
+from api.storage.artifacts import Artifacts
+from tests.factories import client_of, unpack_map, write_image_folder
+
+CLASSES = ("bird", "cat", "dog")
+EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service with noise of a brightness per class."""
+    folder = tmp_path_factory.mktemp("service")
+    photos = write_image_folder(folder / "photos", CLASSES, 10, size=(16, 16))
+    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
+        yield client
+
+
+@pytest.fixture
+def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+    """A job whose map nobody has looked at."""
+    body = {"dataset": {"root": "photos"}, "shrinkage": "ledoit-wolf"}
+    client.post("/v1/jobs", json=body).raise_for_status()
+    return run_next_job(client)
+
+
+def ask(client: TestClient, job: Job) -> tuple[list[float], object, bytes]:
+    """The shares until the map is made, why it is not, and its points."""
+    shares = []
+    while True:
+        answer = client.get(f"/jobs/{job.id}/map/tsne").raise_for_status()
+        if answer.status_code != 202:
+            return shares, None, answer.content
+        progress = answer.json()
+        if progress["failure"] is not None:
+            return shares, progress["failure"], b""
+        shares.append(progress["share"])
+        time.sleep(0.1)
+
+
+def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: Job) -> None:
+    pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
+    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    key = f"jobs/{job.id}/a1/tsne/map.parquet"
+    before, page = artifacts.size(key), client.get(f"/jobs/{job.id}/map").text
+
+    shares, failure, content = ask(client, job)
+
+    assert before is None
+    assert 'data-tsne="possible"' in page
+    assert failure is None
+    assert shares == sorted(shares)
+    assert shares[0] == 0
+    points = unpack_map(content)
+    assert points["rows"].tolist() == list(range(30))
+    assert artifacts.size(key)
+    assert 'data-tsne="ready"' in client.get(f"/jobs/{job.id}/map").text
+    assert ask(client, job) == ([], None, content)
+
+
+def test_an_area_of_the_tsne_selects_other_images_than_one_of_the_plane(
+    client: TestClient, job: Job
+) -> None:
+    pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
+    address = f"/jobs/{job.id}/images"
+    early = client.get(f"{address}?area=tsne~{EVERYTHING}").text
+    positions = unpack_map(ask(client, job)[2])["positions"].reshape(-1, 2)
+    left = f"-9_-9_{int(np.median(positions[:, 0]))}_-9_{int(np.median(positions[:, 0]))}_70000"
+    left += "_-9_70000"
+
+    page = client.get(f"{address}?area=tsne~{left}&sort=file").raise_for_status().text
+
+    assert "this job has no map" in early
+    rows = list(map(int, dict.fromkeys(re.findall(r'data-row="(\d+)"', page))))
+    expected = np.flatnonzero(positions[:, 0] < int(np.median(positions[:, 0])))
+    assert rows == expected.tolist()
+
+
+def test_a_process_that_dies_is_told_and_not_started_again(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_page, "has_tsne", lambda: True)
+    monkeypatch.setattr(tsne_maps, "serve", os.kill)  # which refuses these arguments
+
+    _, failure, _ = ask(client, job)
+    again = ask(client, job)
+
+    assert failure == "its process was ended with exit code 1"
+    assert again == ([], failure, b"")
+
+
+def test_without_the_package_the_page_names_the_extra(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(map_page, "has_tsne", lambda: False)
+
+    page = client.get(f"/jobs/{job.id}/map").text
+
+    assert "pip install &#39;difficulty-service[map]&#39;" in page
+    assert 'data-tsne=""' in page
+    assert client.get(f"/jobs/{job.id}/map/tsne").status_code == 404
+
+
+def test_the_id_of_a_point_is_asked_for(client: TestClient, job: Job) -> None:
+    assert client.get(f"/jobs/{job.id}/map/ids/12").json() == "cat/2.png"
+    assert client.get(f"/jobs/{job.id}/map/ids/30").status_code == 404
