@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def replacing(path: Path) -> Iterator[Path]:
     The bytes reach the disk before the rename, so a crash leaves the old file or the new one.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = temporary_path(path)
     try:
         yield temporary
         with temporary.open("rb+") as file:
@@ -37,7 +38,7 @@ def replacing(path: Path) -> Iterator[Path]:
 def filling(folder: Path) -> Iterator[Path]:
     """Gives a temporary folder beside `folder`, which is renamed to `folder` on success."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = folder.with_name(f".{folder.name}.{os.getpid()}.part")
+    temporary = temporary_path(folder)
     try:
         temporary.mkdir()
         yield temporary
@@ -46,6 +47,11 @@ def filling(folder: Path) -> Iterator[Path]:
         temporary.rename(folder)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def temporary_path(path: Path) -> Path:
+    """A path beside another one that no other process and no other thread of this one uses."""
+    return path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.part")
 
 
 def remove_leftovers(folder: Path) -> None:

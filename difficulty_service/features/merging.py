@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.base.files import temporary_path
 from difficulty_service.features.description import read_description
 from difficulty_service.features.errors_file import read_errors, write_errors
 from difficulty_service.features.previous import sole_writer
@@ -58,7 +59,7 @@ def _require_same_settings(first: FeatureStore, second: FeatureStore) -> None:
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    temporary = temporary_path(target)
     try:
         try:
             os.link(source, temporary)

@@ -1,5 +1,6 @@
 """What a score file says about labels is joined by sample id and class name."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,11 +15,12 @@ from difficulty_service.base.errors import (
     ScoreFileError,
     UnmatchedScores,
 )
+from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from trainer.config import LossConfig
 from trainer.samples import Samples
-from trainer.weights.from_scores import LabelBeliefs, label_beliefs
+from trainer.weights.from_scores import LabelBeliefs, label_beliefs, trust_in_labels
 
 CLASSES = ("bird", "cat", "dog")
 
@@ -136,3 +138,54 @@ def test_scores_that_were_not_asked_about_labels_are_refused_with_the_scorer(
 
     with pytest.raises(ScoreFileError, match=r"no p_wrong; .* scorers='suspicion'"):
         label_beliefs(samples(0, 1, 2), path, LossConfig(weights="label_probability"))
+
+
+def with_likeliest(
+    path: Path, likeliest: Sequence[Sequence[tuple[int, float]]], marks: Sequence[str | None]
+) -> Path:
+    """A score file that names the classes which fit each sample best, by their numbers there."""
+    known = read_scores(path)
+    table = known.table
+    for place, (label, probability) in enumerate(LIKELIEST_CLASSES.items()):
+        numbers, shares = zip(*(each[place] for each in likeliest), strict=True)
+        table = table.append_column(label, pa.array(numbers, pa.int32()))
+        table = table.append_column(probability, pa.array(shares, pa.float32()))
+    if any(marks):
+        table = table.append_column("mark", pa.array(marks, pa.string()).dictionary_encode())
+    write_scores(path, table, known.provenance)
+    return path
+
+
+def test_trust_is_the_mean_of_what_wrong_labels_and_the_features_alone_say(tmp_path: Path) -> None:
+    rows: list[Row] = [
+        ("a", "dog", 0.5, "cat"),  # class 0 of the file
+        ("b", "cat", 0.75, "bird"),  # 1
+        ("c", "dog", 0.875, "cat"),
+        ("d", "bird", 1.0, "cat"),  # 2
+        ("e", "bird", None, None),
+    ]
+    likeliest = [
+        [(1, 0.75), (0, 0.125), (2, 0.0625)],
+        [(1, 0.5), (2, 0.25), (0, 0.125)],
+        [(1, 0.5), (2, 0.25), (3, 0.125)],  # two of five classes share the rest
+        [(1, 0.5), (2, 0.25), (0, 0.125)],
+        [(-1, float("nan"))] * 3,
+    ]
+    path = with_likeliest(
+        save(tmp_path / "scores.parquet", rows), likeliest, [None, None, None, "keep", None]
+    )
+
+    trust = trust_in_labels(read_scores(path).table, num_classes=5)
+
+    expected = [(0.5 + 0.125) / 2, (0.75 + 0.5) / 2, (0.875 + 0.0625) / 2, 1.0]
+    assert trust.tolist()[:4] == expected
+    assert math.isnan(trust[4])
+
+
+def test_with_two_classes_a_label_that_is_not_the_likeliest_has_the_rest(tmp_path: Path) -> None:
+    rows: list[Row] = [("a", "dog", 0.5, "cat"), ("b", "cat", 1.0, "dog")]
+    nothing = (-1, float("nan"))
+    likeliest = [[(1, 0.75), (0, 0.25), nothing], [(1, 0.5), nothing, nothing]]
+    path = with_likeliest(save(tmp_path / "scores.parquet", rows), likeliest, [None, None])
+
+    assert trust_in_labels(read_scores(path).table, num_classes=2).tolist() == [0.375, 0.75]

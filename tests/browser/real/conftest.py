@@ -1,4 +1,4 @@
-"""CIFAR-10's test images, scored by the command as a person runs it."""
+"""Real images, scored and explored by the commands as a person runs them."""
 
 import shlex
 import subprocess

@@ -157,8 +157,6 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
             for key in ("ArrowRight", "r", "d", "k"):
                 page.keyboard.press(key)
             page.locator("#tray-text", has_text="3 checked").wait_for()
-        with steps.step("download the marks"):
-            download(page, cifar10.folder, ".tray .solid")
     with steps.step("clean"):
         run_words(printed(r"(difficulty clean .*)$", output), cifar10.folder)
 
