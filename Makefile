@@ -103,7 +103,8 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=1500 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
-campaign: $(INSTALLED) ## kill and pause the service 1,000 times, on both databases (an hour at most)
+campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the service 1,000 times (an hour at most)
+	DIFFICULTY_REVIEWS=1 $(BIN)/python -m pytest -n 0 -q -s tests/browser/real/test_two_rounds.py
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
 
