@@ -35,7 +35,7 @@ from api.results.saved_views import SavedViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.results.tsne_maps import TsneMaps
-from api.routes import events, gaussians, jobs, marks, results, system, uploads
+from api.routes import events, gaussians, jobs, marks, results, reviewers, system, uploads
 from api.routes.events import EventStreams
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -51,6 +51,7 @@ ROUTERS = (
     events.router,
     results.router,
     marks.router,
+    reviewers.router,
     uploads.router,
     gaussians.router,
 )

@@ -55,6 +55,10 @@ class Principal:
         """Whether the caller may cancel and delete the jobs of an owner."""
         return "admin" in self.scopes or ("write" in self.scopes and owner == self.owner)
 
+    def oversees(self, owner: str) -> bool:
+        """Whether the caller sees what others decided about the jobs of an owner."""
+        return self.visible_owner in (None, owner)
+
     def require(self, scope: str) -> None:
         """Refuses a caller who lacks a scope."""
         if scope not in self.scopes:

@@ -17,6 +17,7 @@ from api.storage.tables import (
     EVENTS,
     FINAL_STATES,
     JOBS,
+    SHARED_JOBS,
     STATES,
     State,
     is_id,
@@ -216,19 +217,40 @@ def get_job(engine: sa.Engine, owner: str | None, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
+def visible_job(engine: sa.Engine, key_id: str | None, job_id: str) -> Job | None:
+    """As `get_job`, or a job that is shared with the key."""
+    if not is_id(job_id):
+        return None
+    query = sa.select(JOBS).where(_is(None, job_id))
+    if key_id is not None:
+        query = query.where(_visible_to(key_id))
+    with engine.connect() as connection:
+        row = connection.execute(query).one_or_none()
+    return None if row is None else job_of(row)
+
+
+def _visible_to(key_id: str) -> sa.ColumnElement[bool]:
+    shared = sa.select(SHARED_JOBS.c.job).where(SHARED_JOBS.c.key == key_id)
+    return (JOBS.c.owner == key_id) | JOBS.c.id.in_(shared)
+
+
 def list_jobs(
     engine: sa.Engine,
     owner: str | None,
     *,
+    with_shared: bool = False,
     state: str | None = None,
     limit: int,
     before: Cursor | None = None,
 ) -> list[Job]:
-    """At most `limit` jobs, newest first, older than `before`; owner None sees all."""
+    """At most `limit` jobs, newest first, older than `before`; owner None sees all.
+
+    `with_shared` adds the jobs that others share with the owner.
+    """
     query = sa.select(JOBS).where(JOBS.c.state != DELETING).limit(limit)
     query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
     if owner is not None:
-        query = query.where(JOBS.c.owner == owner)
+        query = query.where(_visible_to(owner) if with_shared else JOBS.c.owner == owner)
     if state is not None:
         query = query.where(JOBS.c.state == state)
     if before is not None:

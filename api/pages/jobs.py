@@ -297,7 +297,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
     cursor = None if before is None else rest.last_of_page(before)
     engine, settings = request.app.state.engine, request.app.state.settings
-    jobs = list_jobs(engine, key.visible_owner, limit=PAGE + 1, before=cursor)
+    jobs = list_jobs(engine, key.visible_owner, with_shared=True, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
     has_unfinished = any(job.state in UNFINISHED for job in page)
     return {

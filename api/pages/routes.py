@@ -15,7 +15,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.http.api_keys import LONGEST_SECRET, ReadKey
 from api.http.browsers import delete_cookie, set_cookie
-from api.pages import images, jobs, map_page, views
+from api.pages import images, jobs, map_page, reviewers, views
 from api.pages.rendering import problem_page, redirect, render
 from api.storage.keys import any_keys, find_key
 
@@ -110,7 +110,14 @@ def _local(address: str) -> str:
     return address if LOCAL_ADDRESS.fullmatch(address) else "/"
 
 
-ROUTERS = (router, jobs.router, views.router, map_page.router, images.router)
+ROUTERS = (
+    router,
+    jobs.router,
+    views.router,
+    map_page.router,
+    reviewers.router,
+    images.router,
+)
 
 
 def add_pages(app: FastAPI) -> None:

@@ -129,13 +129,17 @@ def list_all(
         Query(max_length=100, description="Id of the key whose jobs to list; needs scope read-all"),
     ] = None,
 ) -> JobPage:
-    """Newest first, a page at a time; those of all keys where the key has the scope read-all."""
+    """Newest first, a page at a time: those of the key and those that are shared with it.
+
+    With the scope read-all, those of all keys.
+    """
     if owner is not None:
         key.require("read-all")
     cursor = None if before is None else last_of_page(before)
     jobs = store.list_jobs(
         request.app.state.engine,
         key.visible_owner if owner is None else owner,
+        with_shared=owner is None,
         state=state,
         limit=limit + 1,
         before=cursor,
@@ -185,7 +189,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address."""
-    job = store.get_job(request.app.state.engine, key.visible_owner, job_id)
+    job = store.visible_job(request.app.state.engine, key.visible_owner, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job

@@ -109,13 +109,23 @@ MARKS = sa.Table(
     "marks",
     METADATA,
     sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("owner", sa.String(32), primary_key=True),  # id of the key, "" without keys
+    sa.Column("owner", sa.String(32), primary_key=True),  # id of the key, "" without keys, or FINAL
     sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),  # in the score file
     sa.Column("sample_id", sa.Text, nullable=False),
     sa.Column("mark", sa.String(16), nullable=False),  # keep, relabel, drop
     sa.Column("label", sa.Text),  # name of the new class, for relabel
     sa.Column("order", sa.String(16), nullable=False),  # as in `SampleMark`
     sa.Column("at", sa.Float, nullable=False),
+)
+
+FINAL = "final"
+"""In place of a reviewer's key: the decision that counts, whatever the reviewers decided."""
+
+SHARED_JOBS = sa.Table(
+    "shared_jobs",
+    METADATA,
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("key", sa.String(32), sa.ForeignKey("api_keys.id"), primary_key=True),
 )
 
 APPLIED_MARKS = sa.Table(

@@ -1,0 +1,139 @@
+"""The marks of everybody who reviews a job, and the keys that its owner shares it with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import Engine, delete, insert, select
+
+from api.http.problems import conflict, invalid
+from api.jobs.marks import PART, SampleMark, marks_of_rows
+from api.storage.database import retry, write_transaction
+from api.storage.keys import Key, list_keys
+from api.storage.tables import FINAL, JOBS, KEYS, MARKS, SHARED_JOBS, is_id
+from difficulty_service.scores.marks import Mark
+
+MOST_SHARED = 100  # keys that a job is shared with
+NO_KEY = "without a key"  # name of whoever marked before there were keys
+
+
+@dataclass(frozen=True)
+class ReviewMarks:
+    """The marks of all reviewers of a job, with the final decisions, in the order of the rows.
+
+    Attributes:
+        rows: Row of the sample of each mark in the score file. Shape (marks,).
+        owners: Place in `owner_ids` of whoever gave it. Shape (marks,).
+        decisions: Place in `decided` of what it says. Shape (marks,).
+        orders: Place in `order_names` of the order that its sample was met in. Shape (marks,).
+        at: When it was given, in seconds since 1970. Shape (marks,).
+    """
+
+    rows: NDArray[np.int64]
+    owners: NDArray[np.int64]
+    decisions: NDArray[np.int64]
+    orders: NDArray[np.int64]
+    at: NDArray[np.float64]
+    owner_ids: Sequence[str]
+    decided: Sequence[tuple[Mark, str | None]]
+    order_names: Sequence[str]
+
+
+def review_marks(engine: Engine, job_id: str, only: str | None = None) -> ReviewMarks:
+    """All marks of a job, or those of one owner only.
+
+    Their memory does not depend on the length of ids and names.
+    """
+    owners: dict[str, int] = {}
+    decided: dict[tuple[str, str | None], int] = {}
+    orders: dict[str, int] = {}
+    columns = (MARKS.c.row, MARKS.c.owner, MARKS.c.mark, MARKS.c.label, MARKS.c.order, MARKS.c.at)
+    query = select(*columns).where(MARKS.c.job == job_id).order_by(MARKS.c.row, MARKS.c.owner)
+    if only is not None:
+        query = query.where(MARKS.c.owner == only)
+    numbers, times = [np.empty((0, 4), np.int64)], [np.empty(0)]
+    with engine.connect().execution_options(yield_per=PART) as connection:
+        for part in connection.execute(query).partitions():
+            found = [
+                (
+                    row,
+                    owners.setdefault(owner, len(owners)),
+                    decided.setdefault((mark, label), len(decided)),
+                    orders.setdefault(order, len(orders)),
+                )
+                for row, owner, mark, label, order, _ in part
+            ]
+            numbers.append(np.array(found, np.int64))
+            times.append(np.array([row.at for row in part]))
+    rows, of_owners, decisions, of_orders = np.concatenate(numbers).T
+    return ReviewMarks(
+        rows=rows,
+        owners=of_owners,
+        decisions=decisions,
+        orders=of_orders,
+        at=np.concatenate(times),
+        owner_ids=list(owners),
+        decided=[(Mark(mark), label) for mark, label in decided],
+        order_names=list(orders),
+    )
+
+
+def marks_of_sample(engine: Engine, job_id: str, row: int) -> dict[str, SampleMark]:
+    """The mark that each reviewer gave a sample, by the id of the key; the final decision, too."""
+    # By the whole primary key: a job may have millions of marks.
+    owners = ["", FINAL, *(key.id for key in list_keys(engine))]
+    found = {owner: marks_of_rows(engine, owner, job_id, [row])[row] for owner in owners}
+    return {owner: mark for owner, mark in found.items() if mark is not None}
+
+
+def keys_by_id(engine: Engine) -> dict[str, Key]:
+    """All keys, revoked ones as well."""
+    return {key.id: key for key in list_keys(engine)}
+
+
+def shared_with(engine: Engine, job_id: str) -> list[str]:
+    """Ids of the keys that a job is shared with, oldest first."""
+    query = select(SHARED_JOBS.c.key).where(SHARED_JOBS.c.job == job_id)
+    with engine.connect() as connection:
+        return list(connection.execute(query.order_by(SHARED_JOBS.c.key)).scalars())
+
+
+@retry
+def share_job(engine: Engine, job_id: str, key_id: str) -> None:
+    """Lets another key see a job and, with the scope write, mark its samples.
+
+    Raises:
+        Problem: There is no such key, or the job is shared with too many.
+    """
+    known = select(KEYS.c.id).where(KEYS.c.id == key_id, KEYS.c.revoked_at.is_(None))
+    with write_transaction(engine) as connection:
+        # One transaction after the other for each job.
+        connection.execute(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update())
+        if not is_id(key_id) or connection.execute(known).one_or_none() is None:
+            raise invalid(
+                f"there is no key {key_id[:100]!r}",
+                "its owner finds its id on the page of reviewers of any job",
+                "key",
+            )
+        shared = select(SHARED_JOBS.c.key).where(SHARED_JOBS.c.job == job_id)
+        present = set(connection.execute(shared).scalars())
+        if key_id in present:
+            return
+        if len(present) >= MOST_SHARED:
+            raise conflict(
+                f"the job is shared with {MOST_SHARED} keys already",
+                "remove one, or give reviewers a key with the scopes read-all,write",
+                "key",
+            )
+        connection.execute(insert(SHARED_JOBS).values(job=job_id, key=key_id))
+
+
+@retry
+def unshare_job(engine: Engine, job_id: str, key_id: str) -> None:
+    """Hides a job from another key again; the marks that it gave stay."""
+    if not is_id(key_id):
+        return
+    with write_transaction(engine) as connection:
+        given = (SHARED_JOBS.c.job == job_id) & (SHARED_JOBS.c.key == key_id)
+        connection.execute(delete(SHARED_JOBS).where(given))

@@ -1,0 +1,51 @@
+"""The page of everybody who reviews a job."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Form, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.jobs.reviewers import share_job, unshare_job
+from api.pages.rendering import redirect, render
+from api.pages.scored import ScoredJob, scored_job
+from api.routes.jobs import in_turn
+from api.routes.reviewers import find, owned_job
+
+router = APIRouter(prefix="/jobs/{job_id}/reviewers", include_in_schema=False)
+
+KeyId = Annotated[str, Form(max_length=100)]
+
+
+@router.get("")
+async def show_reviewers(job_id: str, request: Request, key: ReadKey) -> Response:
+    """How far each reviewer has come, and how far they agree."""
+    job = await run_in_threadpool(scored_job, request, key, job_id)
+    queue = request.app.state.marks_queue
+    return await in_turn(queue, request, key, _page, request, key, job)
+
+
+def _page(request: Request, key: Principal, job: ScoredJob) -> Response:
+    values = job.values("Reviewers") | {
+        "found": find(request, key, job.job),
+        "may_manage": key.manages(job.job.owner),
+        "own_key": key.owner,
+    }
+    return render(request, "reviewers_page", values)
+
+
+@router.post("")
+def share(job_id: str, request: Request, key: WriteKey, key_id: KeyId) -> Response:
+    """Shares the job with another key."""
+    job = owned_job(request, key, job_id)
+    share_job(request.app.state.engine, job.id, key_id.strip())
+    return redirect(f"/jobs/{job.id}/reviewers")
+
+
+@router.post("/remove")
+def unshare(job_id: str, request: Request, key: WriteKey, key_id: KeyId) -> Response:
+    """Shares the job no longer with a key."""
+    job = owned_job(request, key, job_id)
+    unshare_job(request.app.state.engine, job.id, key_id)
+    return redirect(f"/jobs/{job.id}/reviewers")

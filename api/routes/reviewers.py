@@ -1,0 +1,156 @@
+"""Who reviews a job, how far they agree, and with whom its owner shares it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter, Request, Response
+from numpy.typing import NDArray
+from pydantic import BaseModel, Field
+from starlette.concurrency import run_in_threadpool
+
+from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.problems import forbidden
+from api.jobs.reviewers import NO_KEY, keys_by_id, review_marks, share_job, shared_with, unshare_job
+from api.jobs.store import Job
+from api.results.reviews import Review
+from api.routes.jobs import find_job, in_turn
+from api.routes.results import NOT_FINISHED, succeeded_job
+from api.schemas import MarkCounts
+from api.storage.tables import FINAL
+from difficulty_service.scores.marks import Mark
+
+router = APIRouter(prefix="/v1/jobs/{job_id}/reviewers", tags=["marks"])
+
+
+class Reviewer(BaseModel):
+    """A key that reviews a job."""
+
+    key: str = Field(description="Its id; empty for marks from before there were keys")
+    name: str
+    counts: MarkCounts
+    doubtful_seen: float | None = Field(
+        description="Share of the doubtful labels that it has marked; null where there are none"
+    )
+    latest: datetime | None = Field(description="When it marked last; null where it never did")
+    shared: bool = Field(description="Whether the owner shares the job with it")
+    revoked: bool
+
+
+class Agreement(BaseModel):
+    """How far the reviewers of a job agree; keeping a label is deciding for that class."""
+
+    alpha: float | None = Field(
+        description="Krippendorff's alpha of nominal decisions: 1 is agreement, 0 what chance "
+        "would give; null where nothing can be compared, or all decisions are the same"
+    )
+    compared: int = Field(description="Samples that at least two reviewers decided about")
+    disagreed: int = Field(description="Samples that at least two decided differently")
+    adjudicated: int = Field(description="Samples with a final decision")
+    tied: int = Field(description="Samples that merged marks leave out")
+
+
+class Reviewers(BaseModel):
+    """Who reviews a job: only the caller, where it may not see the marks of others."""
+
+    reviewers: list[Reviewer]
+    agreement: Agreement | None = Field(
+        description="Null where the caller may not see the marks of others"
+    )
+
+
+@router.get("", summary="Reviewers and their agreement", responses=NOT_FINISHED)
+async def read_reviewers(job_id: str, request: Request, key: ReadKey) -> Reviewers:
+    """Every reviewer for the owner of the job and keys with the scope read-all, else the caller."""
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    return await in_turn(request.app.state.marks_queue, request, key, find, request, key, job)
+
+
+@router.put("/{key_id}", status_code=204, summary="Share a job with another key")
+def share(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
+    """The key sees the job, and with the scope write gives marks of its own; nothing else."""
+    share_job(request.app.state.engine, owned_job(request, key, job_id).id, key_id)
+    return Response(status_code=204)
+
+
+@router.delete("/{key_id}", status_code=204, summary="Share a job no longer with a key")
+def unshare(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
+    """The marks that the key has given stay."""
+    unshare_job(request.app.state.engine, owned_job(request, key, job_id).id, key_id)
+    return Response(status_code=204)
+
+
+def owned_job(request: Request, key: Principal, job_id: str) -> Job:
+    """A job that the caller may share, and about which it may decide finally."""
+    job = find_job(request, key, job_id)
+    if not key.manages(job.owner):
+        raise forbidden(
+            f"job {job_id} belongs to another key", "use that key, or one with the scope admin"
+        )
+    return job
+
+
+def require_overseer(key: Principal, job: Job) -> None:
+    """Refuses a caller who may see the job, but not the marks of others."""
+    if not key.oversees(job.owner):
+        raise forbidden(
+            "the marks of others are for the owner of the job",
+            "use the key of the owner, or one with the scope read-all",
+        )
+
+
+def find(request: Request, key: Principal, job: Job) -> Reviewers:
+    """Who has marked samples of a finished job, and who may."""
+    engine = request.app.state.engine
+    is_overseer = key.oversees(job.owner)
+    marks = review_marks(engine, job.id, None if is_overseer else key.owner)
+    review = Review(request.app.state.open_scores.get(job).samples, marks)
+    shared = set(shared_with(engine, job.id))
+    keys = keys_by_id(engine)
+    listed = {*marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}
+    reviewers = [
+        Reviewer(
+            key=owner,
+            name=keys[owner].name if owner in keys else NO_KEY,
+            shared=owner in shared,
+            revoked=owner in keys and keys[owner].revoked_at is not None,
+            **_facts(review, owner),
+        )
+        for owner in sorted(listed)
+    ]
+    return Reviewers(reviewers=reviewers, agreement=_agreement(review) if is_overseer else None)
+
+
+def _facts(review: Review, owner: str) -> dict[str, Any]:
+    marks = review.marks
+    place = marks.owner_ids.index(owner) if owner in marks.owner_ids else -1
+    own = marks.owners == place
+    counts = np.bincount(marks.decisions[own], minlength=len(marks.decided)).tolist()
+    numbers = dict.fromkeys(Mark, 0)
+    for (mark, _), number in zip(marks.decided, counts, strict=True):
+        numbers[mark] += number
+    latest = marks.at[own].max() if own.any() else None
+    return {
+        "counts": _public(numbers),
+        "doubtful_seen": _share_seen(review.samples.is_doubtful, marks.rows[own]),
+        "latest": None if latest is None else datetime.fromtimestamp(latest, UTC),
+    }
+
+
+def _share_seen(is_doubtful: NDArray[np.bool_], rows: NDArray[np.int64]) -> float | None:
+    number = int(is_doubtful.sum())
+    return float(is_doubtful[rows].sum() / number) if number else None
+
+
+def _public(numbers: dict[Mark, int]) -> MarkCounts:
+    return MarkCounts(**{mark.value: number for mark, number in numbers.items()})
+
+
+def _agreement(review: Review) -> Agreement:
+    return Agreement(
+        alpha=review.votes.alpha,
+        compared=review.num_compared,
+        disagreed=len(review.disagreed),
+        adjudicated=int(review.is_final.sum()),
+        tied=len(review.merged.tied),
+    )

@@ -1,0 +1,212 @@
+"""Several keys review one job: who sees it, who sees what others decided, and how they agree."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from fastapi.testclient import TestClient
+from httpx2 import Response
+from sqlalchemy import Engine
+
+from api.jobs.queue import claim, succeed
+from api.jobs.store import SubmitLimits, submit
+from api.schemas import StoredResult
+from api.settings import Settings
+from api.storage.artifacts import open_artifacts
+from api.storage.keys import Key, create_key, revoke_key
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
+
+SCOPES = {
+    "owner": ["write"],
+    "colleague": ["write"],
+    "reader": ["read"],
+    "stranger": ["write"],
+    "overseer": ["read-all", "write"],
+    "admin": ["admin"],
+}
+Call = Callable[..., Response]
+
+
+@pytest.fixture
+def keys(engine: Engine) -> dict[str, tuple[Key, str]]:
+    """Keys and their secrets, by name."""
+    return {name: create_key(engine, name, scopes) for name, scopes in SCOPES.items()}
+
+
+@pytest.fixture
+def job(
+    keys: dict[str, tuple[Key, str]],
+    settings: Settings,
+    engine: Engine,
+    body: dict[str, object],
+    result: dict[str, object],
+    tmp_path: Path,
+) -> str:
+    """Id of a finished job of the owner, whose first two labels are doubtful."""
+    table = score_table(
+        [0, 0, 1, 1],
+        rmd=[4.0, 3.0, 2.0, 1.0],
+        nearest_label=[1, 1, 1, 1],
+        label_margin=[2.0, 1.0, -2.0, -3.0],
+        percentile=[0.9, 0.6, 0.3, 0.0],
+    )
+    path = tmp_path / "scores.parquet"
+    write_scores(path, table, Provenance.of({"class_names": ["cat", "dog"]}))
+    submit(engine, keys["owner"][0].id, body | {"backbone": "builtin"}, None, SubmitLimits(5, 1))
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    values = {"prefix": f"jobs/{job.id}/a1", "scores_sha256": digest}
+    assert succeed(engine, job, StoredResult.of(result | values))
+    open_artifacts(settings.artifact_root).put(path, f"jobs/{job.id}/a1/scores.parquet")
+    return job.id
+
+
+@pytest.fixture
+def call(client: TestClient, keys: dict[str, tuple[Key, str]], job: str) -> Call:
+    """Sends a request about the job with a key."""
+
+    def send(name: str, method: str, path: str = "", **arguments: object) -> Response:
+        headers = {"X-API-Key": keys[name][1]}
+        address = path if path.startswith("/") else f"/v1/jobs/{job}{path and '/'}{path}"
+        return client.request(method, address, headers=headers, **arguments)  # type: ignore[arg-type]
+
+    return send
+
+
+@pytest.fixture
+def mark(call: Call) -> Callable[..., int]:
+    """Marks one sample with a key; gives the status of the answer."""
+
+    def post(name: str, row: int, kind: str, label: str | None = None, to: str = "marks") -> int:
+        change = {"row": row, "decision": {"mark": kind, "label": label}}
+        return call(name, "POST", to, json={"marks": [change]}).status_code
+
+    return post
+
+
+def share(call: Call, keys: dict[str, tuple[Key, str]], name: str, by: str = "owner") -> int:
+    return call(by, "PUT", f"reviewers/{keys[name][0].id}").status_code
+
+
+def test_the_owner_sees_how_far_each_reviewer_has_come_and_how_they_agree(
+    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]
+) -> None:
+    assert share(call, keys, "colleague") == 204
+    for row in (0, 1, 2):
+        mark("owner", row, "keep")
+    mark("colleague", 0, "keep")
+    mark("colleague", 1, "relabel", "dog")
+    mark("overseer", 3, "drop")
+
+    found = call("owner", "GET", "reviewers").json()
+
+    rows = {each["name"]: each for each in found["reviewers"]}
+    assert {name: each["counts"] for name, each in rows.items()} == {
+        "owner": {"keep": 3, "relabel": 0, "drop": 0},
+        "colleague": {"keep": 1, "relabel": 1, "drop": 0},
+        "overseer": {"keep": 0, "relabel": 0, "drop": 1},
+    }
+    assert {name: each["doubtful_seen"] for name, each in rows.items()} == {
+        "owner": 1.0,
+        "colleague": 1.0,
+        "overseer": 0.0,
+    }
+    assert [rows[name]["shared"] for name in ("owner", "colleague")] == [False, True]
+    assert found["agreement"] == {
+        "alpha": pytest.approx(1 - 3 * 2 / (4**2 - 3**2 - 1)),
+        "compared": 2,
+        "disagreed": 1,
+        "adjudicated": 0,
+        "tied": 1,
+    }
+    assert call("overseer", "GET", "reviewers").json() == found
+
+
+def test_a_reviewer_sees_only_what_it_has_decided_itself(
+    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]], job: str
+) -> None:
+    share(call, keys, "colleague")
+    mark("owner", 0, "keep")
+    mark("colleague", 0, "drop")
+
+    found = call("colleague", "GET", "reviewers").json()
+    page = call("colleague", "GET", f"/jobs/{job}/reviewers").text
+
+    assert [each["name"] for each in found["reviewers"]] == ["colleague"]
+    assert found["agreement"] is None
+    assert "alpha" not in page
+    assert ">owner<" not in page
+    assert [each["mark"] for each in call("colleague", "GET", "marks").json()["marks"]] == ["drop"]
+
+
+def test_another_key_learns_nothing_of_a_job_until_it_is_shared_and_after(
+    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]], job: str
+) -> None:
+    paths = ("", "marks", "marks.csv", "reviewers", f"/jobs/{job}", f"/jobs/{job}/reviewers")
+
+    def seen() -> list[int]:
+        return [call("colleague", "GET", path).status_code for path in paths]
+
+    assert seen() == [404] * len(paths)
+    assert call("colleague", "PUT", f"reviewers/{keys['colleague'][0].id}").status_code == 404
+    unknown = call("colleague", "GET", "/v1/jobs/" + "0" * 26 + "/reviewers").json()
+    hidden = call("colleague", "GET", "reviewers").json()
+    assert hidden | {"detail": ""} == unknown | {"detail": ""}
+
+    share(call, keys, "colleague")
+
+    assert seen() == [200] * len(paths)
+    assert [each["id"] for each in call("colleague", "GET", "/v1/jobs").json()["jobs"]] == [job]
+    assert f"/jobs/{job}" in call("colleague", "GET", "/").text
+    assert call("stranger", "GET", "").status_code == 404
+    assert mark("colleague", 0, "keep") == 200
+
+    assert call("owner", "DELETE", f"reviewers/{keys['colleague'][0].id}").status_code == 204
+
+    assert seen() == [404] * len(paths)
+    assert mark("colleague", 0, "drop") == 404
+    names = [each["name"] for each in call("owner", "GET", "reviewers").json()["reviewers"]]
+    assert names == ["colleague"]
+
+
+def test_whom_a_job_is_shared_with_may_neither_delete_nor_share_it_nor_mark_without_write(
+    call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]
+) -> None:
+    share(call, keys, "colleague")
+    share(call, keys, "reader")
+
+    assert call("colleague", "DELETE", "").status_code == 403
+    assert share(call, keys, "stranger", by="colleague") == 403
+    assert share(call, keys, "stranger", by="overseer") == 403
+    assert share(call, keys, "stranger", by="admin") == 204
+    assert mark("reader", 0, "keep") == 403
+    assert call("reader", "GET", "scores").status_code == 200
+
+
+def test_a_job_is_shared_with_keys_in_force_only(
+    call: Call, keys: dict[str, tuple[Key, str]], engine: Engine
+) -> None:
+    revoke_key(engine, keys["colleague"][0].id)
+
+    for key_id in (keys["colleague"][0].id, "0" * 26, "nobody"):
+        refused = call("owner", "PUT", f"reviewers/{key_id}")
+        assert (refused.status_code, refused.json()["field"]) == (422, "key")
+
+
+def test_the_page_shares_a_job_and_ends_that_without_a_script(
+    call: Call, keys: dict[str, tuple[Key, str]], job: str
+) -> None:
+    page = f"/jobs/{job}/reviewers"
+    entered = {"key_id": f" {keys['colleague'][0].id} "}
+
+    shared = call("owner", "POST", page, data=entered).text
+
+    assert "Share no longer with colleague" in shared
+    assert call("colleague", "GET", page).status_code == 200
+    removed = {"key_id": keys["colleague"][0].id}
+    assert "colleague" not in call("owner", "POST", f"{page}/remove", data=removed).text
+    assert call("colleague", "GET", page).status_code == 404
