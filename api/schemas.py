@@ -82,6 +82,7 @@ class JobRequest(DatasetScoring):
     backbone: str | None = None
     gaussians: str | None = None
     marks: str | None = None
+    marks_of: Literal["own", "all"] = "own"
 
     @property
     def modality(self) -> Literal["image", "text"]:
@@ -118,6 +119,12 @@ class JobCreate(JobRequest):
         default=None,
         description="Apply the marks of this job, as they are now: relabelled samples get their "
         "new class, dropped ones are left out, and what was kept or relabelled counts as right",
+    )
+
+    marks_of: Literal["own", "all"] = Field(
+        default="own",
+        description="Whose marks of that job: `own`, or `all` for the merged decisions of its "
+        "reviewers",
     )
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ A job keeps them as they were when it was submitted: marks that change later do 
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -211,11 +211,16 @@ def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
 Marked = Mapping[str, MarkedSample]  # what was decided about a sample, by its id
 
 
-def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> Marked | None:
+def requested_marks(
+    engine: Engine,
+    owner: str,
+    request: Mapping[str, Any],
+    merged: Callable[[Job], Iterable[pa.Table]],
+) -> Marked | None:
     """The marks that a request names, as they are now; None if it names none.
 
     They follow those that the named job has applied itself, so that each round of review builds
-    on the one before.
+    on the one before. `merged` gives the decisions of all reviewers of a job, if they are wanted.
     """
     source_id = request.get("marks")
     if source_id is None:
@@ -229,7 +234,8 @@ def requested_marks(engine: Engine, owner: str, request: Mapping[str, Any]) -> M
     earlier = Marks(applied_marks(engine, source), ())
     number = MarkHistory(earlier, NO_MARKS).next_round
     new: dict[str, MarkedSample] = {}
-    for table in marks_tables(engine, owner, source_id):
+    is_of_all = request.get("marks_of") == "all"
+    for table in merged(source) if is_of_all else marks_tables(engine, owner, source_id):
         columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label", "order"))
         for sample_id, mark, label, order in zip(*columns, strict=True):
             new[sample_id] = _marked_sample(mark, label, number, order)

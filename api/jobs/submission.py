@@ -43,6 +43,7 @@ def validate_submission(
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
     unnamed = set() if body.names_scorers else {"scorers"}
+    unnamed |= {"marks_of"} if body.marks is None or body.marks_of == "own" else set()
     return body.model_dump(mode="json", exclude=unnamed) | {
         "backbone": backbone,
         "dataset": body.dataset.as_request(),

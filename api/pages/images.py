@@ -32,7 +32,9 @@ from api.results.thumbnails import Wanted
 from api.routes.conditions import Conditions, as_problem
 from api.routes.marks import apply_changes
 from api.routes.results import read_text, send_thumbnail
-from api.schemas import Decision, MarkChange
+from api.routes.reviewers import owned_job
+from api.schemas import Decision, ListOrder, MarkChange
+from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.review.charts import Bar, histogram
 from difficulty_service.scores.marks import Mark
@@ -50,6 +52,7 @@ MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
 Row = Annotated[int, Path(ge=0, le=2**53)]
+Verb = Annotated[Literal["keep", "relabel", "drop", "none"], Form()]
 
 
 @router.get("")
@@ -91,7 +94,7 @@ def mark_matching(
     request: Request,
     key: WriteKey,
     query: Conditions,
-    mark: Annotated[Literal["keep", "relabel", "drop", "none"], Form()],
+    mark: Verb,
 ) -> Response:
     """Marks every image that fulfils the conditions."""
     job = scored_job(request, key, job_id)
@@ -226,6 +229,8 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     values = job.values(IMAGES) | {
         "card": card,
         "marks": job.marks_of([row]),
+        "said": job.said_of(row),
+        "may_decide": job.key.manages(job.job.owner),
         "agnostic": None if samples.agnostic is None else float(samples.agnostic[row]),
         "copy_of": samples.copy_of[row].as_py(),
         "column_facts": [(column.name, column.at([row])[0]) for column in job.columns.values()],
@@ -247,11 +252,36 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
     request: Request,
     key: WriteKey,
     query: Conditions,
-    mark: Annotated[Literal["keep", "relabel", "drop", "none"], Form()],
+    mark: Verb,
     label: Annotated[str, Form(max_length=4000)] = "",
 ) -> Response:
     """Marks one image by a form, and shows it again."""
     job = scored_job(request, key, job_id)
+    apply_changes(request, key.owner, job.job, [_change(job, row, mark, label, query.order)])
+    return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
+
+
+@router.post("/{row}/decide")
+def decide_finally(  # noqa: PLR0913, PLR0917 - one parameter for each field of the form
+    job_id: str,
+    row: Row,
+    request: Request,
+    key: WriteKey,
+    query: Conditions,
+    mark: Verb,
+    label: Annotated[str, Form(max_length=4000)] = "",
+) -> Response:
+    """Decides about one image, whatever its reviewers decided, and shows it again."""
+    job = scored_job(request, key, job_id)
+    owned_job(request, key, job_id)
+    apply_changes(request, FINAL, job.job, [_change(job, row, mark, label, "")])
+    return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
+
+
+def _change(
+    job: ScoredJob, row: int, mark: str, label: str, order: ListOrder | Literal[""]
+) -> MarkChange:
+    """What a form says of one image."""
     card = existing_card(job, row)
     decision = None
     if mark != "none":
@@ -261,9 +291,7 @@ def mark_image(  # noqa: PLR0913, PLR0917 - one parameter for each field of the 
         if new_label == card.name:
             mark, new_label = "keep", None
         decision = Decision(mark=Mark(mark), label=new_label)
-    change = MarkChange(row=row, decision=decision, order=query.order)
-    apply_changes(request, key, job.job, [change])
-    return redirect(f"{job.address}/images/{row}{query_of(query.conditions)}")
+    return MarkChange(row=row, decision=decision, order=order)
 
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
@@ -287,7 +315,10 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "captions": captions(columns, query, page.rows),
         "like": None if like is None else job.cards([like])[0],
         "saved_views": None if views is None else views.all(),
-        "mark_filters": image_query.MARKS,
+        "mark_filters": {
+            **image_query.MARKS,
+            **(image_query.REVIEWED if job.shows_reviewers else {}),
+        },
         "verified_filters": {} if samples.verified is None else image_query.VERIFIED,
         **job.classes(),
         "most_at_once": MOST_AT_ONCE,

@@ -247,8 +247,9 @@ async def score_again(
     request: Request,
     key: WriteKey,
     token: Token,
+    of: Annotated[Literal["own", "all"], Form()] = "own",
 ) -> Response:
-    """Submits a finished job again with the caller's marks applied to its dataset.
+    """Submits a finished job again with marks applied to its dataset: the caller's, or all merged.
 
     A score file that is explored is scored again at once.
     """
@@ -260,7 +261,7 @@ async def score_again(
             rounds.score_again, state.engine, state.artifacts, earlier
         )
         return redirect(f"/jobs/{following}")
-    body = JobCreate(**{**earlier.request, "marks": earlier.id})
+    body = JobCreate(**{**earlier.request, "marks": earlier.id, "marks_of": of})
     job, _ = await rest.submit_job(body, request, key, token)
     return redirect(f"/jobs/{job.id}")
 

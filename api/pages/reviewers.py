@@ -9,7 +9,7 @@ from starlette.responses import Response
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.jobs.reviewers import share_job, unshare_job
 from api.pages.rendering import redirect, render
-from api.pages.scored import ScoredJob, scored_job
+from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.routes.jobs import in_turn
 from api.routes.reviewers import find, owned_job
 
@@ -30,6 +30,7 @@ def _page(request: Request, key: Principal, job: ScoredJob) -> Response:
     values = job.values("Reviewers") | {
         "found": find(request, key, job.job),
         "may_manage": key.manages(job.job.owner),
+        "can_merge": may_submit_again(request, key, job.job),
         "own_key": key.owner,
     }
     return render(request, "reviewers_page", values)

@@ -12,6 +12,7 @@ from api.explored import Rounds
 from api.http.api_keys import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
+from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample
 from api.jobs.store import Job
 from api.pages.rendering import job_name
 from api.results.image_query import SORTS, Beside, ImageQuery
@@ -20,6 +21,7 @@ from api.results.overview import Overview
 from api.results.score_columns import OpenScores
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
+from api.storage.tables import FINAL
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns
@@ -31,6 +33,14 @@ from difficulty_service.scores.samples import ScoredSamples
 IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
 MOST_CLASSES = 1000  # number of classes that a page names
 CHECKED_FOR_A_SHARE = 5  # number of single decisions from which they say something of labels
+
+
+@dataclass(frozen=True)
+class SaidOf:
+    """What reviewers, by their names, decided about a sample, and the final decision."""
+
+    reviewers: Sequence[tuple[str, SampleMark]]
+    final: SampleMark | None
 
 
 @dataclass(frozen=True)
@@ -55,6 +65,22 @@ class ScoredJob:
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
         return marks_of_rows(self.request.app.state.engine, self.key.owner, self.job.id, rows)
+
+    @property
+    def shows_reviewers(self) -> bool:
+        """Whether the caller sees what others decided; without keys there are no others."""
+        return bool(self.key.owner) and self.key.oversees(self.job.owner)
+
+    def said_of(self, row: int) -> SaidOf | None:
+        """What reviewers decided about a sample; None for who may not see that."""
+        if not self.shows_reviewers:
+            return None
+        engine = self.request.app.state.engine
+        marks = marks_of_sample(engine, self.job.id, row)
+        final = marks.pop(FINAL, None)
+        keys = keys_by_id(engine)
+        names = {owner: keys[owner].name if owner in keys else NO_KEY for owner in marks}
+        return SaidOf([(names[owner], mark) for owner, mark in marks.items()], final)
 
     def beside(self, query: ImageQuery) -> Beside:
         """What the conditions of a list are about besides the scores."""

@@ -77,6 +77,13 @@ MARKS: Mapping[str, str] = {
 }
 """Values of the filter by marks, with their names for people."""
 
+REVIEWED: Mapping[str, str] = {
+    "disagree": "reviewers disagree, not decided finally",
+    "tie": "reviewers are split",
+    "final": "decided finally",
+}
+"""Further ones for who sees the marks of all reviewers."""
+
 VERIFIED: Mapping[str, str] = {
     "": "not decided in an earlier round",
     "only": "decided in an earlier round",
@@ -102,7 +109,7 @@ class ImageQuery:
     pmax: str = ""  # highest one
     margin: str = ""  # suspicion that they exceed, or label margin where the scores have none
     q: str = ""  # text in the sample id
-    mark: str = ""  # one of MARKS
+    mark: str = ""  # one of MARKS or REVIEWED
     verified: str = ""  # one of VERIFIED
     area: str = ""  # of the map, as `Area.parse` reads it
     like: str = ""  # row of the image that they are like
@@ -280,8 +287,8 @@ def _mark_masks(
 ) -> list[NDArray[np.bool_]]:
     masks: list[NDArray[np.bool_]] = []
     if query.mark:
-        if query.mark not in MARKS:
-            known = ", ".join(filter(None, MARKS))
+        if query.mark not in {*MARKS, *REVIEWED}:
+            known = ", ".join(filter(None, (*MARKS, *REVIEWED)))
             raise BadQuery("mark", f"there is no mark {query.mark[:100]!r}; use {known}")
         mask = _mask(len(samples), np.fromiter(marked, np.int64))
         masks.append(~mask if query.mark == "none" else mask)

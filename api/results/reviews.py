@@ -7,9 +7,12 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+from sqlalchemy import Engine
 
 from api.jobs.marks import MARKS_SCHEMA, PART
-from api.jobs.reviewers import ReviewMarks
+from api.jobs.reviewers import ReviewMarks, review_marks
+from api.jobs.store import Job
+from api.results.score_columns import OpenScores
 from api.storage.tables import FINAL
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
@@ -117,6 +120,11 @@ class Review:
         return self.votes.rows[self.votes.distinct > 1]
 
     @property
+    def finally_decided(self) -> NDArray[np.int64]:
+        """Rows of the samples with a final decision, ascending."""
+        return self.marks.rows[self.is_final]
+
+    @property
     def num_compared(self) -> int:
         """Number of samples that at least two reviewers decided about."""
         return int((self.votes.number > 1).sum())
@@ -178,6 +186,13 @@ class Review:
                 ],
                 schema=MERGED_SCHEMA,
             )
+
+
+def open_review(
+    engine: Engine, open_scores: OpenScores, job: Job, only: str | None = None
+) -> Review:
+    """The decisions about the samples of a finished job, or those of one owner only."""
+    return Review(open_scores.get(job).samples, review_marks(engine, job.id, only))
 
 
 @dataclass(frozen=True)

@@ -3,15 +3,18 @@
 from collections.abc import Collection, Sequence
 from typing import Annotated, cast
 
+import numpy as np
 from fastapi import Depends, Query, Request
+from numpy.typing import NDArray
 
 from api.http.api_keys import Principal
 from api.http.problems import Problem, invalid
 from api.jobs.marks import marked_rows
 from api.jobs.store import Job
 from api.results.column_conditions import ColumnConditions, column_conditions
-from api.results.image_query import ALIKE, Beside, ImageQuery, row_of
+from api.results.image_query import ALIKE, REVIEWED, Beside, ImageQuery, row_of
 from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
+from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
@@ -65,7 +68,9 @@ def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
         Text, Query(description="Suspicion (or margin, without it) to be exceeded")
     ] = "",
     q: Annotated[Text, Query(description="Text in the sample id")] = "",
-    mark: Annotated[Text, Query(description="none, any, keep, relabel or drop")] = "",
+    mark: Annotated[
+        Text, Query(description="none, any, keep, relabel, drop, disagree, tie or final")
+    ] = "",
     verified: Annotated[
         Text, Query(description="only or all: decided in an earlier round, or whatever")
     ] = "all",
@@ -109,6 +114,20 @@ def _marked(request: Request, key: Principal, job: Job, wanted: str) -> Collecti
     """Rows with the caller's marks that a filter names, as `ImageQuery.mark`."""
     if not wanted:
         return ()
+    if wanted in REVIEWED:
+        return cast("Collection[int]", _reviewed(request, key, job, wanted))
     mark = Mark(wanted) if wanted in set(Mark) else None
     rows = marked_rows(request.app.state.engine, key.owner, job.id, mark)
     return cast("Collection[int]", rows)
+
+
+def _reviewed(request: Request, key: Principal, job: Job, wanted: str) -> NDArray[np.int64]:
+    """Rows that one of `REVIEWED` names."""
+    if not key.oversees(job.owner):
+        raise BadQuery("mark", "the marks of others are for the owner of the job", "use another")
+    review = open_review(request.app.state.engine, request.app.state.open_scores, job)
+    if wanted == "tie":
+        return review.merged.tied
+    if wanted == "final":
+        return review.finally_decided
+    return np.setdiff1d(review.disagreed, review.finally_decided)

@@ -1,10 +1,11 @@
 """Jobs: submitted, listed, read, cancelled, deleted."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Annotated, Literal, ParamSpec, TypeVar
 
+import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
@@ -18,6 +19,7 @@ from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import Job
 from api.jobs.submission import validate_submission
+from api.results.reviews import open_review
 from api.schemas import JobCreate, JobPage, JobProgress, JobPublic
 from api.settings import Settings
 from api.storage.tables import FINAL_STATES, is_id
@@ -97,7 +99,11 @@ def _submit(
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key.owner)
-    marks = encode_marks(requested_marks(engine, key.owner, validated))
+
+    def merged(job: Job) -> Iterator[pa.Table]:
+        return open_review(engine, request.app.state.open_scores, job).merged_tables()
+
+    marks = encode_marks(requested_marks(engine, key.owner, validated, merged))
     limits = store.SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
     try:
         return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)

@@ -1,11 +1,11 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
-from typing import Annotated, BinaryIO
+from typing import Annotated, BinaryIO, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,16 +31,21 @@ from api.jobs.marks import (
     set_marks,
 )
 from api.jobs.store import Job
+from api.results.reviews import MERGED_SCHEMA, open_review
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
+from api.routes.reviewers import owned_job, require_overseer
 from api.settings import Settings
+from api.storage.tables import FINAL
 from difficulty_service.scores.marks import FORMULA_STARTS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
 
 MEDIA_TYPES = {"csv": "text/csv; charset=utf-8", "parquet": PARQUET}
-WriteMarks = Callable[[Iterable[pa.Table], BinaryIO], None]
+TIED = "Difficulty-Tied"
+"""Header of merged marks: number of samples that they leave out, as reviewers are split."""
+
 LONGEST_PAGE = 1000
 REMEDY = "see the score file of the job"
 
@@ -62,7 +67,7 @@ def read_marks(
     is_last = len(following) <= limit
     return schemas.MarkPage(
         marks=[_public(mark) for mark in following[:limit]],
-        counts=_counts(engine, key, job),
+        counts=_counts(engine, key.owner, job),
         next=None if is_last else following[limit].row,
     )
 
@@ -73,8 +78,28 @@ def change_marks(
 ) -> schemas.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
-    apply_changes(request, key, job, body.marks)
-    return schemas.MarksChanged(counts=_counts(request.app.state.engine, key, job))
+    apply_changes(request, key.owner, job, body.marks)
+    return schemas.MarksChanged(counts=_counts(request.app.state.engine, key.owner, job))
+
+
+@router.post("/decisions", summary="Decide finally about samples", responses=NOT_FINISHED)
+def decide(
+    job_id: str, body: schemas.MarkChanges, request: Request, key: WriteKey
+) -> schemas.MarksChanged:
+    """Stores or removes up to 1000 final decisions, which count whatever reviewers decided.
+
+    For the owner of the job and keys with the scope admin.
+    """
+    owned_job(request, key, job_id)
+    job = succeeded_job(request, key, job_id)
+    apply_changes(request, FINAL, job, body.marks)
+    return schemas.MarksChanged(counts=_counts(request.app.state.engine, FINAL, job))
+
+
+Of = Annotated[
+    Literal["own", "all"],
+    Query(description="Marks of this key, or `all` for the merged decisions of all reviewers"),
+]
 
 
 @router.get(
@@ -83,9 +108,12 @@ def change_marks(
     response_class=Response,
     responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
 )
-async def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
-    """A file for `difficulty clean --marks`, which spreadsheets can open as well."""
-    return await _download(job_id, request, key, _write_csv, "csv")
+async def export_csv(job_id: str, request: Request, key: ReadKey, of: Of = "own") -> Response:
+    """A file for `difficulty clean --marks`, which spreadsheets can open as well.
+
+    Merged, the header `Difficulty-Tied` has the number of samples without a decision.
+    """
+    return await _download(job_id, request, key, of, "csv")
 
 
 @router.get(
@@ -94,15 +122,18 @@ async def export_csv(job_id: str, request: Request, key: ReadKey) -> Response:
     response_class=Response,
     responses={200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED},
 )
-async def export_parquet(job_id: str, request: Request, key: ReadKey) -> Response:
+async def export_parquet(job_id: str, request: Request, key: ReadKey, of: Of = "own") -> Response:
     """A file for `difficulty clean --marks`."""
-    return await _download(job_id, request, key, _write_parquet, "parquet")
+    return await _download(job_id, request, key, of, "parquet")
 
 
 def apply_changes(
-    request: Request, key: Principal, job: Job, changes: Sequence[schemas.MarkChange]
+    request: Request, owner: str, job: Job, changes: Sequence[schemas.MarkChange]
 ) -> None:
-    """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile."""
+    """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile.
+
+    `owner` is the reviewer, or FINAL.
+    """
     samples: ScoredSamples = request.app.state.open_scores.get(job).samples
     rows = _rows_of(samples, changes)
     names = set(samples.names.values())
@@ -120,13 +151,13 @@ def apply_changes(
             known = change.seen
             seen[row] = None if known is None else (known.mark, known.label)
     try:
-        set_marks(request.app.state.engine, key.owner, job.id, marks, seen)
+        set_marks(request.app.state.engine, owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
-def _counts(engine: Engine, key: Principal, job: Job) -> schemas.MarkCounts:
-    counts = by_mark(count_marks(engine, key.owner, job.id))
+def _counts(engine: Engine, owner: str, job: Job) -> schemas.MarkCounts:
+    counts = by_mark(count_marks(engine, owner, job.id))
     return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
@@ -147,17 +178,20 @@ def _rows_of(samples: ScoredSamples, changes: Sequence[schemas.MarkChange]) -> l
     return rows
 
 
-def _write_csv(tables: Iterable[pa.Table], file: BinaryIO) -> None:
+def _write_csv(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> None:
     file.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
-    with pyarrow.csv.CSVWriter(file, MARKS_SCHEMA) as writer:
+    with pyarrow.csv.CSVWriter(file, schema) as writer:
         for table in tables:
             writer.write_table(_protected(table))
 
 
-def _write_parquet(tables: Iterable[pa.Table], file: BinaryIO) -> None:
-    with pq.ParquetWriter(file, MARKS_SCHEMA, compression="zstd") as writer:
+def _write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> None:
+    with pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for table in tables:
             writer.write_table(table)
+
+
+WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
 
 
 def _protected(table: pa.Table) -> pa.Table:
@@ -173,27 +207,34 @@ def _protected(table: pa.Table) -> pa.Table:
 
 
 async def _download(
-    job_id: str, request: Request, key: Principal, write: WriteMarks, ending: str
+    job_id: str, request: Request, key: Principal, of: str, ending: str
 ) -> Response:
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    if of == "all":
+        require_overseer(key, job)
     settings: Settings = request.app.state.settings
+    engine: Engine = request.app.state.engine
+    headers = {"Cache-Control": "no-store"}
 
     def written() -> BinaryIO:
-        tables = marks_tables(request.app.state.engine, key.owner, job.id)
+        tables, schema = marks_tables(engine, key.owner, job.id), MARKS_SCHEMA
+        if of == "all":
+            review = open_review(engine, request.app.state.open_scores, job)
+            headers[TIED] = str(len(review.merged.tied))
+            tables, schema = review.merged_tables(), MERGED_SCHEMA
         # On the disk, as there may be millions; without a name, so that nothing can be left of it.
         with ExitStack() as stack:
             file = stack.enter_context(TemporaryFile(dir=settings.data_dir))
-            write(tables, file)
+            WRITERS[ending](tables, schema, file)
             stack.pop_all()  # the answer closes it
         return file
 
     file = await in_turn(request.app.state.marks_queue, request, key, written)
     # Where there is one job only, commands name the file without its id.
     prefix = f"{job_id}-" if settings.takes_jobs else ""
-    headers = {
+    headers |= {
         "Content-Disposition": f'attachment; filename="{prefix}marks.{ending}"',
         "Content-Length": str(file.tell()),
-        "Cache-Control": "no-store",
     }
     return StreamingResponse(_pieces(file), 200, headers, MEDIA_TYPES[ending])
 

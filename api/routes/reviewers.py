@@ -11,9 +11,9 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import forbidden
-from api.jobs.reviewers import NO_KEY, keys_by_id, review_marks, share_job, shared_with, unshare_job
+from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job
-from api.results.reviews import Review
+from api.results.reviews import Review, open_review
 from api.routes.jobs import find_job, in_turn
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.schemas import MarkCounts
@@ -103,11 +103,11 @@ def find(request: Request, key: Principal, job: Job) -> Reviewers:
     """Who has marked samples of a finished job, and who may."""
     engine = request.app.state.engine
     is_overseer = key.oversees(job.owner)
-    marks = review_marks(engine, job.id, None if is_overseer else key.owner)
-    review = Review(request.app.state.open_scores.get(job).samples, marks)
+    only = None if is_overseer else key.owner
+    review = open_review(engine, request.app.state.open_scores, job, only)
     shared = set(shared_with(engine, job.id))
     keys = keys_by_id(engine)
-    listed = {*marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}
+    listed = {*review.marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}
     reviewers = [
         Reviewer(
             key=owner,
@@ -151,6 +151,6 @@ def _agreement(review: Review) -> Agreement:
         alpha=review.votes.alpha,
         compared=review.num_compared,
         disagreed=len(review.disagreed),
-        adjudicated=int(review.is_final.sum()),
+        adjudicated=len(review.finally_decided),
         tied=len(review.merged.tied),
     )

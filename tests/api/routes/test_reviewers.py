@@ -1,6 +1,7 @@
 """Several keys review one job: who sees it, who sees what others decided, and how they agree."""
 
 import hashlib
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,13 +10,15 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 from sqlalchemy import Engine
 
+from api.jobs.marks import applied_marks
 from api.jobs.queue import claim, succeed
-from api.jobs.store import SubmitLimits, submit
+from api.jobs.store import SubmitLimits, get_job, submit
 from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.keys import Key, create_key, revoke_key
 from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 
@@ -210,3 +213,146 @@ def test_the_page_shares_a_job_and_ends_that_without_a_script(
     removed = {"key_id": keys["colleague"][0].id}
     assert "colleague" not in call("owner", "POST", f"{page}/remove", data=removed).text
     assert call("colleague", "GET", page).status_code == 404
+
+
+@pytest.fixture
+def split(call: Call, mark: Callable[..., int], keys: dict[str, tuple[Key, str]]) -> None:
+    """Three reviewers: all keep s0, most relabel s1, two are split about s2 and s3."""
+    share(call, keys, "colleague")
+    for name, decisions in {
+        "owner": ("keep", "keep", "keep", "keep"),
+        "colleague": ("keep", "relabel", "drop", "drop"),
+        "overseer": ("keep", "relabel"),
+    }.items():
+        for row, kind in enumerate(decisions):
+            assert mark(name, row, kind, "dog" if kind == "relabel" else None) == 200
+
+
+@pytest.mark.usefixtures("split")
+@pytest.mark.parametrize("ending", ["csv", "parquet"])
+def test_merged_marks_have_one_decision_for_each_sample_and_count_ties(
+    call: Call, mark: Callable[..., int], tmp_path: Path, ending: str
+) -> None:
+    mark("owner", 3, "drop", to="decisions")
+
+    answer = call("owner", "GET", f"marks.{ending}?of=all")
+
+    path = tmp_path / f"marks.{ending}"
+    path.write_bytes(answer.content)
+    assert answer.headers["Difficulty-Tied"] == "1"
+    assert read_marks(path, ["s0", "s1", "s2", "s3"]).samples == {
+        "s0": MarkedSample(Mark.KEEP),
+        "s1": MarkedSample(Mark.RELABEL, "dog"),
+        "s3": MarkedSample(Mark.DROP),
+    }
+    if ending == "csv":
+        lines = answer.text.splitlines()
+        assert [line.split(",", 5)[0] for line in lines[1:]] == ['"s0"', '"s1"', '"s3"']
+        assert [line.rsplit(",", 2)[1:] for line in lines[1:]] == [
+            ['"unanimous"', "3"],
+            ['"majority"', "3"],
+            ['"adjudicated"', "2"],
+        ]
+
+
+@pytest.mark.usefixtures("split")
+def test_only_who_sees_the_marks_of_others_gets_them_merged_or_filters_by_them(
+    call: Call, job: str
+) -> None:
+    for name, status in {"owner": 200, "overseer": 200, "colleague": 403, "stranger": 404}.items():
+        assert call(name, "GET", "marks.csv?of=all").status_code == status
+    assert call("owner", "GET", "marks.csv?of=others").status_code == 422
+
+    for wanted in ("disagree", "tie", "final"):
+        assert call("colleague", "GET", f"scores?mark={wanted}").status_code == 422
+        page = call("colleague", "GET", f"/jobs/{job}/images?mark={wanted}").text
+        assert "the marks of others are for the owner" in page
+        assert 'id="image-' not in page
+    assert "reviewers disagree" in call("owner", "GET", f"/jobs/{job}/images").text
+    assert "reviewers disagree" not in call("colleague", "GET", f"/jobs/{job}/images").text
+
+
+@pytest.mark.usefixtures("split")
+def test_samples_on_which_reviewers_disagree_are_listed_until_the_owner_decides(
+    call: Call, job: str
+) -> None:
+    def listed(mark: str) -> list[int]:
+        page = call("owner", "GET", f"/jobs/{job}/images?mark={mark}&sort=file").text
+        return [int(row) for row in re.findall(r'id="image-(\d+)"', page)]
+
+    assert (listed("disagree"), listed("tie"), listed("final")) == ([1, 2, 3], [2, 3], [])
+
+    decided = call("owner", "POST", f"/jobs/{job}/images/2/decide", data={"mark": "drop"})
+
+    assert (listed("disagree"), listed("tie"), listed("final")) == ([1, 3], [3], [2])
+    assert "Final decision" in decided.text
+    found = call("owner", "GET", "scores?mark=disagree&sort=rmd").json()["samples"]
+    assert [each["sample_id"] for each in found] == ["s3", "s1"]
+
+    call("owner", "POST", f"/jobs/{job}/images/2/decide", data={"mark": "none"})
+
+    assert listed("tie") == [2, 3]
+
+
+@pytest.mark.usefixtures("split")
+def test_the_page_of_an_image_says_what_each_reviewer_decided_to_the_owner_alone(
+    call: Call, job: str
+) -> None:
+    def said(name: str) -> list[tuple[str, str]]:
+        page = call(name, "GET", f"/jobs/{job}/images/1").text
+        part = page.partition('<section class="said"')[2].partition("</section>")[0]
+        return re.findall(r"<dt><bdi>(.*?)</bdi></dt><dd>(.*?)</dd>", part)
+
+    expected = [
+        ("colleague", "relabel to <bdi>dog</bdi>"),
+        ("overseer", "relabel to <bdi>dog</bdi>"),
+        ("owner", "keep"),
+    ]
+    assert sorted(said("owner")) == expected
+    assert sorted(said("overseer")) == expected
+    assert said("colleague") == []
+    assert "Decide finally" in call("owner", "GET", f"/jobs/{job}/images/1").text
+    assert "Decide finally" not in call("overseer", "GET", f"/jobs/{job}/images/1").text
+
+
+@pytest.mark.usefixtures("split")
+def test_only_the_owner_or_an_administrator_decides_finally(
+    call: Call, mark: Callable[..., int], job: str
+) -> None:
+    for name, status in {"owner": 200, "admin": 200, "overseer": 403, "colleague": 403}.items():
+        assert mark(name, 1, "drop", to="decisions") == status
+        form = call(name, "POST", f"/jobs/{job}/images/1/decide", data={"mark": "drop"})
+        assert form.status_code == status
+    assert mark("stranger", 1, "drop", to="decisions") == 404
+    assert mark("owner", 1, "relabel", "horse", to="decisions") == 422
+    assert call("owner", "GET", "reviewers").json()["agreement"]["adjudicated"] == 1
+
+
+@pytest.mark.usefixtures("split")
+def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_them(
+    call: Call, body: dict[str, object], engine: Engine, job: str, keys: dict[str, tuple[Key, str]]
+) -> None:
+    def applied(**fields: object) -> dict[str, tuple[str, str | None]]:
+        answer = call("owner", "POST", "/v1/jobs", json=body | {"marks": job} | fields)
+        stored = get_job(engine, keys["owner"][0].id, answer.json()["id"])
+        assert stored is not None
+        marks = applied_marks(engine, stored)
+        return {sample_id: (mark.mark.value, mark.label) for sample_id, mark in marks.items()}
+
+    merged = {"s0": ("keep", None), "s1": ("relabel", "dog")}
+    assert applied(marks_of="all") == merged
+    assert applied() == {f"s{row}": ("keep", None) for row in range(4)}
+
+    page = call("owner", "GET", f"/jobs/{job}/reviewers").text
+    assert "Score again with merged marks" in page
+    again = {"token": "t", "of": "all"}
+    shown = call("owner", "POST", f"/jobs/{job}/score-again", data=again)
+    stored = get_job(engine, None, shown.url.path.rpartition("/")[2])
+    assert stored is not None
+    assert set(applied_marks(engine, stored)) == set(merged)
+    assert stored.wanted.marks_of == "all"
+
+    for name in ("colleague", "overseer"):
+        asked = body | {"marks": job, "marks_of": "all"}
+        assert call(name, "POST", "/v1/jobs", json=asked).status_code == 422
+        assert "Score again with merged" not in call(name, "GET", f"/jobs/{job}/reviewers").text

@@ -99,7 +99,8 @@ def _reads(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/errors", {"limit": "5", "after": "0"}
     yield f"{job}/thumbnails/{scored.sample_id}", {"size": "32"}
     yield f"{job}/marks", {"limit": "5", "after": "1"}
-    yield f"{job}/marks.csv", {}
+    yield f"{job}/marks.csv", {"of": "all"}
+    yield f"{job}/reviewers", {}
     yield f"{job}/marks.parquet", {}
     yield "/v1/backbones", {}
     yield "/v1/folders", {"root": "photos", "path": "train", "start": "0"}
