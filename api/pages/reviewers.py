@@ -10,6 +10,7 @@ from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.jobs.reviewers import share_job, unshare_job
 from api.pages.rendering import redirect, render
 from api.pages.scored import ScoredJob, may_submit_again, scored_job
+from api.results.image_query import DOUBTFUL
 from api.routes.jobs import in_turn
 from api.routes.reviewers import find, owned_job
 
@@ -32,6 +33,7 @@ def _page(request: Request, key: Principal, job: ScoredJob) -> Response:
         "may_manage": key.manages(job.job.owner),
         "can_merge": may_submit_again(request, key, job.job),
         "own_key": key.owner,
+        "doubtful": {"margin": DOUBTFUL} if job.samples.is_doubtful.any() else {},
     }
     return render(request, "reviewers_page", values)
 

@@ -1,5 +1,6 @@
 """Which images a page shows, and in which order."""
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Literal
@@ -113,6 +114,7 @@ class ImageQuery:
     verified: str = ""  # one of VERIFIED
     area: str = ""  # of the map, as `Area.parse` reads it
     like: str = ""  # row of the image that they are like
+    share: str = ""  # of several people, as `share_of` reads it
     sort: str = "doubtful"  # one of SORTS, ALIKE, or `asc.` or `desc.` and a column
     after: str = ""  # cursor of the page before
     columns: ColumnConditions = ()  # on columns beside the scores
@@ -135,7 +137,7 @@ class ImageQuery:
 
         Those that are marked already were looked at before, so that they may be left out.
         """
-        narrowing = {*self.conditions} - {"sort"}
+        narrowing = {*self.conditions} - {"sort", "share"}  # a share is a random choice
         if self.mark == "none":
             narrowing -= {"mark"}
         if self.sort == "doubtful" and self.is_of_doubtful:
@@ -279,6 +281,9 @@ def matching_rows(
         masks.append(_mask(len(samples), area.rows(beside.drawn)))
     if query.like:
         masks.append(_mask(len(samples), _alike(samples, query, beside)))
+    if query.share:
+        number, shares = share_of(query.share)
+        masks.append(samples.share_keys % np.uint64(shares) == np.uint64(number - 1))
     return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
 
 
@@ -300,6 +305,15 @@ def _mark_masks(
     elif samples.verified is not None and not query.verified:
         masks.append(~samples.verified)
     return masks
+
+
+def share_of(text: str) -> tuple[int, int]:
+    """Number of a share, from 1, and of all shares: `2of3` is the second of three."""
+    found = re.fullmatch(r"([1-9][0-9]?)of([1-9][0-9]?)", text)
+    number, shares = map(int, found.groups()) if found else (1, 0)
+    if number > shares:
+        raise BadQuery("share", f"there is no share {text[:100]!r}; use 1of3, 2of3 or 3of3")
+    return number, shares
 
 
 def row_of(text: str, samples: ScoredSamples) -> int | None:

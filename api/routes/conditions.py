@@ -46,11 +46,12 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     verified: Text = "",
     area: AreaText = "",
     like: Text = "",
+    share: Text = "",
     sort: Text = "",
     after: Text = "",
 ) -> ImageQuery:
     """The conditions in the address of a page."""
-    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like)
+    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like, share)
     if not sort or (sort == ALIKE and not like):
         sort = ALIKE if like else "doubtful"
     return ImageQuery(*conditions, sort, after, columns)
@@ -80,9 +81,12 @@ def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     like: Annotated[
         Text, Query(description="Row of a sample that they are like, with itself")
     ] = "",
+    share: Annotated[
+        Text, Query(description="One of several shares by sample id: 1of3, 2of3 or 3of3")
+    ] = "",
 ) -> ImageQuery:
     """The conditions of a list of scores, which has an order and a class of its own."""
-    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, like)
+    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, like, share)
     return ImageQuery("", *conditions, sort="file", columns=columns)
 
 

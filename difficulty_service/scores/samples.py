@@ -4,6 +4,7 @@ from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Self
 
@@ -204,6 +205,12 @@ class ScoredSamples:
         between = self._unless_verified(self.margins > 0)
         tiers = np.select([np.isnan(self.suspicion), wrong, between], [3, 0, 1], 2)
         return tiers.astype(np.uint8)
+
+    @cached_property
+    def share_keys(self) -> NDArray[np.uint64]:
+        """Numbers by which samples are divided among people, of their ids alone. (samples,)."""
+        digests = (blake2b(text.encode(), digest_size=8).digest() for text in self.ids.to_pylist())
+        return np.frombuffer(b"".join(digests), "<u8")
 
     @cached_property
     def is_unusual(self) -> NDArray[np.bool_]:

@@ -1,5 +1,6 @@
 """The pages show the images that fulfil all conditions, in order, each exactly once."""
 
+import hashlib
 from dataclasses import replace
 
 import numpy as np
@@ -105,6 +106,7 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
         (ImageQuery(sort="random", margin="0"), ""),
         (ImageQuery(sort="random", like="3"), ""),
         (ImageQuery(sort="random", columns=(("is.camera", "A"),)), ""),
+        (ImageQuery(sort="random", share="2of3"), "random"),
         (ImageQuery(sort="asc.camera"), ""),
         (ImageQuery(sort="doubtful", margin="0"), "doubtful"),
         (ImageQuery(sort="no order"), ""),
@@ -282,3 +284,27 @@ def test_what_was_decided_in_an_earlier_round_is_hidden_until_it_is_asked_for(
     assert walk(samples, ImageQuery(sort="file", verified="only")) == []
     with pytest.raises(BadQuery, match="'some' is unknown; use only, all, or nothing"):
         walk(decided, ImageQuery(verified="some"))
+
+
+@pytest.mark.parametrize("shares", [1, 3, 99])
+def test_shares_are_disjoint_and_complete_and_follow_from_the_ids(
+    samples: ScoredSamples, shares: int
+) -> None:
+    found = [
+        walk(samples, ImageQuery(share=f"{number}of{shares}", sort="file"))
+        for number in range(1, shares + 1)
+    ]
+
+    assert sorted(row for rows in found for row in rows) == list(range(SAMPLES))
+    places = {row: share for share, rows in enumerate(found) for row in rows}
+    for row, sample_id in enumerate(samples.ids.to_pylist()):
+        digest = hashlib.blake2b(sample_id.encode(), digest_size=8).digest()
+        assert places[row] == int.from_bytes(digest, "little") % shares
+
+
+@pytest.mark.parametrize("share", ["0of3", "4of3", "1of0", "1of100", "of", "1", "1of3 "])
+def test_a_share_that_cannot_be_read_is_refused_with_examples(
+    samples: ScoredSamples, share: str
+) -> None:
+    with pytest.raises(BadQuery, match=r"there is no share .* use 1of3, 2of3 or 3of3"):
+        walk(samples, ImageQuery(share=share))

@@ -356,3 +356,14 @@ def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_the
         asked = body | {"marks": job, "marks_of": "all"}
         assert call(name, "POST", "/v1/jobs", json=asked).status_code == 422
         assert "Score again with merged" not in call(name, "GET", f"/jobs/{job}/reviewers").text
+
+
+def test_the_page_links_shares_that_together_are_the_doubtful_labels(call: Call, job: str) -> None:
+    page = call("owner", "GET", f"/jobs/{job}/reviewers").text
+
+    links = re.findall(r'href="(/jobs/[^"]*share=[123]of3)"', page)
+    lists = [call("owner", "GET", link.replace("&amp;", "&")).text for link in links]
+    rows = [re.findall(r'id="image-(\d+)"', each) for each in lists]
+    assert len(links) == 3
+    assert sorted(row for each in rows for row in each) == ["0", "1"]
+    assert 'name="share" value="2of3" checked' in lists[1]

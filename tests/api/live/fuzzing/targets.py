@@ -114,7 +114,7 @@ def _pages(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     conditions = {
         "label": "cat", "near": "dog", "pmin": "1", "pmax": "99", "margin": "-5", "q": "a",
         "mark": "any", "area": "0,0,1,0,1,1", "like": "3", "is.camera": "A", "sort": "hardest",
-        "after": "x",
+        "after": "x", "share": "1of3",
     }
     # fmt: on
     yield "/", {"before": "QdnZ"}
