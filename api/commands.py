@@ -116,19 +116,25 @@ def explore_scores(
 def create(name: str, /, *, scopes: str = "write") -> None:
     """Creates an API key and prints its secret, once.
 
+    The first key takes over the jobs, uploads and marks from before there were keys.
+
     Args:
         name: Purpose of the key, for `difficulty keys list`.
         scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys) or admin
             (also cancel and delete them); several with commas between.
     """
     from api.storage.database import open_database
-    from api.storage.keys import create_key
+    from api.storage.keys import count_owned, create_key
     from difficulty_service.cli.console import err, out
 
     names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     with open_database(read_settings()) as engine:
         key, secret = create_key(engine, name, names)
+        taken = count_owned(engine, key.id)
     err.print(f"key {key.id} ({name}): {', '.join(sorted(key.scopes))}", markup=False)
+    if any(taken.values()):
+        numbers = ", ".join(f"{number:,} {table}" for table, number in taken.items())
+        err.print(f"It takes over what was made before there were keys: {numbers}.")
     err.print("Save the secret now; it cannot be shown again:")
     out.print(secret, markup=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, Row, func, insert, select, update
 
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import KEYS, is_id, new_id
+from api.storage.tables import JOBS, KEYS, MARKS, UPLOADS, is_id, new_id
 from difficulty_service.base.errors import DifficultyError
 
 SCOPES = {
@@ -19,6 +19,9 @@ SCOPES = {
     "admin": ("read", "write", "read-all", "admin"),
 }
 """Scopes that each scope implies."""
+
+OWNED = (JOBS, UPLOADS, MARKS)
+"""Tables of what belongs to keys, or to "" where there were none."""
 
 PREFIX = "difficulty_"  # by which scanners recognise leaked secrets
 SECRET_BYTES = 32
@@ -47,7 +50,8 @@ class Key:
 def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, str]:
     """Creates a key; gives it and its secret, which cannot be retrieved again.
 
-    Several keys may have one name; the scopes are one or more of `SCOPES`.
+    Several keys may have one name; the scopes are one or more of `SCOPES`. The first key takes
+    over what was made before there were keys, which nobody could see any more.
 
     Raises:
         BadKey: The name is empty or too long, or a scope is unknown.
@@ -73,8 +77,21 @@ def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, s
             "scopes": ",".join(sorted(scopes)),
             "created_at": now(connection),
         }
+        is_first = connection.execute(select(KEYS.c.id).limit(1)).one_or_none() is None
         row = connection.execute(insert(KEYS).values(values).returning(*KEYS.c)).one()
+        for table in OWNED if is_first else ():
+            connection.execute(update(table).where(table.c.owner == "").values(owner=row.id))
     return _key(row), secret
+
+
+def count_owned(engine: Engine, key_id: str) -> dict[str, int]:
+    """Number of the jobs, uploads and marks of a key, by the names of their tables."""
+    with engine.connect() as connection:
+        numbers = [
+            connection.execute(select(func.count()).where(table.c.owner == key_id)).scalar_one()
+            for table in OWNED
+        ]
+    return {table.name: number for table, number in zip(OWNED, numbers, strict=True)}
 
 
 def list_keys(engine: Engine) -> list[Key]:

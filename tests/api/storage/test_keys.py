@@ -3,8 +3,20 @@
 import pytest
 from sqlalchemy import Engine, select
 
-from api.storage.keys import BadKey, any_keys, create_key, find_key, list_keys, revoke_key
+from api.jobs.marks import SampleMark, list_marks, set_marks
+from api.jobs.store import SubmitLimits, get_job, submit
+from api.storage.keys import (
+    BadKey,
+    any_keys,
+    count_owned,
+    create_key,
+    find_key,
+    list_keys,
+    revoke_key,
+)
 from api.storage.tables import KEYS
+from api.uploads.store import create_upload, get_upload
+from difficulty_service.scores.marks import Mark
 
 
 def test_a_key_is_found_by_its_secret(engine: Engine) -> None:
@@ -103,3 +115,29 @@ def test_a_key_without_name_or_known_scope_is_refused(
         create_key(engine, name, scopes)
 
     assert list_keys(engine) == []
+
+
+def test_the_first_key_takes_over_what_was_made_before_there_were_keys(engine: Engine) -> None:
+    job, _ = submit(engine, "", {"dataset": {}}, "once", SubmitLimits(5, 1))
+    set_marks(engine, "", job.id, {1: SampleMark(1, "a.png", Mark.DROP)}, {})
+    upload = create_upload(engine, "", "zip", None)
+
+    first, _ = create_key(engine, "first", ["write"])
+    second, _ = create_key(engine, "second", ["write"])
+
+    assert count_owned(engine, first.id) == {"jobs": 1, "uploads": 1, "marks": 1}
+    assert count_owned(engine, second.id) == {"jobs": 0, "uploads": 0, "marks": 0}
+    assert get_job(engine, first.id, job.id) is not None
+    assert get_upload(engine, first.id, upload.id) is not None
+    assert [mark.sample_id for mark in list_marks(engine, first.id, job.id)] == ["a.png"]
+    assert list_marks(engine, "", job.id) == []
+
+
+def test_a_later_key_takes_nothing_over_also_where_all_others_are_revoked(engine: Engine) -> None:
+    revoke_key(engine, create_key(engine, "first", ["write"])[0].id)
+    job, _ = submit(engine, "", {"dataset": {}}, None, SubmitLimits(5, 1))
+
+    later, _ = create_key(engine, "later", ["admin"])
+
+    assert get_job(engine, later.id, job.id) is None
+    assert get_job(engine, "", job.id) is not None
