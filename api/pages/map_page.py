@@ -1,9 +1,9 @@
 """The page of a job's map, and the points that its script draws."""
 
 import gzip
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Request
+from fastapi import APIRouter, Header, Path, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from api.http.api_keys import ReadKey
@@ -14,12 +14,15 @@ from api.pages.scored import ScoredJob, scored_job
 from api.results.maps import Layout, Maps
 from api.results.tsne_maps import TsneMaps
 from difficulty_service.base.extras import pip_command
+from difficulty_service.review.map_columns import colours_by, packed_column
+from difficulty_service.review.sample_columns import LONGEST_NAME
 from difficulty_service.review.tsne import EXTRA, has_tsne
 
 router = APIRouter(prefix="/jobs/{job_id}/map", include_in_schema=False)
 
 ACCEPTED = 202
 TextHeader = Annotated[str, Header(max_length=1000)]
+ColumnName = Annotated[str, Query(max_length=LONGEST_NAME)]
 Row = Annotated[int, Path(ge=0, le=2**53)]
 
 
@@ -33,6 +36,7 @@ def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
         "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
         "tsne_command": pip_command(EXTRA),
         "takes_jobs": request.app.state.settings.takes_jobs,
+        "coloured": [name for name, column in job.columns.items() if colours_by(column)],
         **job.classes(),
     }
     return render(request, "map_page", values)
@@ -72,6 +76,20 @@ def read_tsne(
         return _points(job, "tsne", if_none_match, accept_encoding)
     answer = {"share": progress.share, "failure": progress.failure}
     return JSONResponse(answer, ACCEPTED, {"Cache-Control": "no-store"})
+
+
+@router.get("/column")
+def read_column(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    name: Annotated[str, Query(max_length=LONGEST_NAME)],
+) -> dict[str, Any]:
+    """The values of a column beside the scores, by which the points are coloured."""
+    columns = scored_job(request, key, job_id).columns
+    if name not in columns or not colours_by(columns[name]):
+        raise Problem(404, "not-found", f"no column {name!r} colours the map", "choose another one")
+    return packed_column(columns[name])
 
 
 @router.get("/ids/{row}")

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from tests.factories import store_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Locator, Page
@@ -111,24 +113,38 @@ def test_axe_finds_nothing_in_the_filters_of_a_report(
 
 
 @pytest.fixture(scope="module")
-def explorer(
-    make_scored: Callable[..., Path],
+def explore(
     table: Path,
     fork_command: Callable[..., ForkServerProcess],
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[str]:
+) -> Iterator[Callable[[Path], str]]:
+    """Explores a score file with columns; gives the address of its pages."""
+    processes = []
+
+    def start(scores: Path) -> str:
+        output = tmp_path_factory.mktemp("output") / "output"
+        command = ("explore", scores, "--no-browser", "--columns", table)
+        process = fork_command(*command, output=output, errors=output.with_suffix(".errors"))
+        processes.append(process)
+        end = time.monotonic() + TIMEOUT
+        while not (
+            found := re.findall(r"http://\S+", output.read_text() if output.exists() else "")
+        ):
+            assert process.is_alive(), output.with_suffix(".errors").read_text()
+            assert time.monotonic() < end, "the explorer does not listen"
+            time.sleep(0.05)
+        return str(found[0])
+
+    yield start
+    for process in processes:
+        process.terminate()
+        process.join(60)
+
+
+@pytest.fixture(scope="module")
+def explorer(make_scored: Callable[..., Path], explore: Callable[[Path], str]) -> str:
     """Address of the pages of a score file with columns."""
-    scores, output = make_scored(), tmp_path_factory.mktemp("output") / "output"
-    command = ("explore", scores, "--no-browser", "--columns", table)
-    process = fork_command(*command, output=output, errors=output.with_suffix(".errors"))
-    end = time.monotonic() + TIMEOUT
-    while not (found := re.findall(r"http://\S+", output.read_text() if output.exists() else "")):
-        assert process.is_alive(), output.with_suffix(".errors").read_text()
-        assert time.monotonic() < end, "the explorer does not listen"
-        time.sleep(0.05)
-    yield found[0]
-    process.terminate()
-    process.join(60)
+    return explore(make_scored())
 
 
 @pytest.fixture
@@ -227,3 +243,34 @@ def test_the_key_l_lists_images_like_the_one_with_the_focus(
     page.wait_for_url("**/images?like=7")
 
     assert "no features to compare images by" in page.locator(".problem").inner_text()
+
+
+def test_the_map_is_coloured_by_a_column_whatever_its_names_are(
+    make_scored: Callable[..., Path],
+    explore: Callable[[Path], str],
+    make_context: Callable[..., "BrowserContext"],
+    axe_findings: Findings,
+) -> None:
+    scores = make_scored()
+    labels = torch.arange(SAMPLES) % 3
+    noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
+    ids = [f"{row}.png" for row in range(SAMPLES)]
+    store_of(scores.with_suffix(".features"), noise + 5 * torch.eye(3)[labels], labels, ids)
+    address = explore(scores)
+    page = make_context((address.partition("/jobs")[0],), color_scheme="dark").new_page()
+    page.goto(f"{address}/map")
+    by_class = page.locator("#map-key li").all_inner_texts()
+
+    page.get_by_label("camera").check()
+    page.locator("#map-key button", has_text="<b>B</b>").wait_for()
+    cameras = page.locator("#map-key button").all_inner_texts()
+    findings = axe_findings(page)
+    page.get_by_label("taken").check()
+    page.locator("#map-key li", has_text="1970-01-01").wait_for()
+    days = page.locator("#map-key li").all_inner_texts()
+
+    assert by_class == ["bird", "cat", "dog"]
+    assert sorted(cameras) == sorted(CAMERAS)
+    assert [text.split()[0] for text in days] == ["1970-03-31", "1970-02-14", "1970-01-01"]
+    assert page.get_by_label(LONG[:50]).count() == 0
+    assert findings == []

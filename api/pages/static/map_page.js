@@ -1,6 +1,7 @@
 // The page of the map: draws the points, and shows and marks those in the lasso.
 
 import { Lasso, areaOf } from "./lasso.js";
+import { MapColumns } from "./map_columns.js";
 import { Layouts } from "./map_layouts.js";
 import { RestMarks } from "./rest_marks.js";
 import { classNames } from "./review_page.js";
@@ -17,7 +18,8 @@ async function start(box) {
   // Of the scripts of the map, which reports have, too.
   const map = new ImageMap(points);
   status.textContent = first;
-  startSelection(box, map, layouts);
+  const columns = new MapColumns(box.dataset.map, map, (sentence) => { status.textContent = sentence; });
+  startSelection(box, map, layouts, columns);
   await layouts.start(map);
 }
 
@@ -78,7 +80,7 @@ function showPictures(list, { points }, shown) {
   }));
 }
 
-function startSelection(box, map, layouts) {
+function startSelection(box, map, layouts, columns) {
   const choice = byId("lasso-class") && new ClassChoice(byId("lasso-class"), classNames, () => {}, { isFree: true });
   const store = new MapMarks(box.dataset.job, map), marks = new Marks(store);
   const [panel, text, show, progress, undo, back] = ["lasso", "lasso-text", "lasso-show", "lasso-progress", "lasso-undo", "lasso-back"].map(byId);
@@ -101,6 +103,7 @@ function startSelection(box, map, layouts) {
   layouts.onChange = () => {
     lasso.reset();
     store.paint();
+    columns.paint();
   };
   back.addEventListener("click", () => lasso.back());
 

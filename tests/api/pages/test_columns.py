@@ -311,3 +311,14 @@ def test_images_like_one_need_features(client: TestClient) -> None:
     assert "no features to compare" in client.get("images?like=3").text
     assert "there is no image" in client.get("images?like=30").text
     assert listed(client.get("images?sort=alike").text)
+
+
+def test_the_values_of_a_column_that_is_free_text_or_not_there_colour_no_map(
+    client: TestClient,
+) -> None:
+    answers = {
+        name: client.get("map/column", params={"name": name}) for name in (HOSTILE, "note", "other")
+    }
+
+    assert answers[HOSTILE].json()["names"] == ["false", "true"]
+    assert [answers[name].status_code for name in ("note", "other")] == [404, 404]
