@@ -24,9 +24,10 @@ def packed_column(column: SampleColumn) -> dict[str, Any]:
     A category has the `names` that its values number. Numbers and dates have `texts`: positions
     from 0 to 1 between the smallest and the largest value, and what stands there.
     """
-    numbers = column.numbers
+    values = numbers = column.numbers
+    meaning: dict[str, Any] = {}
     if column.kind == "category":
-        values, meaning = numbers, {"names": list(column.categories)}
+        meaning["names"] = list(column.categories)
     else:
         known = numbers[np.isfinite(numbers)]
         low, high = (float(known.min()), float(known.max())) if len(known) else (0.0, 0.0)
@@ -36,6 +37,6 @@ def packed_column(column: SampleColumn) -> dict[str, Any]:
         values = np.round(LARGEST * share)
         places = ((1.0, high), (0.5, low + width), (0.0, low)) if width else ((0.0, low),)
         texts = [(place, column.spell(value)) for place, value in places]
-        meaning = {"texts": texts if len(known) else []}
+        meaning["texts"] = texts if len(known) else []
     whole = np.where(np.isfinite(numbers), values, NO_VALUE).astype("<u2")
     return {"values": base64.b64encode(whole.tobytes()).decode(), **meaning}

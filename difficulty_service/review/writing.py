@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,9 @@ from difficulty_service.review.cards import (
 from difficulty_service.review.compared import ComparedColumn, bar_heights
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
+from difficulty_service.review.map_columns import colours_by, packed_column
 from difficulty_service.review.map_points import MapPoints
-from difficulty_service.review.sample_columns import SampleColumns
+from difficulty_service.review.sample_columns import SampleColumn, SampleColumns
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
     SHOWN_CLASSES,
@@ -303,6 +304,7 @@ def _values(
     summary = summarise(samples, ranked, selection)
     to_check = [with_suggestion(card, samples) for card in cards(selection.to_check)]
     provenance = scores.provenance
+    coloured = [column for column in parts.columns.values() if colours_by(column)]
     beside = card_columns(parts.columns, selection.to_check)
     shown = ranked[:SHOWN_CLASSES]
     on_page = Counter((card.label, card.nearest) for card in to_check if card.is_doubtful)
@@ -336,7 +338,8 @@ def _values(
         "pictured_pairs": [cards(rows) for rows in selection.pictured_pairs],
         "class_name": samples.name_of,
         "map": parts.map,
-        "map_data": _packed(parts.map, samples) if parts.map else None,
+        "map_data": _packed(parts.map, samples, coloured) if parts.map else None,
+        "coloured": [column.name for column in coloured],
         "explained": parts.explained,
         "num_listed_findings": LISTED_FINDINGS,
         "smallest_explained_class": SMALLEST_CLASS,
@@ -376,6 +379,9 @@ def _key(scores: ScoreFile, samples: ScoredSamples, order: Order) -> str:
     return "-".join([key, *rounds, *([] if order == "doubtful" else [order])])
 
 
-def _packed(drawn: ImageMap, samples: ScoredSamples) -> dict[str, Any]:
-    """The points of the map as the page's script reads them."""
-    return MapPoints.of(drawn, samples).packed_json(samples, drawn)
+def _packed(
+    drawn: ImageMap, samples: ScoredSamples, columns: Iterable[SampleColumn]
+) -> dict[str, Any]:
+    """The points of the map as the page's script reads them, with columns that colour them."""
+    points = MapPoints.of(drawn, samples).packed_json(samples, drawn)
+    return points | {"beside": [packed_column(column.take(drawn.rows)) for column in columns]}

@@ -245,32 +245,49 @@ def test_the_key_l_lists_images_like_the_one_with_the_focus(
     assert "no features to compare images by" in page.locator(".problem").inner_text()
 
 
-def test_the_map_is_coloured_by_a_column_whatever_its_names_are(
+def with_features(scores: Path) -> Path:
+    """Scores beside features that separate the classes, so that there is a map."""
+    labels = torch.arange(SAMPLES) % 3
+    noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
+    ids = [f"{row}.png" for row in range(SAMPLES)]
+    store_of(scores.with_suffix(".features"), noise + 5 * torch.eye(3)[labels], labels, ids)
+    return scores
+
+
+def check_colours(page: "Page") -> None:
+    """Colours the map by a category and by dates, whose names are hostile."""
+    page.get_by_label("camera").and_(page.locator("[name=colour]")).check()
+    page.locator("#map-key button", has_text="<b>B</b>").wait_for()
+    cameras = page.locator("#map-key button").all_inner_texts()
+    page.get_by_label("taken").and_(page.locator("[name=colour]")).check()
+    page.locator("#map-key li", has_text="1970-01-01").wait_for()
+    days = page.locator("#map-key li").all_inner_texts()
+
+    assert sorted(cameras) == sorted(CAMERAS)
+    assert [text.split()[0] for text in days] == ["1970-03-31", "1970-02-14", "1970-01-01"]
+    assert page.get_by_label(LONG[:50]).and_(page.locator("[name=colour]")).count() == 0
+
+
+def test_the_map_of_the_explorer_is_coloured_by_columns_whatever_their_names_are(
     make_scored: Callable[..., Path],
     explore: Callable[[Path], str],
     make_context: Callable[..., "BrowserContext"],
     axe_findings: Findings,
 ) -> None:
-    scores = make_scored()
-    labels = torch.arange(SAMPLES) % 3
-    noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
-    ids = [f"{row}.png" for row in range(SAMPLES)]
-    store_of(scores.with_suffix(".features"), noise + 5 * torch.eye(3)[labels], labels, ids)
-    address = explore(scores)
+    address = explore(with_features(make_scored()))
     page = make_context((address.partition("/jobs")[0],), color_scheme="dark").new_page()
     page.goto(f"{address}/map")
-    by_class = page.locator("#map-key li").all_inner_texts()
 
-    page.get_by_label("camera").check()
-    page.locator("#map-key button", has_text="<b>B</b>").wait_for()
-    cameras = page.locator("#map-key button").all_inner_texts()
-    findings = axe_findings(page)
-    page.get_by_label("taken").check()
-    page.locator("#map-key li", has_text="1970-01-01").wait_for()
-    days = page.locator("#map-key li").all_inner_texts()
+    check_colours(page)
+    assert axe_findings(page) == []
 
-    assert by_class == ["bird", "cat", "dog"]
-    assert sorted(cameras) == sorted(CAMERAS)
-    assert [text.split()[0] for text in days] == ["1970-03-31", "1970-02-14", "1970-01-01"]
-    assert page.get_by_label(LONG[:50]).count() == 0
-    assert findings == []
+
+def test_the_map_of_a_report_is_coloured_by_columns_too(
+    make_scored: Callable[..., Path], table: Path, open_page: OpenPage
+) -> None:
+    scores = with_features(make_scored())
+    path = scores.with_suffix(".html")
+    options = ReportOptions(columns=[str(table)], features=scores.with_suffix(".features"))
+    make_report(read_reported(scores), path, options)
+
+    check_colours(open_page(path))

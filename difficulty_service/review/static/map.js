@@ -163,4 +163,7 @@ class ImageMap {
   }
 }
 
-if (byId("map-data")) new ImageMap(MapPoints.fromJson(readJson("map-data")), { isPart: true });
+if (byId("map-data")) {
+  const data = readJson("map-data"), map = new ImageMap(MapPoints.fromJson(data), { isPart: true });
+  data.beside.forEach((column, place) => map.setColumn(`column-${place + 1}`, besideColumn(unpackColumn(column))));
+}

@@ -113,6 +113,19 @@ function columnsOf({ columns, names, tiers }) {
   };
 }
 
+const LARGEST_VALUE = 65534;  // of map_columns.py
+
+// The values of a column as map_columns.py packs them, and what they mean.
+function unpackColumn({ values, ...meaning }) {
+  const bytes = Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
+  return { ...meaning, values: new Uint16Array(bytes.buffer) };
+}
+
+// Such values of points as `colourBy` takes them.
+function besideColumn({ values, names, texts }) {
+  return names ? { values, names } : { values, low: 0, high: LARGEST_VALUE, texts };
+}
+
 // Of a mark of each point: an index of MARKS.
 const MARKS = ["no mark", "keep", "relabel", "drop"];
 
