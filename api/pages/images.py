@@ -399,6 +399,7 @@ def _lines(text: str, letters: int) -> list[str]:
 
 
 SMALLEST = 16
+WHOLE = 4096
 UNREADABLE = "the dataset can no longer be read"
 
 
@@ -424,7 +425,20 @@ async def show_picture(
     size: Annotated[int, Query(ge=SMALLEST, le=512)] = 224,
 ) -> Response:
     """A small version of an image; the reason as a picture where it cannot be shown."""
-    wanted = await run_in_threadpool(_wanted, job_id, row, request, key, size)
+    return await _picture(
+        await run_in_threadpool(_wanted, job_id, row, request, key, size), request, key
+    )
+
+
+@router.get("/{row}/whole")
+async def show_whole(job_id: str, row: Row, request: Request, key: ReadKey) -> Response:
+    """An image in its own size, up to a limit, for looking at it from near."""
+    return await _picture(
+        await run_in_threadpool(_wanted, job_id, row, request, key, WHOLE), request, key
+    )
+
+
+async def _picture(wanted: Wanted, request: Request, key: Principal) -> Response:
     try:
         if wanted.job.is_text:
             text = await read_text(request, key, wanted)

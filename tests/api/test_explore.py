@@ -1,5 +1,6 @@
 """A score file is explored without a service, and marks stay with it."""
 
+import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from fastapi.testclient import TestClient
+from PIL import Image
 
 from api.app import create_app
 from api.explore import ExploreOptions, explore, explorer_settings
@@ -98,6 +100,18 @@ def test_a_picture_that_is_gone_is_replaced_by_the_reason(scores: Path) -> None:
     assert answer.status_code == 410
     assert answer.headers["content-type"] == "image/svg+xml"
     assert "the dataset can no" in answer.text
+
+
+def test_a_large_picture_is_shown_small_and_in_its_own_size(scores: Path) -> None:
+    (scores.parent / "photos" / "dog" / "0.png").write_bytes(png_of("blue", (700, 30)))
+    client, job = opened(scores)
+
+    with client:
+        address = f"/jobs/{job.id}/images/2"
+        answers = [client.get(f"{address}/{part}") for part in ("picture?size=512", "whole")]
+
+    sizes = [Image.open(io.BytesIO(answer.content)).size for answer in answers]
+    assert sizes == [(512, 22), (700, 30)]
 
 
 def test_jobs_are_shown_but_not_taken(scores: Path) -> None:

@@ -1,5 +1,6 @@
 // The review on the list of images and on the page of one image.
 
+import { PictureZoom } from "./picture_zoom.js";
 import { RestMarks } from "./rest_marks.js";
 import { SessionPast } from "./session_past.js";
 
@@ -178,6 +179,7 @@ class OnePage {
       shown.show(card);
       new MutationObserver(() => shown.show(card)).observe(card, { attributes: true });
     }
+    if (byId("zoom")) new PictureZoom(byId("zoom"), byId("zoom-tools"));
     const picture = card.querySelector("img");
     this.ahead = one.dataset.ahead.split(" ").filter(Boolean).map((row) => {
       const image = new Image();

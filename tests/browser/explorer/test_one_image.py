@@ -2,10 +2,17 @@
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 Explorer = Any  # of conftest.py, which tests cannot import
+SHOWN = """() => {
+    const box = document.getElementById("zoom").getBoundingClientRect();
+    const picture = document.querySelector("#zoom img").getBoundingClientRect();
+    return [picture.left - box.left, picture.top - box.top, picture.width / box.width];
+}"""
 
 
 def test_images_like_this_one_are_shown_with_labels_and_lead_on(
@@ -27,3 +34,45 @@ def test_images_like_this_one_are_shown_with_labels_and_lead_on(
     )
     strip.first.click()
     page.wait_for_url(f"**/images/{rows[0]}")
+
+
+def test_the_picture_is_zoomed_at_the_mouse_moved_and_shown_in_its_own_size(
+    page: "Page", explorer: Explorer
+) -> None:
+    page.goto(f"/jobs/{explorer.job}/images/100")
+    box = page.locator("#zoom").bounding_box()
+    at = (box["x"] + box["width"] / 4, box["y"] + box["height"] / 2)
+
+    page.mouse.move(*at)
+    with page.expect_response("**/images/100/whole") as whole:
+        page.mouse.wheel(0, -100)
+    left, top, scale = page.evaluate(SHOWN)
+    page.mouse.down()
+    page.mouse.move(at[0] + 10, at[1] + 500, steps=3)
+    page.mouse.up()
+    moved = page.evaluate(SHOWN)
+    page.get_by_role("button", name="Own size").click()
+    own = page.evaluate(SHOWN)
+    page.get_by_role("button", name="As large as the box").click()
+
+    assert whole.value.ok
+    assert scale > 1
+    assert (left, top) == pytest.approx(
+        (-(scale - 1) * box["width"] / 4, -(scale - 1) * box["height"] / 2), abs=1
+    )
+    assert moved == pytest.approx([left + 10, 0, scale], abs=1)  # not beyond its edge
+    assert own[2] * box["width"] == pytest.approx(32, abs=0.1)
+    assert own[0] == pytest.approx((box["width"] - 32) / 2, abs=1)
+    assert page.evaluate(SHOWN) == pytest.approx([0, 0, 1], abs=0.01)
+
+
+def test_the_next_picture_is_as_large_as_the_box_again(page: "Page", explorer: Explorer) -> None:
+    page.goto(f"/jobs/{explorer.job}/images/100?sort=file")
+    page.get_by_role("button", name="Larger").click()
+    before = page.evaluate(SHOWN)
+
+    page.locator("#next").click()
+    page.wait_for_url("**/images/101?*")
+
+    assert before[2] == pytest.approx(1.5, abs=0.01)
+    assert page.evaluate(SHOWN) == pytest.approx([0, 0, 1], abs=0.01)
