@@ -36,7 +36,10 @@ FEW_SAMPLES = 10_000
 LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
-    ("look at all of them by order and filters in a browser", "difficulty explore {scores}"),
+    (
+        "review all of them in a browser, by order and filters, and score again there",
+        "difficulty explore {scores}",
+    ),
     (
         "look at the {samples} in another tool",
         "difficulty export {scores} --to fiftyone|labelstudio|cleanlab|... --out PLACE",
