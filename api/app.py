@@ -1,6 +1,5 @@
 """The web application: routes and their description, middleware, resources, housekeeping."""
 
-import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from functools import cache
@@ -16,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from api.background import Wait, in_background
 from api.explored import Rounds
 from api.http.api_keys import OPEN_PATHS, Authentication
 from api.http.browsers import BrowserHeaders
@@ -259,22 +259,17 @@ def housekeeping(
     engine: Engine, settings: Settings, artifacts: Artifacts, checks: UploadChecks
 ) -> Iterator[None]:
     """Keeps house in a thread within the context."""
-    ended = threading.Event()
 
-    def keep_house() -> None:
+    def keep_house(wait: Wait) -> None:
         _try("uploads", lambda: complete_received(engine, settings, checks))
-        while not ended.is_set():
+        is_ended = wait(0)
+        while not is_ended:
             _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
             _try("left-files", lambda: delete_left_files(engine, settings, artifacts))
-            ended.wait(SWEEP_SECONDS)
+            is_ended = wait(SWEEP_SECONDS)
 
-    thread = threading.Thread(target=keep_house, name="housekeeping", daemon=True)
-    thread.start()
-    try:
+    with in_background("housekeeping", keep_house, END_SECONDS):
         yield
-    finally:
-        ended.set()
-        thread.join(END_SECONDS)
 
 
 def _try(task: str, act: Callable[[], int]) -> None:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import structlog
 from sqlalchemy import Engine, func, select
 
+from api.background import Wait, in_background
 from api.http.problems import conflict, invalid
 from api.imported import find_errors, import_scores, make_features_files
 from api.jobs.files import SCORES_FILE, open_stored
@@ -238,19 +239,15 @@ class Rounds:
     @contextmanager
     def keeping_marks(self, engine: Engine) -> Iterator[None]:
         """Writes the marks of the current round within the context, and at its end."""
-        ended = threading.Event()
 
-        def keep() -> None:
-            while not ended.wait(SECONDS):
+        def keep(wait: Wait) -> None:
+            while not wait(SECONDS):
                 self._try(engine)
 
-        thread = threading.Thread(target=keep, name="marks", daemon=True)
-        thread.start()
         try:
-            yield
+            with in_background("marks", keep, END_SECONDS):
+                yield
         finally:
-            ended.set()
-            thread.join(END_SECONDS)
             self._try(engine)
 
     def _try(self, engine: Engine) -> None:

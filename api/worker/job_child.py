@@ -12,6 +12,7 @@ import torch
 import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
 
+from api.background import Wait, in_background
 from api.bounded_cache import BoundedCache
 from api.http.public_text import public_names
 from api.jobs.failures import describe_failure
@@ -145,20 +146,14 @@ class JobRunner:
     @contextmanager
     def _beating(self, activity: Activity) -> Iterator[None]:
         """Sends a beat twice a second within the context."""
-        ended = threading.Event()
 
-        def beat() -> None:
+        def beat(wait: Wait) -> None:
             with suppress(OSError):  # the worker is gone
-                while not ended.wait(BEAT_SECONDS):
+                while not wait(BEAT_SECONDS):
                     self._send(activity.beat())
 
-        thread = threading.Thread(target=beat, name="beat", daemon=True)
-        thread.start()
-        try:
+        with in_background("beat", beat):
             yield
-        finally:
-            ended.set()
-            thread.join()
 
     def _send(self, message: Message) -> None:
         with self.sending:
