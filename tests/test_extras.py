@@ -226,7 +226,7 @@ def test_help_lists_the_commands_of_all_extras(core: Run) -> None:
         ("compare runs", "train", "accelerate"),
         ("serve", "serve", "structlog"),
         ("keys list", "serve", "sqlalchemy"),
-        ("explore scores.parquet", "serve", "sqlalchemy"),
+        ("explore scores.parquet", "serve", "structlog"),
     ],
 )
 def test_a_command_without_its_packages_is_one_line_with_the_remedy(

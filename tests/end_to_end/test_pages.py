@@ -251,6 +251,9 @@ def make_scores() -> None:
     metadata = pa.table({"sample_id": ids, "camera": ["A"] * len(ids), "date": days})
     pq.write_table(metadata, "predictions.parquet")
     pa_csv.write_csv(metadata, "metadata.csv")
+    given = table["label_name"].cast(pa.string())
+    labels = pa.table({"sample_id": ids, "ann": given, "bob": given[::-1]})
+    pa_csv.write_csv(labels, "labels.csv")
     doubtful = table.filter(pc.greater(table["label_margin"], 0))["sample_id"].to_pylist()
     marks = [f"{name},{('drop', 'keep')[row % 2]}" for row, name in enumerate(doubtful)]
     for name in ("marks.csv", "reviewed.csv"):

@@ -1,6 +1,5 @@
 """Rounds of review: taking one back, and which samples one made doubtful."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 import torch
 
 from difficulty_service.base.errors import CleaningError
+from difficulty_service.base.files import temporary_path
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.file import read_scores, write_scores
@@ -73,7 +73,7 @@ def test_no_file_of_taken_back_marks_is_replaced(scores: Path) -> None:
 
 def test_nothing_is_forgotten_where_it_cannot_be_kept(tmp_path: Path) -> None:
     # The marks are in the longest name that can be written, and what is taken back needs more.
-    room = 255 - len(f"..marks.csv.{os.getpid()}.part")
+    room = 255 - len(temporary_path(Path(".marks.csv")).name)
     scores = tmp_path / f"{'s' * room}.parquet"
     write_marks(marks_file(scores), MARKS)
 
