@@ -35,6 +35,7 @@ def render(
             may_write=bool(principal and "write" in principal.scopes),
             caller=principal,
             path=request.url.path,
+            static=request.app.state.static,
             **(values or {}),
         )
     )

@@ -1,56 +1,19 @@
 """All pages: their static files, signing in and out, and the reference of the REST service."""
 
-import hashlib
-import mimetypes
 import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Form, Query, Request
-from starlette.datastructures import Headers
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from api.http.api_keys import LONGEST_SECRET, ReadKey
 from api.http.browsers import delete_cookie, set_cookie
 from api.pages import images, jobs, map_page, reviewers, views
+from api.pages.assets import Assets
 from api.pages.rendering import problem_page, redirect, render
 from api.storage.keys import any_keys, find_key
-
-NO_CACHE = {"Cache-Control": "no-cache"}
-"""Browsers keep a file but ask about it, so that an upgrade shows at once."""
-
-
-class Assets:
-    """Answers with the files of a folder, as they were at the start.
-
-    Anybody may ask for them without a key, so an answer must cost little: reading the file in a
-    thread took longer than all the rest.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._files: dict[str, Response] = {}
-        for path in filter(Path.is_file, folder.rglob("*")):
-            content = path.read_bytes()
-            media_type = mimetypes.guess_type(path.name)[0] or "text/plain"
-            headers = {**NO_CACHE, "ETag": f'"{hashlib.sha256(content).hexdigest()[:32]}"'}
-            address = f"/{path.relative_to(folder).as_posix()}"
-            self._files[address] = Response(content, headers=headers, media_type=media_type)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers with a file, or that the client has it already."""
-        if scope["method"] not in ("GET", "HEAD"):
-            raise HTTPException(405, headers={"Allow": "GET, HEAD"})
-        response = self._files.get(scope["path"].removeprefix(scope["root_path"]))
-        if response is None:
-            raise HTTPException(404)
-        etag = response.headers["etag"]
-        if etag in Headers(scope=scope).get("if-none-match", ""):
-            response = Response(status_code=304, headers={**NO_CACHE, "ETag": etag})
-        await response(scope, receive, send)
-
 
 router = APIRouter(include_in_schema=False)
 
@@ -126,6 +89,7 @@ def add_pages(app: FastAPI) -> None:
         app.include_router(router)
     report = Path(str(files("difficulty_service.review") / "static"))
     own = Path(str(files("api.pages") / "static"))
-    app.mount("/static/report", Assets(report))
-    app.mount("/static", Assets(own))
+    assets = Assets({"": own, "report": report})
+    app.mount("/static", assets)
+    app.state.static = f"/static/{assets.version}"
     app.state.problem_page = problem_page

@@ -7,7 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from api.pages.routes import Assets
+from api.pages.assets import Assets
 
 pytestmark = pytest.mark.anyio
 
@@ -24,7 +24,7 @@ def client(tmp_path: Path) -> httpx2.AsyncClient:
     (folder / "page.css").write_text("body {}")
     (folder / "vendor" / "library.js").write_text("alert()")
     (tmp_path / "secret").write_text("secret")
-    app = Starlette(routes=[Mount("/static", Assets(folder))])
+    app = Starlette(routes=[Mount("/static", Assets({"": folder}))])
     return httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://localhost")
 
 
@@ -59,3 +59,33 @@ async def test_files_can_only_be_read(client: httpx2.AsyncClient) -> None:
     answer = await client.post("/static/page.css")
 
     assert (answer.status_code, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+async def test_below_the_version_a_file_is_kept_for_ever(tmp_path: Path) -> None:
+    versions = []
+    for text in ("body {}", "body { margin: 0 }"):
+        (tmp_path / "page.css").write_text(text)
+        assets = Assets({"report": tmp_path})
+        versions.append(assets.version)
+        app = Starlette(routes=[Mount("/static", assets)])
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
+            style = await client.get(f"/static/{assets.version}/report/page.css")
+            before = await client.get(f"/static/{versions[0]}/report/page.css")
+
+        assert style.text == text
+        assert style.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+
+    assert versions[0] != versions[1]
+    assert before.status_code == 404
+
+
+async def test_a_file_is_compressed_for_who_takes_that(client: httpx2.AsyncClient) -> None:
+    texts = []
+    for encoding in ("gzip, br", "identity"):
+        answer = await client.get("/static/page.css", headers={"Accept-Encoding": encoding})
+        texts.append((answer.text, answer.headers.get("Content-Encoding"), answer.headers["ETag"]))
+        assert answer.headers["Vary"] == "Accept-Encoding"
+
+    assert [text[:2] for text in texts] == [("body {}", "gzip"), ("body {}", None)]
+    assert texts[0][2] != texts[1][2]

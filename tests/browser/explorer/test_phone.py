@@ -110,7 +110,7 @@ def test_images_stay_where_they_are_when_the_scripts_arrive_late(
     phone: "Page", explorer: Explorer
 ) -> None:
     held: list[Route] = []
-    phone.route("**/static/explorer.js", lambda route: held.append(route))
+    phone.route("**/explorer.js", lambda route: held.append(route))
     phone.goto(f"/jobs/{explorer.job}/images", wait_until="commit")
     first = phone.locator(".look").first
     first.wait_for()

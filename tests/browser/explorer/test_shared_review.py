@@ -277,7 +277,7 @@ def test_a_report_holds_the_files_that_the_service_sends(report: Path, explorer:
 
     assert sent == {name: text_of(name) for name in SHARED}
     assert [name for name in SHARED if text_of(name) not in page] == []
-    assert [name for name in SHARED if f'"/static/report/{name}"' not in shown] == []
+    assert [name for name in SHARED if f'/report/{name}"' not in shown] == []
     assert {*writing.SCRIPTS, *writing.STYLES} >= set(SHARED)
 
 
