@@ -153,6 +153,7 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - People: [scores](evidence/people.csv), [views](evidence/views.csv).
 - The paper: [severity](evidence/severity.csv), [errors](evidence/errors.csv).
 - Training: [measures](evidence/training.csv) (`is` is empty where rounded numbers do not tell),
-  [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv).
+  [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv),
+  [trust in labels](evidence/trust.csv).
 - [Choices](evidence/choices.csv); [what the study took](evidence/study.csv).
 """

@@ -292,7 +292,7 @@ def trust_in_labels(table: pa.Table, num_classes: int) -> NDArray[np.float64]:
     than it says; by the features alone, every ambiguous label is in doubt. This is the mean of
     1 - `p_wrong` and the probability of the label by the features alone, as far as the file has the
     likeliest classes; 1 where a person verified the label. Training with it is more accurate than
-    with either, or as accurate and better calibrated (`docs/training.md`).
+    with 1 - `p_wrong`, and better calibrated than with the other (`docs/training.md`).
 
     Args:
         table: Rows of a score file.
