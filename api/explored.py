@@ -193,9 +193,9 @@ class Rounds:
         if not marks:
             raise invalid("no image is marked", "mark images first", "marks")
         with self._lock:
+            self._require_unchanged()
             if job.id != self.current:
                 self._take(engine, artifacts, job)
-            self._require_unchanged()
             history = MarkHistory(self._earlier(job.id), _decided(marks))
             try:
                 following = call_apart(_next_round, self.explored, history, job.id)
@@ -209,12 +209,11 @@ class Rounds:
         with self._lock:
             self._require_unchanged()
             if job.id != self.current:
-                self._write(engine)
                 self._take(engine, artifacts, job)
                 self._write(engine)
 
     def _take(self, engine: Engine, artifacts: Artifacts, job: Job) -> None:
-        self._require_unchanged()
+        """Puts the scores of another round into the file, once the marks of this one are kept."""
         self._write(engine)
         with TemporaryDirectory(dir=self.explored.settings.data_dir) as folder:
             local = Path(folder) / SCORES_FILE

@@ -9,25 +9,24 @@ export class MapColumns {
   }
 
   async load({ value, dataset }) {
-    if (!this.known.has(value)) {
-      const query = new URLSearchParams({ name: dataset.column });
-      const answer = await fetch(`${this.address}/column?${query}`).catch(() => null);
-      if (!answer?.ok) {
-        this.say("The values of this column cannot be fetched. Choose it again later.");
-        return;
-      }
-      // Of the scripts of the map, which reports have, too.
-      this.known.set(value, unpackColumn(await answer.json()));
+    if (this.known.has(value)) return;  // the map has it already
+    const query = new URLSearchParams({ name: dataset.column });
+    const answer = await fetch(`${this.address}/column?${query}`).catch(() => null);
+    if (!answer?.ok) {
+      this.say("The values of this column cannot be fetched. Choose it again later.");
+      return;
     }
-    this.paint();
+    // Of the scripts of the map, which reports have, too.
+    this.known.set(value, unpackColumn(await answer.json()));
+    this.give(value);
   }
 
-  // The values of the points of the present layout.
-  paint() {
-    const { points } = this.map;
-    for (const [name, column] of this.known) {
-      const values = Uint16Array.from({ length: points.count }, (_, index) => column.values[points.rowOf(index)]);
-      this.map.setColumn(name, besideColumn({ ...column, values }));
-    }
+  // Gives the map the values of its points, which another layout has changed.
+  paint() { for (const name of this.known.keys()) this.give(name); }
+
+  give(name) {
+    const { points } = this.map, column = this.known.get(name);
+    const values = Uint16Array.from({ length: points.count }, (_, index) => column.values[points.rowOf(index)]);
+    this.map.setColumn(name, besideColumn({ ...column, values }));
   }
 }
