@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +29,9 @@ from difficulty_service.scores.marks import (
 )
 
 PART = 20_000  # marks that are in memory at once where all are read
-AT_ONCE = 500  # rows of one statement; SQLite allows a limited number of parameters
+AT_ONCE = 500  # values of one statement; SQLite allows a limited number of parameters
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,20 @@ def _marks_of_rows(
     return marks
 
 
+def marks_by_owner(
+    engine: Engine, owners: Iterable[str], job_id: str, row: int
+) -> dict[str, SampleMark]:
+    """The mark that each of some owners gave a sample, of those that gave one."""
+    found = {}
+    with engine.connect() as connection:
+        for part in _parts(owners):
+            # By the whole primary key: a job may have millions of marks.
+            of_part = and_(MARKS.c.job == job_id, MARKS.c.owner.in_(part), MARKS.c.row == row)
+            for each in connection.execute(select(MARKS).where(of_part)):
+                found[each.owner] = _mark(each)
+    return found
+
+
 def list_marks(
     engine: Engine, owner: str, job_id: str, after: int = 0, limit: int | None = None
 ) -> list[SampleMark]:
@@ -203,8 +219,8 @@ def _of(owner: str, job_id: str) -> ColumnElement[bool]:
     return and_(MARKS.c.owner == owner, MARKS.c.job == job_id)
 
 
-def _parts(rows: Iterable[int]) -> Iterator[list[int]]:
-    listed = list(rows)
+def _parts(values: Iterable[T]) -> Iterator[list[T]]:
+    listed = list(values)
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sqlalchemy import Engine, delete, insert, select
 
 from api.http.problems import conflict, invalid
-from api.jobs.marks import PART, SampleMark, marks_of_rows
+from api.jobs.marks import PART, SampleMark, marks_by_owner
 from api.storage.database import retry, write_transaction
 from api.storage.keys import Key, list_keys
 from api.storage.tables import FINAL, JOBS, KEYS, MARKS, SHARED_JOBS, is_id
@@ -81,10 +81,9 @@ def review_marks(engine: Engine, job_id: str, only: str | None = None) -> Review
 
 def marks_of_sample(engine: Engine, job_id: str, row: int) -> dict[str, SampleMark]:
     """The mark that each reviewer gave a sample, by the id of the key; the final decision, too."""
-    # By the whole primary key: a job may have millions of marks.
     owners = ["", FINAL, *(key.id for key in list_keys(engine))]
-    found = {owner: marks_of_rows(engine, owner, job_id, [row])[row] for owner in owners}
-    return {owner: mark for owner, mark in found.items() if mark is not None}
+    found = marks_by_owner(engine, owners, job_id, row)
+    return {owner: found[owner] for owner in owners if owner in found}
 
 
 def keys_by_id(engine: Engine) -> dict[str, Key]:
