@@ -358,6 +358,21 @@ class VerboseOption(Options):
     """Also print condition numbers, ranks and shrinkage, and `score` the easiest images."""
 
 
+class OutputOptions(VerboseOption):
+    """What is printed of scores, for people or for another program, and what ends in an error."""
+
+    json_: Annotated[bool, Parameter("--json")] = False
+    """Print one JSON object on standard output and nothing else there."""
+
+    quiet: bool = False
+    """Print warnings and errors only."""
+
+    fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = ()
+    """Exit with code 3 where more than a number or a percentage of samples are of a kind: almost
+    certainly wrong, between two classes, exact copies, near copies or skipped, such as
+    'almost certainly wrong: 10' or 'skipped: 1%'. May be repeated."""
+
+
 @IN_DATASET
 class ImagesOption(Options):
     """The dataset with the images of a score file."""

@@ -30,7 +30,7 @@ NEEDS_A_SERVICE = "api.md"  # its examples have tests of their own, beside a run
 FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
-OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion"}
+OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
 OPTIONS_OF_OTHERS = {"--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of tensorboard, accelerate, pip and docker compose that sentences name."""
 

@@ -1,7 +1,7 @@
 """The command line: `difficulty`."""
 
 import sys
-from importlib.metadata import entry_points, version
+from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
 
 import docstring_parser
@@ -13,7 +13,12 @@ from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.cli.lazily import add_command
 from difficulty_service.cli.own_packages import prefer_own_packages
-from difficulty_service.cli.wrong_call import WrongCall, as_option, describe_wrong_call
+from difficulty_service.cli.wrong_call import (
+    AboveLimit,
+    WrongCall,
+    as_option,
+    describe_wrong_call,
+)
 
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
@@ -44,7 +49,7 @@ def create_app() -> App:
         name="difficulty",
         help=DESCRIPTION,
         help_flags=("--help", "-h"),
-        version=lambda: f"difficulty {version('difficulty-service')}",
+        version=show_versions,
         default_parameter=Parameter(negative=(), show_default=show_default),
         group_parameters=OPTIONS,
         help_format="plaintext",
@@ -62,6 +67,13 @@ def create_app() -> App:
     for plugin in entry_points(group=PLUGIN_GROUP):
         plugin.load()(app)
     return app
+
+
+def show_versions() -> str:
+    """What a report of a mistake should say of the machine."""
+    from difficulty_service.cli.versions import describe_versions
+
+    return describe_versions()
 
 
 def parse_docstring(
@@ -127,7 +139,7 @@ def show_default(value: object) -> str | None:
 
 
 def main() -> int:
-    """Runs a command; a failure is one line and exit code 1, a wrong call exit code 2."""
+    """Runs a command; an error is one line and exit code 1, 2 for a wrong call, 3 for a limit."""
     enable_avx512_kernels()
     keep_freed_memory()
     try:
@@ -135,6 +147,8 @@ def main() -> int:
         create_app()([word for word in sys.argv[1:] if word != "--debug"])
     except (WrongCall, CycloptsError) as error:
         return fail(describe_wrong_call(error), 2)
+    except AboveLimit as error:
+        return fail(str(error), 3)
     except (DifficultyError, OSError, MemoryError) as error:
         if "--debug" in sys.argv:
             raise
@@ -144,9 +158,9 @@ def main() -> int:
 
 def fail(message: str, code: int) -> int:
     """Prints an error on standard error, and gives the exit code."""
-    from difficulty_service.cli.console import err
+    from difficulty_service.cli.console import alarm
 
-    err.print(f"error: {message}", markup=False)
+    alarm.print(f"error: {message}", markup=False)
     return code
 
 

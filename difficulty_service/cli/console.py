@@ -1,6 +1,7 @@
 """The consoles of all commands, the trainer's too, and tables and warnings."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rich.cells import cell_len
@@ -11,6 +12,8 @@ from rich.text import Text
 
 out = Console(highlight=False, soft_wrap=True)
 err = Console(highlight=False, soft_wrap=True, stderr=True)
+alarm = Console(highlight=False, soft_wrap=True, stderr=True)
+"""Warnings and errors, which a quiet command prints too."""
 
 NARROWEST = 16
 """Cells to which a column may be shortened, however narrow the terminal is."""
@@ -58,7 +61,19 @@ def shorten_middle(text: str, width: int) -> str:
 def print_warnings(sentences: Sequence[str]) -> None:
     """Prints one line each, on standard error."""
     for sentence in sentences:
-        err.print(f"warning: {sentence}", markup=False)
+        alarm.print(f"warning: {sentence}", markup=False)
+
+
+@contextmanager
+def without(*consoles: Console) -> Iterator[None]:
+    """What is printed on these consoles meanwhile is not seen."""
+    for each in consoles:
+        each.quiet = True
+    try:
+        yield
+    finally:
+        for each in consoles:
+            each.quiet = False
 
 
 class RateColumn(ProgressColumn):

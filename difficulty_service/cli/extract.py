@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from difficulty_service.cli.console import as_text, err, out, print_table, print_warnings
+from difficulty_service.cli.console import alarm, as_text, err, out, print_table, print_warnings
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, as_option, options
@@ -172,8 +172,8 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
         entries = count_of(skipped, "entry", "entries")
         counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
     if counts:
-        err.print(
+        alarm.print(
             f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason", markup=False
         )
     for phrase in describe_reasons(extracted.bad_images, samples, as_option):
-        err.print(f"  {as_text(phrase)}", markup=False)
+        alarm.print(f"  {as_text(phrase)}", markup=False)

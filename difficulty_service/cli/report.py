@@ -64,7 +64,7 @@ def report(
         columns=joined.columns,
     )
     print_report(make_report(read_reported(scores, compare), path, options))
-    print_steps(review_steps(scores))
+    print_steps(review_steps(scores, path))
 
 
 def write_score_report(scores: Path, path: Path) -> None:

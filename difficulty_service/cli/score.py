@@ -1,12 +1,14 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from difficulty_service.base.wording import count_of
-from difficulty_service.cli.console import err
+from difficulty_service.cli.console import err, without
+from difficulty_service.cli.console import out as stdout
 from difficulty_service.cli.extract import (
     build_request,
     report_extraction,
@@ -17,12 +19,15 @@ from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import FIT_ONLY, ExtractionOptions, ScoringOptions, VerboseOption
+from difficulty_service.options import FIT_ONLY, ExtractionOptions, OutputOptions, ScoringOptions
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from difficulty_service.pipeline import (
         ExtractedDataset,
         ExtractRequest,
+        ScoredDataset,
         ScoreRequest,
         SettledExtraction,
     )
@@ -42,7 +47,7 @@ def score(
     undo_round: int | None = None,
     report: Path | None = None,
     scoring: ScoringOptions = ScoringOptions(),
-    output: VerboseOption = VerboseOption(),
+    output: OutputOptions = OutputOptions(),
     extraction: ExtractionOptions = ExtractionOptions(),
 ) -> None:
     """Scores how hard each sample is; larger is harder.
@@ -64,6 +69,7 @@ def score(
             and on later ones, and keeps it in a file that --marks takes.
         report: Also write a page with the images, as `difficulty report` does.
     """
+    from difficulty_service.cli.score_result import Limit, ScoreResult, require_below
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
@@ -73,6 +79,8 @@ def score(
     from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
     from difficulty_service.scores.rounds import take_back
 
+    limits = [Limit.parse(text) for text in output.fail_above]
+    muted = muted_consoles(output)
     if undo_round is not None and marks is not None:
         raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
     if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
@@ -92,25 +100,56 @@ def score(
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
-    if is_file or is_store(Path(source)) or holds_only_parts(Path(source)):
-        if useless := extraction.given:
-            raise WrongCall(
-                f"{source} holds features already, so {options(useless)} would change nothing"
+    has_features = is_file or is_store(Path(source)) or holds_only_parts(Path(source))
+    for limit in limits:
+        limit.require_counted(scoring, fitted=fitted is not None, features=has_features)
+    with without(*muted):
+        if has_features:
+            if useless := extraction.given:
+                raise WrongCall(
+                    f"{source} holds features already, so {options(useless)} would change nothing"
+                )
+            callbacks = Callbacks(
+                ready=lambda _: keep_undone(undone, out),
+                marked=lambda marked: keep_marks(marked, out),
+                fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
-        features = open_features(Path(source), labels)
-        callbacks = Callbacks(
-            ready=lambda _: keep_undone(undone, out),
-            marked=lambda marked: keep_marks(marked, out),
-            fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
-        )
-        summary = score_features(features, request, callbacks)
-    else:
-        to_extract = build_request(source, out.with_suffix(".features"), extraction)
-        summary = run_score(to_extract, request, undone, verbose=output.verbose)
-    report_scores(summary, out, verbose=output.verbose)
-    if report is not None and summary.num_scored:
-        write_score_report(out, report)
-    print_next_steps(summary, out, reported=report is not None)
+            summary = score_features(open_features(Path(source), labels), request, callbacks)
+            extracted = None
+        else:
+            to_extract = build_request(source, out.with_suffix(".features"), extraction)
+            scored = run_score(to_extract, request, undone, verbose=output.verbose)
+            summary, extracted = scored.scores, scored.extracted
+        written = report if summary.num_scored else None
+        report_all(summary, out, written, verbose=output.verbose)
+    result = ScoreResult.of(summary, out, written, extracted)
+    if output.json_:
+        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+    require_below(limits, result)
+
+
+def report_all(
+    summary: "ScoreSummary", scores: Path, report: Path | None, *, verbose: bool
+) -> None:
+    """Prints what was found and what to do next; writes the report if there is a file for it."""
+    report_scores(summary, scores, verbose=verbose)
+    if report is not None:
+        write_score_report(scores, report)
+    print_next_steps(summary, scores, report)
+
+
+def muted_consoles(output: OutputOptions) -> list["Console"]:
+    """The consoles that a person does not want to see anything on.
+
+    Raises:
+        WrongCall: More and less is wanted.
+    """
+    if output.verbose and (output.json_ or output.quiet):
+        raise WrongCall("--verbose prints more and --quiet less, --json for programs: choose one")
+    return [
+        *([stdout] if output.json_ or output.quiet else []),
+        *([err] if output.quiet else []),
+    ]
 
 
 def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
@@ -136,7 +175,7 @@ def run_score(
     undone: "UndoneRound | None" = None,
     *,
     verbose: bool,
-) -> "ScoreSummary":
+) -> "ScoredDataset":
     """Runs the whole pipeline with a progress bar and prints what each stage made."""
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
@@ -161,4 +200,4 @@ def run_score(
             marked=lambda marked: keep_marks(marked, scoring.out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
-        return score_dataset(extraction, scoring, callbacks, dataset).scores
+        return score_dataset(extraction, scoring, callbacks, dataset)

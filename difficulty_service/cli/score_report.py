@@ -143,8 +143,11 @@ def clean_step(scores: Path, given: str = "") -> tuple[str, str]:
     )
 
 
-def review_steps(scores: Path) -> list[tuple[str, str]]:
-    """What to do with marks that were downloaded from a report, and the command for it."""
+def review_steps(scores: Path, report: Path | None = None) -> list[tuple[str, str]]:
+    """What to do with marks that were downloaded from a report, and the command for it.
+
+    The report is written again, by default in the place of one beside the scores.
+    """
     from difficulty_service.features.description import is_store
     from difficulty_service.scores.marks import marks_file
 
@@ -152,7 +155,7 @@ def review_steps(scores: Path) -> list[tuple[str, str]]:
     clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv")
     if not is_store(features):
         return [clean]
-    page = shlex.quote(str(scores.with_suffix(".html")))
+    page = shlex.quote(str(report or scores.with_suffix(".html")))
     again = (
         "score again with the marks that you download there, in seconds",
         f"difficulty score {shlex.quote(str(features))} --out {file} --marks marks.csv "
@@ -168,8 +171,8 @@ def print_steps(steps: Iterable[tuple[str, str]]) -> None:
         out.print(f"  {purpose}:\n    {command}", markup=False)
 
 
-def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = False) -> None:
-    """Prints the commands that take the score file, whose report may have been written."""
+def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None = None) -> None:
+    """Prints the commands that take the score file, and the report if it has been written."""
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else 0.0
@@ -181,12 +184,12 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, *, reported: bool = 
     def filled(*steps: tuple[str, str]) -> list[tuple[str, str]]:
         return [(purpose.format(**values), step.format(**values)) for purpose, step in steps]
 
-    decide = review_steps(scores)
+    decide = review_steps(scores, report)
     if are_wrong and summary.num_samples >= FEW_SAMPLES:
         decide = filled(LEAVE_OUT)
     print_steps(
         [
-            *([] if reported else filled(LOOK)),
+            *(filled(LOOK) if report is None else []),
             *(decide if shown else []),
             *filled(*NEXT_STEPS),
         ]

@@ -11,6 +11,10 @@ class WrongCall(Exception):
     """The options of a call do not fit together; the message names them. The exit code is 2."""
 
 
+class AboveLimit(Exception):
+    """The command did what it should, and found more than its caller allows. The exit code is 3."""
+
+
 def option(name: str) -> str:
     """A keyword as an option: `--batch-size`."""
     return f"--{name.replace('_', '-')}"

@@ -108,6 +108,11 @@ class LabelCounts:
         return self.judged - self.verified
 
     @property
+    def fit(self) -> int:
+        """Number of those that are in neither of the tiers before."""
+        return self.doubted - self.wrong - self.between
+
+    @property
     def left(self) -> tuple[int, int] | None:
         """Ends of the 95 % interval of the number of wrong labels that nobody has found yet."""
         if self.shares is None:
@@ -133,10 +138,9 @@ class LabelCounts:
     @property
     def beside(self) -> str:
         """What is to say besides how many labels are almost certainly wrong."""
-        fit = self.doubted - self.wrong - self.between
         kinds = (
             f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (another one looks nearer, but "
-            f"ambiguity explains it), and {fit:,} {FITS if fit == 1 else 'fit'}."
+            f"ambiguity explains it), and {self.fit:,} {FITS if self.fit == 1 else 'fit'}."
         )
         if self.check is not None:
             return f"{kinds} {self.found_at_random}"

@@ -1,5 +1,6 @@
 """From photographs to scores, by the commands that a person types."""
 
+import platform
 import re
 import subprocess
 from collections.abc import Callable
@@ -10,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from difficulty_service.backbones import BACKBONES
@@ -237,10 +239,16 @@ def test_every_backbone_is_listed(difficulty: Command) -> None:
     assert all(name in done.stdout for name in (*BACKBONES, "run:FOLDER"))
 
 
-def test_the_version_is_that_of_the_package(difficulty: Command) -> None:
-    done = difficulty("--version")
+def test_the_version_is_that_of_the_package_with_those_of_others_and_the_devices(
+    difficulty: Command,
+) -> None:
+    first, python, *lines = difficulty("--version").stdout.splitlines()
 
-    assert done.stdout == f"difficulty {version('difficulty-service')}\n"
+    assert first == f"difficulty {version('difficulty-service')}"
+    assert python.startswith(f"Python {platform.python_version()} on ")
+    assert {f"{name} {version(name)}" for name in ("torch", "numpy", "pyarrow")} <= set(lines)
+    assert sum(line.startswith(f"cpu: {platform.machine()}, ") for line in lines) == 1
+    assert sum(line.startswith("cuda:") for line in lines) == torch.cuda.device_count()
 
 
 @pytest.mark.slow

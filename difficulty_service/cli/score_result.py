@@ -1,0 +1,230 @@
+"""What `difficulty score` found, for other programs: one JSON object, and limits on what it counts.
+
+Names and meanings of this object stay; later versions may add some.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from difficulty_service.base.wording import count_of, did_you_mean
+from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
+from difficulty_service.options import ScoringOptions
+from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
+
+if TYPE_CHECKING:
+    from difficulty_service.pipeline import ExtractedDataset
+    from difficulty_service.scores.store import ScoreSummary
+
+EXACT, NEAR, SKIPPED = "exact copies", "near copies", "skipped"
+KINDS = (WRONG, BETWEEN, EXACT, NEAR, SKIPPED)
+"""What samples are counted by."""
+
+
+class Found(BaseModel):
+    """Named numbers; the docstring of a field says what its value means."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
+class Labels(Found):
+    """How many labels are in each tier."""
+
+    almost_certainly_wrong: int
+    """Labels whose `p_wrong` is above 1/2."""
+
+    between_two_classes: int
+    """Other labels that look more like another class."""
+
+    fit: int
+    """The rest of the labels that nobody has verified."""
+
+    verified: int
+    """Labels that a person has verified."""
+
+    wrong_low: int | None
+    """Lower end of the 95 % interval of the number of wrong labels not found yet."""
+
+    wrong_high: int | None
+    """Upper end of it."""
+
+    @classmethod
+    def of(cls, counts: LabelCounts) -> Self:
+        """The same numbers, named."""
+        low, high = counts.left or (None, None)
+        return cls(
+            almost_certainly_wrong=counts.wrong,
+            between_two_classes=counts.between,
+            fit=counts.fit,
+            verified=counts.verified,
+            wrong_low=low,
+            wrong_high=high,
+        )
+
+
+class ScoreResult(Found):
+    """What `difficulty score --json` prints."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
+
+    scores: str
+    """The score file."""
+
+    report: str | None
+    """The page of `--report`; null without it."""
+
+    modality: Literal["image", "text"]
+    """What the samples are."""
+
+    samples: int
+    """Samples with features."""
+
+    scored: int
+    """Samples with a score."""
+
+    skipped: int | None
+    """Samples that could not be read and entries that are none; null where features were given."""
+
+    skipped_file: str | None
+    """File with the reason for each of them; null without any."""
+
+    exact_copies: int
+    """Samples with the content of an earlier one."""
+
+    near_copies: int | None
+    """Samples nearly like an earlier one, exact copies included; null where they were not looked
+    for."""
+
+    labels: Labels | None
+    """null without `suspicion`."""
+
+    clearest: list[dict[str, Any]]
+    """Up to 20 labels to check, the clearest first: `sample_id`, `label_name`, the likelier class
+    and the number it is by."""
+
+    hardest: list[dict[str, Any]]
+    """Up to 20 samples, the hardest first: `sample_id`, `label_name`, `rmd`."""
+
+    round: str | None
+    """Number of the round and its decisions, in words; null in the first."""
+
+    warnings: tuple[str, ...]
+    """What to know of the numbers, in sentences; the most important first."""
+
+    @classmethod
+    def of(
+        cls,
+        summary: "ScoreSummary",
+        scores: Path,
+        report: Path | None,
+        extracted: "ExtractedDataset | None",
+    ) -> Self:
+        """What was found; `extracted` is None where features were given."""
+        num_skipped = None
+        if extracted is not None:
+            num_skipped = len(extracted.bad_images) + len(extracted.skipped)
+        caution = [] if summary.caution is None else [summary.caution]
+        return cls(
+            scores=str(scores),
+            report=None if report is None else str(report),
+            modality="text" if summary.modality == "text" else "image",
+            samples=summary.num_samples,
+            scored=summary.num_scored,
+            skipped=num_skipped,
+            skipped_file=str(extracted.errors_file) if extracted and num_skipped else None,
+            exact_copies=summary.num_duplicates,
+            near_copies=summary.num_near_duplicates,
+            labels=None if summary.labels is None else Labels.of(summary.labels),
+            clearest=summary.doubtful.to_pylist(),
+            hardest=summary.hardest.to_pylist(),
+            round=summary.round,
+            warnings=tuple(dict.fromkeys([*caution, *summary.warnings])),
+        )
+
+    def number_of(self, kind: str) -> int | None:
+        """How many samples are of a kind; None where they are not counted."""
+        labels = self.labels
+        return {
+            WRONG: None if labels is None else labels.almost_certainly_wrong,
+            BETWEEN: None if labels is None else labels.between_two_classes,
+            EXACT: self.exact_copies,
+            NEAR: self.near_copies,
+            SKIPPED: self.skipped,
+        }[kind]
+
+
+@dataclass(frozen=True)
+class Limit:
+    """The most samples of a kind that a caller allows: a number, or a percentage of all."""
+
+    kind: str
+    most: float
+    is_percentage: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Reads KIND: NUMBER or KIND: NUMBER%.
+
+        Raises:
+            WrongCall: There is no such kind, or no such number.
+        """
+        kind, _, number = (part.strip() for part in text.partition(":"))
+        if kind not in KINDS:
+            raise WrongCall(
+                f"--fail-above {text!r}: no kind {kind!r}; {did_you_mean(kind, KINDS)}expected "
+                f"KIND: NUMBER with one of {', '.join(KINDS)}"
+            )
+        match = re.fullmatch(r"(\d{1,12})|(\d{1,3}(?:\.\d{1,9})?) ?%", number)
+        if match is None or (match[2] and float(match[2]) > 100):  # noqa: PLR2004 - per cent
+            raise WrongCall(
+                f"--fail-above {text!r}: {number!r} is neither a whole number, such as 10, nor a "
+                "percentage, such as 1%"
+            )
+        return cls(kind, float(match[1] or match[2]), match[1] is None)
+
+    def require_counted(self, scoring: ScoringOptions, *, fitted: bool, features: bool) -> None:
+        """Refuses a limit on what a run will not count.
+
+        Args:
+            fitted: Whether Gaussians are given.
+            features: Whether features are given.
+
+        Raises:
+            WrongCall: It will not, with the option that would change it.
+        """
+        missing = {
+            WRONG: "suspicion among --scorers" if "suspicion" not in scoring.scorers else "",
+            NEAR: "--near-duplicates" if scoring.near_duplicates is None else "",
+            SKIPPED: "a dataset in place of its features" if features else "",
+        }
+        if fitted:
+            missing[WRONG] = "a fit to the labels, so no --gaussians"
+        missing[BETWEEN] = missing[WRONG]
+        if needed := missing.get(self.kind):
+            raise WrongCall(f"--fail-above '{self.kind}' needs {needed}")
+
+    def explain(self, result: ScoreResult) -> str | None:
+        """How a result is above the limit, in words; None where it is not."""
+        number = result.number_of(self.kind)
+        if number is None:
+            return f"{self.kind} cannot be counted in these samples"
+        most = self.most * result.samples / 100 if self.is_percentage else self.most
+        if number <= most:
+            return None
+        limit = f"{self.most:g}{' %' if self.is_percentage else ''}"
+        return f"{self.kind}: {count_of(number, result.modality)}, above the limit of {limit}"
+
+
+def require_below(limits: Sequence[Limit], result: ScoreResult) -> None:
+    """Ends the command where a result is above a limit.
+
+    Raises:
+        AboveLimit: It is, with all limits that are exceeded.
+    """
+    if exceeded := [text for limit in limits if (text := limit.explain(result)) is not None]:
+        raise AboveLimit("; ".join(exceeded))

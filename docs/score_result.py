@@ -1,0 +1,31 @@
+"""Writes the keys of `difficulty score --json` in docs/commands.md, from their models.
+
+Run: python docs/score_result.py
+"""
+
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
+from docs.marked_parts import with_parts
+
+PAGE = Path(__file__).with_name("commands.md")
+
+
+def page() -> str:
+    """The page with the present keys."""
+    kinds = ", ".join(f"`{kind}`" for kind in KINDS)
+    keys = _keys(ScoreResult) + _keys(Labels, "labels.")
+    return with_parts(PAGE, "score_result.py", {"keys": keys, "kinds": f"{kinds}\n"})
+
+
+def _keys(model: type[BaseModel], prefix: str = "") -> str:
+    return "".join(
+        f"- `{prefix}{name}`: {' '.join((field.description or '').split())}\n"
+        for name, field in model.model_fields.items()
+    )
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
