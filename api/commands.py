@@ -192,18 +192,26 @@ def moment(seconds: float | None) -> str:
 
 
 def read_settings(**given: object) -> "Settings":
-    """Settings from the environment, overridden by options of the command line.
+    """Settings from the environment and secret files, overridden by options of the command line.
+
+    A variable that is no setting is named in a warning: a cluster sets some of its own.
 
     Raises:
         ConfigError: A variable has an invalid value; the message names it, not its value.
     """
+    import os
+
     from pydantic import ValidationError
     from pydantic_settings import SettingsError
 
-    from api.settings import Settings
+    from api.settings import SECRETS, Settings, unknown_variables
     from difficulty_service.base.errors import ConfigError
+    from difficulty_service.cli.console import print_warnings
 
+    print_warnings(list(unknown_variables(os.environ)))
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if SECRETS.is_dir():
+        options["_secrets_dir"] = SECRETS
     try:
         return Settings(**options)
     except ValidationError as error:

@@ -1,6 +1,7 @@
 """Settings for operators, from environment variables that begin with `DIFFICULTY_`."""
 
 import ipaddress
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Literal
@@ -8,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from difficulty_service.base.wording import did_you_mean
 from difficulty_service.options import RunOptions
 
 Seconds = Annotated[float, Field(gt=0)]
@@ -24,6 +26,14 @@ Network = Annotated[str, AfterValidator(_check_network)]
 
 MEBIBYTE = 1 << 20
 
+PREFIX = "DIFFICULTY_"
+
+SECRETS = Path("/run/secrets")
+"""Folder where containers have secrets as files: `difficulty_database_url` has that setting."""
+
+OTHERS = ("DIFFICULTY_SHARED",)
+"""Variables with the prefix that tests and benchmarks read."""
+
 
 class Settings(BaseSettings):
     """Settings that the server and its workers share.
@@ -32,7 +42,7 @@ class Settings(BaseSettings):
     """
 
     model_config = SettingsConfigDict(
-        env_prefix="DIFFICULTY_", extra="ignore", frozen=True, use_attribute_docstrings=True
+        env_prefix=PREFIX, extra="ignore", frozen=True, use_attribute_docstrings=True
     )
 
     roots: dict[str, str] = Field(default_factory=dict)
@@ -175,3 +185,13 @@ class Settings(BaseSettings):
     def work_dir(self) -> Path:
         """Folder for the work of running jobs, such as features."""
         return self.data_dir / "work"
+
+
+def unknown_variables(names: Iterable[str]) -> Iterator[str]:
+    """A sentence about each environment variable that looks like a setting and is none."""
+    known = [f"{PREFIX}{name.upper()}" for name in Settings.model_fields]
+    for name in sorted(names):
+        if name.upper().startswith(PREFIX) and name.upper() not in (*known, *OTHERS):
+            yield f"the variable {name} is no setting; {did_you_mean(name.upper(), known)}".rstrip(
+                "; "
+            )

@@ -1,0 +1,57 @@
+"""Settings from variables and secret files, and variables that are none."""
+
+from pathlib import Path
+
+import pytest
+
+from api import settings
+from api.commands import read_settings
+from difficulty_service.base.errors import ConfigError
+
+
+def test_a_variable_that_is_no_setting_is_named_with_the_one_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DIFFICULTY_DATADIR", "/data")
+    monkeypatch.setenv("difficulty_max_pixels", "1000")
+
+    found = read_settings()
+
+    warnings = [line for line in capsys.readouterr().err.splitlines() if "no setting" in line]
+    assert warnings == [
+        "warning: the variable DIFFICULTY_DATADIR is no setting; did you mean "
+        "'DIFFICULTY_DATA_DIR'?"
+    ]
+    assert found.max_pixels == 1000
+
+
+@pytest.mark.parametrize("name", ["DIFFICULTY_SERVICE_HOST", "DIFFICULTY_QQQQ"])
+def test_what_a_cluster_sets_starts_nothing_else_and_prevents_nothing(name: str) -> None:
+    (sentence,) = settings.unknown_variables([name, "DIFFICULTY_SHARED", "PATH"])
+
+    assert sentence.startswith(f"the variable {name} is no setting")
+
+
+def test_a_secret_file_is_a_setting_that_a_variable_overrides(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "difficulty_database_url").write_text("sqlite:////secret.sqlite\n")
+    monkeypatch.setattr(settings, "SECRETS", tmp_path)
+
+    assert read_settings().resolved_database_url.get_secret_value() == "sqlite:////secret.sqlite"
+
+    monkeypatch.setenv("DIFFICULTY_DATABASE_URL", "sqlite:////variable.sqlite")
+
+    assert read_settings().resolved_database_url.get_secret_value() == "sqlite:////variable.sqlite"
+
+
+def test_a_secret_file_that_is_invalid_is_named_without_its_contents(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "difficulty_port").write_text("s3cret")
+    monkeypatch.setattr(settings, "SECRETS", tmp_path)
+
+    with pytest.raises(ConfigError, match="DIFFICULTY_PORT") as caught:
+        read_settings()
+
+    assert "s3cret" not in str(caught.value)
