@@ -1,7 +1,9 @@
 """`difficulty train`: a recipe in, a folder of a run out."""
 
 from pathlib import Path
+from typing import Annotated
 
+from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
 from difficulty_service.base.extras import needs_extra
@@ -11,9 +13,10 @@ from trainer.commands import STOPPED, Device, OnError, Recipe, Scores, Settings
 
 @needs_extra('"difficulty train"', "train")
 def train(
-    recipe: Recipe,
+    recipe: Recipe | None = None,
     /,
     *,
+    list_recipes: Annotated[bool, Parameter("--list")] = False,
     scores: Scores = None,
     out: Path | None = None,
     settings: Settings = None,
@@ -29,10 +32,19 @@ def train(
     train ...`.
 
     Args:
+        list_recipes: List the recipes that ship with the package, and train none.
         out: Folder of the run; default: runs/NAME, by the recipe's name.
         resume: Resume a run that was stopped.
         seed: Train this seed instead of the recipe's seeds.
     """
+    if list_recipes:
+        given = (recipe, scores, out, settings, seed, on_error)
+        if resume or device != "auto" or any(each is not None for each in given):
+            raise WrongCall("--list trains nothing, so a recipe or an option would change nothing")
+        print_recipes()
+        return
+    if recipe is None:
+        raise WrongCall("difficulty train needs RECIPE; --list shows those that ship with it")
     from trainer.console import train_seed
     from trainer.recipes.file import read_recipe
     from trainer.recipes.overrides import (
@@ -65,3 +77,16 @@ def train(
     for each in seeds:
         if not train_seed(chosen, each, folder, device, resume=resume):
             raise SystemExit(STOPPED)
+
+
+def print_recipes() -> None:
+    """Prints the name and the first line of every recipe that ships with the package."""
+    from difficulty_service.cli.console import out, print_table
+    from trainer.recipes.file import shipped_recipes
+
+    with_titles = [
+        (name, file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# "))
+        for name, file in shipped_recipes().items()
+    ]
+    print_table(("recipe", "what it trains"), with_titles)
+    out.print("\ntrain one: difficulty train RECIPE --set KEY=VALUE", markup=False)
