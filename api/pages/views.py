@@ -10,7 +10,7 @@ from api.http.api_keys import ReadKey, WriteKey
 from api.http.problems import Problem, invalid, not_found
 from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
-from api.jobs.store import get_job
+from api.jobs.store import visible_job
 from api.pages.rendering import is_fragment, job_name, redirect, render
 from api.pages.scored import may_submit_again, scored_job
 from api.results.overview import confused_rows, typical_rows
@@ -87,9 +87,13 @@ def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
         )
     source = job.job.wanted.marks
     stored = (
-        None if source is None else get_job(request.app.state.engine, key.visible_owner, source)
+        None if source is None else visible_job(request.app.state.engine, key.visible_owner, source)
     )
-    values = job.values("Summary") | {"number": number, "summary": job.overview.summary}
+    values = job.values("Summary") | {
+        "number": number,
+        "summary": job.overview.summary,
+        "before": None,
+    }
     if stored is not None and stored.state == "succeeded":
         before = scored_job(request, key, stored.id)
         change = change_between(before.samples, job.samples)

@@ -40,32 +40,46 @@ def keys(engine: Engine) -> dict[str, tuple[Key, str]]:
 
 
 @pytest.fixture
-def job(
+def finish(
     keys: dict[str, tuple[Key, str]],
     settings: Settings,
     engine: Engine,
     body: dict[str, object],
     result: dict[str, object],
     tmp_path: Path,
-) -> str:
-    """Id of a finished job of the owner, whose first two labels are doubtful."""
-    table = score_table(
-        [0, 0, 1, 1],
-        rmd=[4.0, 3.0, 2.0, 1.0],
-        nearest_label=[1, 1, 1, 1],
-        label_margin=[2.0, 1.0, -2.0, -3.0],
-        percentile=[0.9, 0.6, 0.3, 0.0],
-    )
-    path = tmp_path / "scores.parquet"
-    write_scores(path, table, Provenance.of({"class_names": ["cat", "dog"]}))
-    submit(engine, keys["owner"][0].id, body | {"backbone": "builtin"}, None, SubmitLimits(5, 1))
-    job = claim(engine, "worker", "cpu", 60.0)
-    assert job is not None
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    values = {"prefix": f"jobs/{job.id}/a1", "scores_sha256": digest}
-    assert succeed(engine, job, StoredResult.of(result | values))
-    open_artifacts(settings.artifact_root).put(path, f"jobs/{job.id}/a1/scores.parquet")
-    return job.id
+) -> Callable[..., str]:
+    """Finishes a job of the owner, whose first two labels are doubtful; gives its id.
+
+    It may apply the marks of an earlier job; further arguments are its provenance.
+    """
+
+    def submit_and_finish(before: str | None = None, **known: object) -> str:
+        table = score_table(
+            [0, 0, 1, 1],
+            rmd=[4.0, 3.0, 2.0, 1.0],
+            nearest_label=[1, 1, 1, 1],
+            label_margin=[2.0, 1.0, -2.0, -3.0],
+            percentile=[0.9, 0.6, 0.3, 0.0],
+        )
+        path = tmp_path / "scores.parquet"
+        write_scores(path, table, Provenance.of({"class_names": ["cat", "dog"], **known}))
+        wanted = body | {"backbone": "builtin"} | ({} if before is None else {"marks": before})
+        submit(engine, keys["owner"][0].id, wanted, None, SubmitLimits(5, 1))
+        job = claim(engine, "worker", "cpu", 60.0)
+        assert job is not None
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        values = {"prefix": f"jobs/{job.id}/a1", "scores_sha256": digest}
+        assert succeed(engine, job, StoredResult.of(result | values))
+        open_artifacts(settings.artifact_root).put(path, f"jobs/{job.id}/a1/scores.parquet")
+        return job.id
+
+    return submit_and_finish
+
+
+@pytest.fixture
+def job(finish: Callable[..., str]) -> str:
+    """Id of a finished job of the owner."""
+    return finish()
 
 
 @pytest.fixture
@@ -174,6 +188,25 @@ def test_another_key_learns_nothing_of_a_job_until_it_is_shared_and_after(
     assert mark("colleague", 0, "drop") == 404
     names = [each["name"] for each in call("owner", "GET", "reviewers").json()["reviewers"]]
     assert names == ["colleague"]
+
+
+def test_whom_both_jobs_are_shared_with_sees_what_a_round_changed(
+    call: Call, keys: dict[str, tuple[Key, str]], job: str, finish: Callable[..., str]
+) -> None:
+    second = finish(job, marks={"drop": 1}, round=2)
+    before = f'<th scope="col"><a href="/jobs/{job}">before</a></th>'
+
+    def seen(name: str) -> str:
+        page = call(name, "GET", f"/jobs/{second}/round").text
+        assert "Before and after round 2" in page
+        return page
+
+    call("owner", "PUT", f"/v1/jobs/{second}/reviewers/{keys['colleague'][0].id}")
+    assert before in seen("owner")
+    assert "not shared with you" in seen("colleague")
+
+    share(call, keys, "colleague")
+    assert before in seen("colleague")
 
 
 def test_whom_a_job_is_shared_with_may_neither_delete_nor_share_it_nor_mark_without_write(
