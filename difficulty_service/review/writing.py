@@ -139,7 +139,8 @@ def _to_shown(backbone: str, explanation: Explanation) -> ShownExplanation:
 STYLES = ("base.css", "report.css", "review.css")
 SCRIPTS = (
     # Which the service has, too.
-    *("theme.js", "keys.js", "marks.js", "review.js", "class_choice.js", "decisions.js"),
+    *("theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
+    *("class_choice.js", "decisions.js"),
     *("stored_marks.js", "card_columns.js", "dialog.js", "report.js"),
     *("map_points.js", "map_data.js", "map_colours.js", "map_view.js", "map.js"),
 )

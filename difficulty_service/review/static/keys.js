@@ -6,7 +6,7 @@ const KEYS = {
   arrowright: ["move", "right"], arrowleft: ["move", "left"],
   arrowdown: ["move", "down"], arrowup: ["move", "up"],
   home: ["move", "first"], end: ["move", "last"],
-  x: ["select"], "ctrl+a": ["all"], l: ["like"],
+  x: ["select"], s: ["row"], "ctrl+a": ["all"], l: ["like"],
   z: ["pixels"], "/": ["search"], "?": ["help"], escape: ["close"],
   ...Object.fromEntries(Array.from("123", (digit) => [digit, ["mark", digit]])),
 };

@@ -55,18 +55,29 @@ class Review {
 
 const look = (card) => card.querySelector(".look");
 
+// Cards as they are drawn, row by row.
+function rowsOf(cards) {
+  const rows = [];
+  for (const card of cards) {
+    if (card.offsetTop === rows.at(-1)?.[0].offsetTop) rows.at(-1).push(card);
+    else rows.push([card]);
+  }
+  return rows;
+}
+
 // A grid of cards, of which Tab reaches one and the arrow keys the others. Some of them may be selected,
 // which the next mark is for; who may not mark has no bar for them, and cannot select by mouse.
 class Grid {
   constructor(place, review) {
     const bar = byId("selection");
-    Object.assign(this, { place, review, bar, current: null, anchor: null, awaited: 0, count: 0 });
+    Object.assign(this, { place, review, bar, current: null, anchor: null, awaited: 0, count: 0, said: 0, rows: [] });
     listenForKeys(place, {
       move: (move, event) => this.move(move, event),
       mark: (decision, event) => this.mark(decision, event),
       undo: () => this.focus(review.undo()),
       ...(bar && {
         select: (_, event) => this.toggle(event.target.closest(".card")),
+        row: (_, event) => this.toggleRow(event.target.closest(".card")),
         all: (_, event) => event.target.closest(".card") !== null && this.choose(this.cards),
       }),
     });
@@ -76,11 +87,15 @@ class Grid {
       const card = event.target.closest(".card");
       if (card) this.enter(card);
     });
-    if (bar) this.listenForClicks();
+    if (bar) {
+      this.listenForClicks();
+      new RubberBand(this);
+    }
     new MutationObserver(() => this.renew()).observe(
       place, { childList: true, subtree: true, attributeFilter: ["hidden"] },
     );
     this.renew();
+    if (bar) new ResizeObserver(() => this.offerRows()).observe(place);
   }
 
   listenForClicks() {
@@ -92,6 +107,11 @@ class Grid {
     // Before anything that opens a card.
     place.addEventListener("click", (event) => {
       const card = event.target.closest(".card"), isBox = event.target.matches(".pick");
+      if (event.target.closest(".pick-row")) {
+        event.stopPropagation();
+        this.toggleRow(card);
+        return;
+      }
       if (!card || !(isBox || event.shiftKey || event.ctrlKey || event.metaKey)) return;
       event.stopPropagation();
       if (!isBox) event.preventDefault();  // which would set a box back
@@ -117,6 +137,7 @@ class Grid {
     if (this.current) look(this.current).tabIndex = -1;
     this.current = card;
     if (card) look(card).tabIndex = 0;
+    this.offerRow();
   }
 
   // Looks at the cards again, as some were added, removed or hidden, which are no longer selected.
@@ -127,6 +148,7 @@ class Grid {
       if (this.bar && !card.querySelector(".pick")) this.addBox(card);
     }
     if (this.count) this.choose(this.selected);
+    if (this.bar) this.offerRows();
     this.enter(cards.includes(this.current) ? this.current : cards[0] ?? null);
     if (!this.awaited || this.awaited === cards.length) return;
     this.focus(cards[this.awaited]);
@@ -139,6 +161,36 @@ class Grid {
     Object.assign(box, { type: "checkbox", className: "pick", tabIndex: -1 });
     box.setAttribute("aria-label", "Select");
     card.append(box);
+  }
+
+  // A button at the start of each row, as wide as the cards leave room for.
+  offerRows() {
+    this.rows = rowsOf(this.cards);
+    const firsts = new Set(this.rows.map(([card]) => card));
+    for (const button of this.rowButtons) if (!firsts.has(button.parentElement)) button.remove();
+    this.rows.forEach(([card], place) => {
+      const button = card.querySelector(".pick-row") ?? document.createElement("button");
+      Object.assign(button, { type: "button", className: "pick-row", title: "Select this row (S)" });
+      button.setAttribute("aria-label", `Select row ${place + 1}`);
+      if (!button.parentElement) card.append(button);
+    });
+    this.offerRow();
+  }
+
+  get rowButtons() { return this.place.querySelectorAll(".pick-row"); }
+
+  rowOf(card) { return this.rows.find((row) => row.includes(card)) ?? []; }
+
+  // Says which rows are selected; Tab reaches the button of the row that has the focus.
+  offerRow() {
+    const [first] = this.rowOf(this.current);
+    for (const [card, ...others] of this.rows) {
+      const button = card.querySelector(".pick-row");
+      if (!button) continue;
+      button.tabIndex = card === first ? 0 : -1;
+      const isSelected = [card, ...others].every((each) => each.classList.contains("selected"));
+      button.setAttribute("aria-pressed", String(isSelected));
+    }
   }
 
   // Asks for more cards, if there are any, and goes on to the first of them.
@@ -177,18 +229,42 @@ class Grid {
     return true;
   }
 
-  // Selects these cards alone, and says how many they are.
-  choose(chosen) {
+  // Adds the row of a card to the selection, or takes it out where all of it is selected.
+  toggleRow(card) {
+    const row = this.rowOf(card), selected = new Set(this.selected);
+    if (!row.length) return false;
+    const isAll = row.every((each) => selected.has(each));
+    for (const each of row) {
+      if (isAll) selected.delete(each);
+      else selected.add(each);
+    }
+    [this.anchor] = row;
+    this.choose([...selected]);
+    return true;
+  }
+
+  // Selects what a drag has touched, and gives the focus to the last of it, for the keys that mark.
+  chooseDragged(chosen, touched) {
+    this.choose(chosen);
+    this.anchor = touched[0] ?? null;
+    if (touched.length) look(touched.at(-1)).focus({ preventScroll: true });
+  }
+
+  // Selects these cards alone, and says how many they are once no others follow at once.
+  choose(chosen, { isLast = true } = {}) {
     const wanted = new Set(chosen);
     for (const card of this.place.querySelectorAll(".card")) {
       const isWanted = wanted.has(card), box = card.querySelector(".pick");
       card.classList.toggle("selected", isWanted);
       if (box) box.checked = isWanted;
     }
-    if (wanted.size === this.count) return;
+    this.offerRow();
     this.count = wanted.size;
     const count = this.count.toLocaleString("en");
-    byId("announcer").textContent = this.count ? `${count} selected` : "Nothing selected";
+    if (isLast && this.count !== this.said) {
+      byId("announcer").textContent = this.count ? `${count} selected` : "Nothing selected";
+      this.said = this.count;
+    }
     if (!this.bar) return;
     this.bar.hidden = !this.count;
     for (const each of this.bar.querySelectorAll(".count")) each.textContent = count;

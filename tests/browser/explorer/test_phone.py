@@ -84,6 +84,33 @@ def test_images_are_marked_by_thumb_and_the_tray_offers_the_marks(
     assert phone.get_by_role("link", name="Download marks").is_visible()
 
 
+def test_a_finger_on_the_images_scrolls_and_selects_nothing(
+    phone: "Page", explorer: Explorer
+) -> None:
+    phone.goto(f"/jobs/{explorer.job}/images?sort=doubtful")
+    phone.locator(".pick").first.wait_for()
+    box = phone.locator(".look").first.bounding_box()
+
+    phone.evaluate(
+        """() => {
+            window.added = [];
+            new MutationObserver((all) => all.forEach((each) => added.push(...each.addedNodes)))
+                .observe(document.body, { childList: true });
+        }"""
+    )
+
+    session = phone.context.new_cdp_session(phone)
+    for kind, moved in [("touchStart", 0), *(("touchMove", 20 * step) for step in range(1, 11))]:
+        point = {"x": box["x"] + 20, "y": box["y"] + 20 - moved}
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [point]})
+    session.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+    phone.wait_for_function("() => window.scrollY > 100")
+    assert phone.evaluate("added.length") == 0
+    assert phone.locator(".selected").count() == 0
+    assert phone.locator(".pick-row:visible").count() == 0
+
+
 def test_every_target_of_the_page_of_an_image_can_be_hit(phone: "Page", explorer: Explorer) -> None:
     phone.goto(f"/jobs/{explorer.job}/images?margin=0")
     phone.locator("summary", has_text="Filters").tap()

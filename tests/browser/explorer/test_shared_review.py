@@ -16,7 +16,8 @@ Explorer = Any  # of conftest.py, which tests cannot import
 Keys = dict[str, list[str]]
 
 SHARED = (
-    *("theme.js", "keys.js", "marks.js", "review.js", "class_choice.js", "decisions.js"),
+    *("theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
+    *("class_choice.js", "decisions.js"),
     *("base.css", "report.css", "review.css"),
 )
 CAPS = {"←": "arrowleft", "→": "arrowright", "↑": "arrowup", "↓": "arrowdown", "Esc": "escape"}
@@ -143,8 +144,8 @@ def test_the_other_keys_help_search_and_select_nothing(reviewed: "Page", keys: K
     reviewed.keyboard.press("/")
     is_searching = reviewed.evaluate("document.activeElement.id === 'q'")
 
-    actions = {"x": "select", "ctrl+a": "all", "u": "undo", "z": "pixels", "/": "search"}
-    actions["l"] = "like"
+    actions = {"x": "select", "s": "row", "ctrl+a": "all", "l": "like"}
+    actions |= {"u": "undo", "z": "pixels", "/": "search"}
     assert others == {**actions, "?": "help", "escape": "close"}
     assert (selected, reviewed.locator(".selected").count()) == (2, 0)
     assert (is_shown, reviewed.locator("#keys").is_visible(), marked) == (True, False, 0)
@@ -230,6 +231,122 @@ def test_clicks_with_a_modifier_and_boxes_select_and_open_nothing(reviewed: "Pag
     assert said == ("3 selected", "3 selected")
     assert is_shown == [False, True, False]
     assert (marked, reviewed.locator(".card[data-mark]").count()) == ([0, 1, 5], 0)
+
+
+def middle(page: "Page", place: int) -> tuple[float, float]:
+    """Where the middle of a picture is in the window."""
+    box = page.locator(".look").nth(place).bounding_box()
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+def drag(page: "Page", start: tuple[float, float], end: tuple[float, float]) -> None:
+    """Moves the mouse with its button down, which stays down."""
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=5)
+    page.locator(".band").wait_for()
+
+
+def columns_of(page: "Page") -> int:
+    """Number of cards in a row."""
+    tops = page.locator(".card").evaluate_all(
+        "all => all.map(card => card.getBoundingClientRect().y)"
+    )
+    return tops.count(tops[0])
+
+
+def test_a_drag_of_the_mouse_selects_what_it_touches_and_opens_nothing(reviewed: "Page") -> None:
+    address, columns = reviewed.url, columns_of(reviewed)
+    said = reviewed.locator("#announcer"), reviewed.locator("#selection p")
+    reviewed.locator(".look").nth(columns).scroll_into_view_if_needed()
+    seen = []
+    drag(reviewed, middle(reviewed, 0), middle(reviewed, columns + 1))
+    reviewed.mouse.up()
+    seen.append(selected_places(reviewed))
+
+    left, top = middle(reviewed, columns + 3)
+    reviewed.keyboard.down("Shift")
+    beside = reviewed.locator(".card").nth(columns + 3).bounding_box()["x"] - 4
+    drag(reviewed, (beside, top), (left, top + 9))  # from the space between two images
+    reviewed.mouse.up()
+    reviewed.keyboard.up("Shift")
+    seen.append(selected_places(reviewed))
+    words = [each.inner_text() for each in said]
+
+    drag(reviewed, middle(reviewed, 2), middle(reviewed, 3))
+    seen.append(selected_places(reviewed))
+    reviewed.keyboard.press("Escape")
+    seen.append(selected_places(reviewed))
+    reviewed.mouse.up()
+    seen.append(selected_places(reviewed))
+
+    first = [0, 1, columns, columns + 1]
+    assert seen == [first, [*first, columns + 3], [2, 3], *[[*first, columns + 3]] * 2]
+    assert words == ["5 selected", "5 selected"]
+    assert (reviewed.url, reviewed.locator("dialog[open], .band").count()) == (address, 0)
+    reviewed.keyboard.press("d")
+    assert reviewed.locator(".card[data-mark=drop]").count() == 5
+    reviewed.locator(".look").nth(1).click()  # which is no drag
+    reviewed.locator("#decisions").wait_for()
+
+
+def test_a_drag_at_the_edge_of_the_window_scrolls_on(reviewed: "Page") -> None:
+    last = reviewed.locator(".card").count() - 1
+    reviewed.set_viewport_size({"width": 1000, "height": 500})
+    x, y = middle(reviewed, 0)
+    if y > 300:
+        reviewed.mouse.wheel(0, y - 200)
+        reviewed.wait_for_function("() => window.scrollY > 0")
+        x, y = middle(reviewed, 0)
+
+    drag(reviewed, (x, y), (x + 20, 495))
+    reviewed.wait_for_function(
+        """last => document.querySelectorAll(".card")[last].getBoundingClientRect().top < 400""",
+        arg=last,
+    )
+    reviewed.mouse.up()
+
+    columns = columns_of(reviewed)
+    assert selected_places(reviewed) == list(range(0, last + 1, columns))
+
+
+def test_a_key_and_a_button_select_a_row(reviewed: "Page") -> None:
+    columns = columns_of(reviewed)
+    bar = reviewed.locator("#selection p")
+    seen = []
+    focus(reviewed, columns + 1)
+    reviewed.keyboard.press("s")
+    seen.append((selected_places(reviewed), bar.inner_text()))
+    reviewed.keyboard.press("Shift+Tab")
+    button = reviewed.get_by_role("button", name="Select row 2", exact=True)
+    reached = button.evaluate("each => each === document.activeElement")
+    pressed = [button.get_attribute("aria-pressed")]
+    reviewed.keyboard.press("Enter")
+    pressed.append(button.get_attribute("aria-pressed"))
+    seen.append((selected_places(reviewed), ""))
+    focus(reviewed, 2)
+    reviewed.keyboard.press("x")
+    reviewed.locator(".card").first.hover()
+    reviewed.get_by_role("button", name="Select row 1", exact=True).click()
+    seen.append((selected_places(reviewed), bar.inner_text()))
+    reviewed.set_viewport_size({"width": 1000, "height": 800})  # other rows
+    reviewed.wait_for_function(
+        """columns => document.querySelectorAll(".card:has(.pick-row)")[1]
+            !== document.querySelectorAll(".card")[columns]""",
+        arg=columns,
+    )
+    fewer = columns_of(reviewed)
+    second = reviewed.get_by_role("button", name="Select row 2", exact=True)
+
+    assert seen == [
+        (list(range(columns, 2 * columns)), f"{columns} selected"),
+        ([], ""),
+        (list(range(columns)), f"{columns} selected"),
+    ]
+    assert reached
+    assert pressed == ["true", "false"]
+    second.click()
+    assert selected_places(reviewed) == list(range(max(columns, 2 * fewer)))
 
 
 def test_tab_reaches_one_card_and_leaves_the_others_to_the_arrows(reviewed: "Page") -> None:
