@@ -4,6 +4,7 @@ from typing import Annotated
 from uuid import uuid4
 
 from fastapi import APIRouter, Form, Path, Query, Request
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
@@ -16,9 +17,8 @@ from api.pages.scored import may_submit_again, scored_job
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
-from difficulty_service.review.copies import to_group
+from difficulty_service.review.copies import give_label, keep_one, to_group
 from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
-from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.round_change import change_between
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
@@ -194,34 +194,47 @@ def show_copies(
     return render(request, "copies_page", values)
 
 
+class CopyDecision(BaseModel):
+    """What a form decides about the group of copies that has a row.
+
+    Attributes:
+        label: Name of the class that all copies get.
+        one: Name of the class of which the first copy alone is kept.
+    """
+
+    row: Annotated[int, Field(ge=0)]
+    label: Annotated[str | None, Field(max_length=4000)] = None
+    one: Annotated[str | None, Field(max_length=4000)] = None
+
+
 @router.post("/copies")
-def label_copies(
+def decide_copies(
     job_id: str,
     request: Request,
     key: WriteKey,
-    row: Annotated[int, Form(ge=0)],
-    label: Annotated[str, Form(max_length=4000)],
+    form: Annotated[CopyDecision, Form()],
     after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
 ) -> Response:
-    """Gives all copies of a group one of their labels, by marks."""
+    """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
     job = scored_job(request, key, job_id)
     samples = job.samples
-    rows = next((rows for rows in samples.copies if row in rows), None)
+    rows = next((rows for rows in samples.copies if form.row in rows), None)
     if rows is None:
-        raise not_found("sample", str(row))
-    names = {each: samples.name_of(int(samples.labels[each])) for each in rows.tolist()}
-    if label not in names.values():
-        raise invalid(
-            f"no copy has the label {label[:100]!r}", "choose one of their labels", "label"
-        )
+        raise not_found("sample", str(form.row))
+    if form.label is not None and form.one is None:
+        decide, name, field = give_label, form.label, "label"
+    elif form.one is not None and form.label is None:
+        decide, name, field = keep_one, form.one, "one"
+    else:
+        raise invalid("a group of copies gets one decision", "send `label` or `one`", "label")
+    if name not in {samples.name_of(each) for each in samples.labels[rows].tolist()}:
+        raise invalid(f"no copy has the label {name[:100]!r}", "choose one of their labels", field)
     marks: dict[int, SampleMark | None] = {
-        each: SampleMark(each, samples.ids[each].as_py(), Mark.KEEP)
-        if name == label
-        else SampleMark(each, samples.ids[each].as_py(), Mark.RELABEL, label)
-        for each, name in names.items()
+        each: SampleMark(each, samples.ids[each].as_py(), decided.mark, decided.label)
+        for each, decided in decide(samples, rows, name).items()
     }
     set_marks(request.app.state.engine, key.owner, job.job.id, marks, {})
-    return redirect(f"{job.address}/copies?after={after}#copies-{row}")
+    return redirect(f"{job.address}/copies?after={after}#copies-{form.row}")
 
 
 @router.get("/errors")

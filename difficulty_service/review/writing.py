@@ -28,6 +28,7 @@ from difficulty_service.review.cards import (
     with_suggestion,
 )
 from difficulty_service.review.compared import ComparedColumn, bar_heights
+from difficulty_service.review.copies import copies_data
 from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.map_columns import colours_by, packed_column
@@ -141,7 +142,7 @@ SCRIPTS = (
     # Which the service has, too.
     *("theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
     *("class_choice.js", "decisions.js"),
-    *("stored_marks.js", "card_columns.js", "dialog.js", "report.js"),
+    *("stored_marks.js", "card_columns.js", "copy_groups.js", "dialog.js", "report.js"),
     *("map_points.js", "map_data.js", "map_colours.js", "map_view.js", "map.js"),
 )
 
@@ -359,7 +360,10 @@ def _values(
         "data": review_data(
             samples, to_check, selection, _key(scores, samples, parts.order), parts.order
         )
-        | {"columns": [column.data for column in beside]},
+        | {
+            "columns": [column.data for column in beside],
+            "copies": copies_data(samples, selection.copies),
+        },
     }
 
 

@@ -6,8 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from difficulty_service.review.decisions import CleaningRules, decide
-from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
 
 if TYPE_CHECKING:
@@ -131,6 +133,74 @@ def test_downloaded_marks_are_what_clean_reads(
     decisions = decide(read_scores(scored), CleaningRules(marks.samples))
     assert sum(each.dropped for each in decisions.classes.values()) == 1
     assert sum(each.moved_out for each in decisions.classes.values()) == 1
+
+
+def signs(page: "Page") -> list[str]:
+    """The marks on the pictures of the copies."""
+    return page.locator(".copies .strip > li").evaluate_all(
+        "all => all.map(each => each.querySelector('.copy')?.textContent ?? '')"
+    )
+
+
+def test_groups_of_copies_get_one_label_or_one_is_kept_as_in_the_service(
+    open_page: OpenPage, report: Path, scored: Path, tmp_path: Path
+) -> None:
+    page = open_page(report)
+    rows = {row["sample_id"]: row for row in read_scores(scored).table.to_pylist()}
+    actions = page.locator(".copy-actions").get_by_role("button")
+    words = actions.all_inner_texts()
+    one_label = page.get_by_role("button", name="All are cat")
+
+    one_label.click()
+    shown = [signs(page)]
+    pressed = [one_label.get_attribute("aria-pressed")]
+    tray = page.locator("#tray-text").inner_text()
+    page.reload()
+    shown.append(signs(page))
+    marks = download_marks(page, tmp_path, set(rows))
+    one_label.click()  # takes it back
+    shown.append(signs(page))
+    pressed.append(one_label.get_attribute("aria-pressed"))
+    page.get_by_role("button", name="Keep one dog").click()
+    shown.append(signs(page))
+    page.get_by_role("button", name="Undo").click()
+    shown.append(signs(page))
+
+    classes = ["bird", "cat", "dog"]
+    assert words == [f"{verb} {name}" for verb in ("All are", "Keep one") for name in classes]
+    decided = ["cat", "keep", "cat"]
+    assert shown == [decided, decided, [""] * 3, ["drop", "drop", "keep"], [""] * 3]
+    assert pressed == ["true", "false"]
+    assert tray.startswith("3 checked: 1 keep, 2 relabel, 0 drop.")
+    assert marks.warnings == ()
+    assert marks.samples == {
+        "0.png": MarkedSample(Mark.RELABEL, "cat", given="bird"),
+        "7.png": MarkedSample(Mark.KEEP, given="cat"),
+        "8.png": MarkedSample(Mark.RELABEL, "cat", given="dog"),
+    }
+
+
+def test_copies_are_decided_about_where_no_label_is_doubtful(
+    open_page: OpenPage, scored: Path, write: Callable[[Path], Path]
+) -> None:
+    contents = read_scores(scored)
+    names = contents.table.column_names
+    table = contents.table
+    fitting = {"label_margin": [-1.0] * len(table), "nearest_label": table["label"].to_pylist()}
+    for name, values in fitting.items():
+        column = pa.array(values, table.schema.field(name).type)
+        table = table.set_column(names.index(name), table.schema.field(name), column)
+    path = scored.with_name("fitting.parquet")
+    write_scores(path, table, contents.provenance)
+    page = open_page(write(path))
+
+    page.get_by_role("button", name="Keep one cat").click()
+    shown = signs(page)
+    page.reload()
+    page.get_by_role("button", name="Download marks").wait_for()
+
+    assert page.locator("#grid").count() == 0
+    assert shown == signs(page) == ["drop", "keep", "drop"]
 
 
 def test_a_key_straight_after_the_dialog_was_closed_marks_the_image_that_it_showed(

@@ -1,18 +1,26 @@
-// The labels to check of a report: filters, cards and the tray.
+// The review of a report: labels to check with their filters, copies, and the tray.
 
 class Report {
   constructor(data) {
     this.data = data;
-    this.cards = [...byId("grid").children];
+    this.cards = [...(byId("grid")?.children ?? [])];
     this.places = new Map(data.cards.map(({ id }, place) => [id, place]));
     const detailsOf = (id) => {
       const sample = data.cards[this.places.get(id)];  // not there where another page marked it
-      return sample && { given: data.names[sample.label], margin: sample.margin };
+      return sample ? { given: data.names[sample.label], margin: sample.margin } : this.copies.detailsOf(id);
     };
     this.stored = new StoredMarks(data.key, data, detailsOf, () => this.paint());
     this.review = new Review(
       this.stored, (card) => this.sampleOf(card).id, (id) => this.cards[this.places.get(id)],
     );
+    this.copies = new CopyGroups(data.copies, this.review);
+    this.listenToTray();
+    if (this.cards.length) this.startGrid();
+    this.paint();
+  }
+
+  startGrid() {
+    const { data } = this;
     this.cards.forEach((card, place) => {
       look(card).disabled = false;
       const { label, nearest, likely } = data.cards[place];
@@ -29,7 +37,6 @@ class Report {
     if (window.matchMedia("(max-width: 560px)").matches) byId("controls").open = false;
     this.listen();
     this.filter();
-    this.paint();
   }
 
   sampleOf(card) { return this.data.cards[this.cards.indexOf(card)]; }
@@ -46,20 +53,27 @@ class Report {
     }
     byId("reset").addEventListener("click", () => this.setFilter("", ""));
     byId("show-keys").addEventListener("click", showKeys);
-    byId("undo").addEventListener("click", () => this.grid.focus(this.review.undo()));
+    for (const link of document.querySelectorAll(".matrix a")) {
+      link.addEventListener("click", () => this.setFilter(link.dataset.label, link.dataset.nearest));
+    }
+  }
+
+  listenToTray() {
+    byId("undo").addEventListener("click", () => {
+      const card = this.review.undo();
+      this.grid?.focus(card);
+    });
     byId("clear").addEventListener("click", () => {
       if (!window.confirm(`Delete ${plural(this.stored.byId.size, "mark")}?`)) return;
       this.review.marks.past = [];
       this.stored.clear();
     });
     byId("download").addEventListener("click", () => download("marks.csv", this.stored.toCsv()));
-    for (const link of document.querySelectorAll(".matrix a")) {
-      link.addEventListener("click", () => this.setFilter(link.dataset.label, link.dataset.nearest));
-    }
   }
 
   paint() {
     this.cards.forEach((card, place) => showMark(card, this.stored.get(this.data.cards[place].id)));
+    this.copies.paint();
     byId("tray").hidden = !this.stored.byId.size;
     byId("tray-text").textContent = this.stored.describe();
     byId("undo").disabled = !this.review.marks.past.length;
@@ -108,4 +122,4 @@ class Report {
   }
 }
 
-if (byId("grid")) new Report(readJson("review-data"));
+if (byId("tray")) new Report(readJson("review-data"));

@@ -166,6 +166,23 @@ def test_copies_with_different_labels_get_one_of_them(client: TestClient, own_jo
     assert (refused.status_code, missing.status_code) == (422, 404)
 
 
+def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
+    client: TestClient, own_job: Job
+) -> None:
+    address = f"/jobs/{own_job.id}/copies"
+
+    before = client.get(address).text
+    after = client.post(address, data={"row": "10", "one": "dog"}).text
+    refused = [
+        client.post(address, data={"row": "10", **wanted})
+        for wanted in ({}, {"one": "bird"}, {"one": "dog", "label": "dog"})
+    ]
+
+    assert "Keep one <bdi>dog</bdi>" in before
+    assert re.findall('<span class="copy">(.*?)</span>', after) == ["drop", "keep"]
+    assert [answer.status_code for answer in refused] == [422] * 3
+
+
 def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job: Job) -> None:
     remove(client, own_job, "vectors.npy")
 

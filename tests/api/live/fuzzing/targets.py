@@ -166,7 +166,8 @@ def _changes(scored: Scored) -> Iterator[Target]:
     yield Target(Request("POST", f"{job}/score-again", headers=FORM), {"token": "t"})
     yield Target(Request("POST", f"{job}/try-again", headers=FORM), {"token": "t"})
     copies = Request("POST", f"{job}/copies", {"after": "1"}, FORM | PAGE)
-    yield Target(copies, {"row": "0", "label": scored.classes[0]})
+    for decision in ("label", "one"):
+        yield Target(copies, {"row": "0", decision: scored.classes[0]})
     yield Target(Request("POST", "/jobs/none/remove", headers=FORM), {})
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from difficulty_service.review.confusions import count_confusions, rank_pairs
-from difficulty_service.review.copies import CopyGroup
+from difficulty_service.review.copies import MOST_DECIDED, CopyGroup, copies_data, to_group
 from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     Limits,
@@ -124,6 +124,25 @@ def test_copies_come_in_groups_those_whose_labels_differ_first(make_scores: Make
     assert (samples.num_conflicting, selection.copies[0].num_samples) == (1, 9)
     typical = {row for rows in selection.typical.values() for row in rows}
     assert typical.isdisjoint({6, 11, 15, 35})
+
+
+def test_a_group_of_too_many_copies_has_no_data_and_no_decision(make_scores: MakeScores) -> None:
+    copies: list[str | None] = [None, *["0000000.png"] * MOST_DECIDED, None]
+    copies[-1] = "0000200.png"
+    large = to_samples(make_scores(MOST_DECIDED + 2, 3, near_duplicate_of=copies))
+    small = to_samples(make_scores(MOST_DECIDED, 3, near_duplicate_of=copies[:MOST_DECIDED]))
+
+    groups = [to_group(samples, samples.copies[0]) for samples in (large, small)]
+    (none,), (data,) = copies_data(large, groups[:1]), copies_data(small, groups[1:])
+
+    assert [group.is_decidable for group in groups] == [False, True]
+    assert none is None
+    assert data is not None
+    names = [data["labels"][place] for place in data["given"]]
+    assert names == [small.name_of(label) for label in small.labels.tolist()]
+    assert [data["ids"][place] for place in data["pictured"]] == [
+        f"{row:07d}.png" for row in groups[1].rows
+    ]
 
 
 def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) -> None:
