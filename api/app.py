@@ -27,6 +27,7 @@ from api.jobs.estimate import count_samples
 from api.jobs.files import delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
 from api.online.process import ScoringModels, ScoringProcess
+from api.online.words import WordSearch
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.results.joined_columns import OpenColumns
@@ -133,6 +134,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         await run_in_threadpool(load_conversions)
         state.maps = Maps(state.artifacts, state.open_scores)
         state.similar_images = SimilarImages(settings, state.artifacts)
+        weights = None if state.rounds is None else state.rounds.explored.weights
+        state.word_search = WordSearch(state.artifacts, state.scoring_process, weights)
         state.tsne_maps = TsneMaps(
             state.artifacts, state.maps, state.similar_images, state.open_scores
         )

@@ -73,12 +73,13 @@ def worker(*, device: Device = None, once: bool = False) -> None:
 
 
 @needs_extra('"difficulty explore"', "serve")
-def explore_scores(
+def explore_scores(  # noqa: PLR0913 - one parameter for each option
     scores: Path,
     /,
     *,
     images: str | None = None,
     features: Path | None = None,
+    weights: Path | None = None,
     port: Port = 0,
     browser: Annotated[bool, Parameter(negative="--no-browser")] = True,
     joined: JoinOption = JoinOption(),  # noqa: B008 - it is frozen
@@ -92,6 +93,8 @@ def explore_scores(
         scores: Score file of `difficulty score`.
         images: Dataset with the images, where it is not the one that was scored.
         features: Folder of the features, where they are not beside the score file.
+        weights: File of the CLIP that made the features, for the search by words; default: that of
+            the hub.
         port: 0 for any free port.
         browser: Open the page in a browser.
     """
@@ -108,7 +111,7 @@ def explore_scores(
         if browser and has_desktop():
             webbrowser.open(address)
 
-    options = ExploreOptions(scores, images, features, joined.columns)
+    options = ExploreOptions(scores, images, features, joined.columns, weights)
     explore(options, port, lambda sentence: print_warnings([sentence]), show)
 
 

@@ -9,12 +9,14 @@ from pydantic import SecretStr
 
 from api.explored import ExploredFile, Rounds, add_round, why_not_again
 from api.imported import add_features, root_and_path
+from api.jobs.files import KIND_FILE, attempt_prefix
 from api.jobs.store import Job
 from api.results.joined_columns import joined_file, write_joined
 from api.server import run_server
 from api.settings import Settings
+from api.storage.artifacts import open_artifacts
 from difficulty_service.base.apart import call_apart
-from difficulty_service.base.errors import ConfigError, DifficultyError
+from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
 from difficulty_service.score_columns import require_columns
@@ -31,12 +33,14 @@ class ExploreOptions:
         images: Location of the dataset; None for the one that the file names.
         features: Folder of the features; None for the one beside the file, if there is one.
         columns: Tables with columns, as `TableSource.parse` reads them.
+        weights: File of the CLIP that made the features; None for that of the hub.
     """
 
     scores: Path
     images: str | None = None
     features: Path | None = None
     columns: Sequence[str] = ()
+    weights: Path | None = None
 
 
 def explore(
@@ -54,7 +58,7 @@ def explore(
     Raises:
         ScoreFileError: The score file cannot be read.
         ConfigError: The port is in use, the folder cannot be made, or the given folder has no
-            features of these images.
+            features of these images, or a weights file is missing or not needed.
         FeatureStoreError: The features in the given folder are incomplete or damaged.
         StatisticsError: No Gaussian can be fitted to them.
         CleaningError: The marks beside the score file cannot be read.
@@ -74,8 +78,27 @@ def explore(
             raise
         obstacle = "the features beside it cannot be used"
         tell(f"There is no map, and no images like another one are shown: {error}")
+    if options.weights is not None:
+        require_use_of(options.weights, explored, job)
     rounds = Rounds(explored, job.id, obstacle)
     run_server(explored.settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"), rounds)
+
+
+def require_use_of(weights: Path, explored: ExploredFile, job: Job) -> None:
+    """Refuses a weights file that is missing, or that no search by words would read."""
+    if not weights.is_file():
+        raise ConfigError(
+            f"there is no file {weights}", "name the file of the CLIP", parameter="weights"
+        )
+    artifacts = open_artifacts(explored.settings.artifact_root)
+    if artifacts.size(f"{attempt_prefix(job)}/{KIND_FILE}") is None:
+        raise ConfigError(
+            f"{weights} is for the search by words, and there are no features that share a space "
+            "with words",
+            "leave it out, or score with a CLIP, such as ",
+            Setting("backbone", "clip-vit-b16"),
+            parameter="weights",
+        )
 
 
 def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str, Sequence[str]]:
@@ -97,7 +120,7 @@ def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str
             "copy the score file to a folder that you may write to",
             parameter="scores",
         ) from None
-    explored = ExploredFile(scores, location, settings, options.features)
+    explored = ExploredFile(scores, location, settings, options.features, options.weights)
     job = add_round(explored, content)
     notes = join_columns(explored, content, options)
     return explored, job, why_not_again(content.provenance, options.features), notes

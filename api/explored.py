@@ -68,12 +68,14 @@ class ExploredFile:
         location: Its dataset.
         settings: Those of the server.
         features: Folder of the features that it was made of; None where there is none.
+        weights: File of the CLIP that made the features; None for that of the hub.
     """
 
     scores: Path
     location: str
     settings: Settings
     features: Path | None = None
+    weights: Path | None = None
 
     def earlier_file(self, job_id: str) -> Path:
         """Where the marks are kept with which the samples of a round were shown."""

@@ -14,6 +14,8 @@ from sqlalchemy import Engine, insert, select
 
 from api.jobs.files import (
     COLUMNS_FILE,
+    FEATURES_FILE,
+    KIND_FILE,
     SCORES_FILE,
     TSNE_FOLDER,
     VECTORS_FILE,
@@ -88,7 +90,10 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
                 "name the folder of the features that were scored",
                 parameter="features",
             )
-        artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")  # perhaps of other features
+        # They are perhaps of other features.
+        artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")
+        for each in (FEATURES_FILE, KIND_FILE):
+            artifacts.delete(f"{prefix}/{each}")
         (local / SOURCE_FILE).write_text(_source(folder))
         for file in (*files, local / SOURCE_FILE):
             artifacts.put(file, f"{prefix}/{file.name}")

@@ -77,6 +77,7 @@ def store_of(
     folder: Path,
     features: Tensor,
     labels: Tensor,
+    /,
     ids: Sequence[str] | None = None,
     shard_size: int | None = None,
     contents: Sequence[bytes] | None = None,

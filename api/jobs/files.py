@@ -34,6 +34,8 @@ TSNE_FOLDER = "tsne"
 TSNE_FILE = f"{TSNE_FOLDER}/map.parquet"  # added after the job, when its map is first looked at
 COLUMNS_FILE = "columns.arrow"
 VECTORS_FILE = "vectors.npy"
+FEATURES_FILE = "features.npy"  # only where words have a place among them
+KIND_FILE = "features.json"  # what made them
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 
@@ -64,8 +66,14 @@ def vectors_file(settings: Settings, job: Job) -> Path:
     return columns_file(settings, job).with_suffix(".npy")
 
 
+def words_file(settings: Settings, job: Job, kind: bytes) -> Path:
+    """Features of a finished job in the space that images share with words, by the KIND_FILE."""
+    digest = hashlib.sha256(kind).hexdigest()[:16]
+    return columns_file(settings, job).with_suffix(f".{digest}.npy")
+
+
 def columns_folder(settings: Settings, job_id: str) -> Path:
-    """Folder for the columns of a job's scores and its vectors."""
+    """Folder for the columns of a job's scores, its vectors, and its features beside words."""
     return settings.data_dir / "columns" / job_id
 
 

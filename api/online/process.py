@@ -8,6 +8,7 @@ crashes a decoder crashes that process, not the service.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,12 @@ class ScoringProcess:
     ) -> SampleScores:
         """Scores of features of shape (samples, dim), with labels likewise."""
         return self._call("score", job, features, labels)
+
+    def encode_words(
+        self, job: Job, text: str, weights: str | None
+    ) -> tuple[NDArray[np.float32], Path]:
+        """A text, and the file of a job's images, as by `WordEncoder.encode`."""
+        return self._call("encode_words", job, text, weights)
 
     def close(self) -> None:
         """Ends the process, once it is idle."""

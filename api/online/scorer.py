@@ -21,6 +21,7 @@ from api.jobs import files
 from api.jobs.store import Job
 from api.online.encoder import BackbonePool
 from api.online.sample_scores import EncodedScores, SampleScores
+from api.online.word_encoder import WordEncoder
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts, save
 from difficulty_service.base.checksums import DamagedFile, verify_path
@@ -126,6 +127,7 @@ class Scorer:
         end_with_slow_image(self._backbones.watch, settings.image_seconds)
         artifacts = open_artifacts(settings.artifact_root)
         self._models = LoadedModels(artifacts, files.gaussians_folder(settings))
+        self._words = WordEncoder(settings, artifacts)
 
     def call(self, method: str, *args: object) -> object:
         """Calls another method by its name.
@@ -161,6 +163,12 @@ class Scorer:
             tuple(None if isinstance(each, Tensor) else each for each in encoded),
             model.score(torch.stack(features), chosen) if features else None,
         )
+
+    def encode_words(
+        self, job: Job, text: str, weights: str | None
+    ) -> tuple[NDArray[np.float32], Path]:
+        """A text and the vectors of a job's images, as by `WordEncoder.encode`."""
+        return self._words.encode(job, text, weights)
 
     def score(
         self, job: Job, features: NDArray[np.float32], labels: NDArray[np.int64]

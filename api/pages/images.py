@@ -14,6 +14,7 @@ from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks
+from api.online.words import WordSearch
 from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
@@ -42,6 +43,7 @@ from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
+USUAL_ORDER = "Closest to the words, else doubtful first"
 PAGE = 60
 TYPICAL = 6
 JSON = "application/json"
@@ -298,6 +300,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
     samples, columns = job.samples, job.columns
     views: SavedViews | None = job.request.app.state.saved_views
     like = image_query.row_of(query.like, samples) if query.like else None
+    knows_words = _knows_words(job)
     return job.values(IMAGES) | {
         "cards": job.cards(page.rows),
         "marks": job.marks_of(page.rows),
@@ -308,8 +311,9 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "conditions": query.conditions,
         "all_conditions": replace(query, margin="").conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
-        "sorts": ({image_query.ALIKE: "Most alike first"} if query.like else {})
-        | image_query.orders_of(samples),
+        "sorts": _sorts(job, query),
+        "sort": "" if knows_words and query.sort == query.usual_sort else query.sort,
+        "knows_words": knows_words,
         "column_sorts": column_orders(columns),
         "column_filters": column_filters(columns, query),
         "captions": captions(columns, query, page.rows),
@@ -325,6 +329,18 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "has_doubtful": bool(samples.is_doubtful.any()),
         "number_name": _name_of_number(samples, query),
     }
+
+
+def _knows_words(job: ScoredJob) -> bool:
+    search: WordSearch = job.request.app.state.word_search
+    return search.offers(job.job)
+
+
+def _sorts(job: ScoredJob, query: ImageQuery) -> dict[str, str]:
+    """The orders that a list offers; the first is the one of an address that names none."""
+    usual = {"": USUAL_ORDER} if _knows_words(job) else {}
+    alike = {image_query.ALIKE: "Most alike first"} if query.like else {}
+    return usual | alike | image_query.orders_of(job.samples)
 
 
 def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:

@@ -19,7 +19,7 @@ from api.results.column_conditions import (
     named_columns,
     sort_keys,
 )
-from api.results.maps import Area
+from api.results.maps import MOST_ALIKE, Area
 from api.results.score_pages import BadQuery, absent
 from api.schemas import ListOrder
 from difficulty_service.review.map import ImageMap
@@ -66,7 +66,7 @@ SORTS: Mapping[ListOrder, str] = {
 """Orders of the images, with their names for people; `orders_of` has those of some scores."""
 
 ALIKE = "alike"
-"""Order of a list of images like one of them, the most similar first."""
+"""Order of a list of images like one of them, or closest to words, the most similar first."""
 
 MARKS: Mapping[str, str] = {
     "": "marked or not",
@@ -114,6 +114,7 @@ class ImageQuery:
     verified: str = ""  # one of VERIFIED
     area: str = ""  # of the map, as `Area.parse` reads it
     like: str = ""  # row of the image that they are like
+    text: str = ""  # words that they are closest to, of those that fulfil the other conditions
     share: str = ""  # of several people, as `share_of` reads it
     sort: str = "doubtful"  # one of SORTS, ALIKE, or `asc.` or `desc.` and a column
     after: str = ""  # cursor of the page before
@@ -145,6 +146,11 @@ class ImageQuery:
         return next((order for order in SORTS if order == self.sort and not narrowing), "")
 
     @property
+    def usual_sort(self) -> str:
+        """The order of an address that names none."""
+        return ALIKE if self.like or self.text else "doubtful"
+
+    @property
     def is_of_all(self) -> bool:
         """Whether there is no condition, whatever the order."""
         return self.conditions.keys() <= {"sort"}
@@ -168,11 +174,13 @@ class Beside:
         marked: Rows with the mark of the query; with any, where it asks for those with none.
         drawn: The map; None where there is none.
         alike: Rows of the images like one, with itself first; None without usable features.
+        closeness: Cosine of each image to the words of the query; NaN where it is not known.
     """
 
     marked: Collection[int] = ()
     drawn: ImageMap | None = None
     alike: Sequence[int] | None = None
+    closeness: NDArray[np.float32] | None = None
     columns: SampleColumns = field(default_factory=dict)
 
 
@@ -284,7 +292,8 @@ def matching_rows(
     if query.share:
         number, shares = share_of(query.share)
         masks.append(samples.share_keys % np.uint64(shares) == np.uint64(number - 1))
-    return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+    rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
+    return _closest(samples, query, beside, rows) if query.text else rows
 
 
 def _mark_masks(
@@ -330,6 +339,34 @@ def _alike(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDArray
             "like", "there are no features to compare images by", "see the page of the image"
         )
     return np.asarray(beside.alike, np.int64)
+
+
+def _closest(
+    samples: ScoredSamples, query: ImageQuery, beside: Beside, rows: NDArray[np.int64] | None
+) -> NDArray[np.int64]:
+    """The rows that are closest to the words of the query, among some or all, ascending."""
+    rows = np.arange(len(samples)) if rows is None else rows
+    keys = alike_keys(samples, query, beside)[rows]
+    rows, keys = rows[~np.isnan(keys)], keys[~np.isnan(keys)]
+    return np.sort(rows[first_places(keys, MOST_ALIKE)])
+
+
+def alike_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDArray[np.float64]:
+    """A new array that sorts all rows by what the query compares them with; NaN where unknown."""
+    if query.text:
+        if query.like:
+            raise BadQuery(
+                "text",
+                "images are listed as like one of them or as closest to words, not both",
+                "leave out one of the two",
+            )
+        if beside.closeness is None:
+            raise BadQuery("text", "there are no features to compare words with")
+        return -beside.closeness.astype(np.float64)
+    alike = _alike(samples, query, beside)
+    keys = np.full(len(samples), np.nan)
+    keys[alike] = np.arange(len(alike))
+    return keys
 
 
 def _mask(number: int, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -392,11 +429,8 @@ def _all_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDAr
     sort = query.sort
     if sort.startswith((ASCENDING, DESCENDING)):
         return sort_keys(beside.columns, sort)
-    if sort == ALIKE and query.like:
-        alike = _alike(samples, query, beside)
-        keys = np.full(len(samples), np.nan)
-        keys[alike] = np.arange(len(alike))
-        return keys
+    if sort == ALIKE and (query.like or query.text):
+        return alike_keys(samples, query, beside)
     if sort not in SORTS:
         raise BadQuery("sort", f"there is no order {sort[:100]!r}; use {', '.join(SORTS)}")
     if sort == "random":

@@ -49,8 +49,8 @@ def absent(column: str, others: Collection[str]) -> BadQuery:
 class PageQuery:
     """Query for a page of at most `limit` rows, of one class unless `label` is None.
 
-    Rows are sorted by one of SORTABLE, with a leading `-` in descending order; those without a
-    value come last, and ties are in the order of the file.
+    Rows are sorted by `keys` or by one of SORTABLE, with a leading `-` in descending order; those
+    without a value come last, and ties are in the order of the file.
     """
 
     sort: str
@@ -58,6 +58,7 @@ class PageQuery:
     limit: int
     after: str | None  # `next` of the previous page
     only: NDArray[np.int64] | None = None  # rows that may be listed, ascending; None for all
+    keys: NDArray[np.float64] | None = None  # of all rows, ascending, in place of a column's values
     conditions: object = None  # JSON values that tell `only` from others
 
 
@@ -110,12 +111,19 @@ def read_page(file: pq.ParquetFile, query: PageQuery) -> Page:
 
     Raises `BadQuery` where the query does not fit the file.
     """
-    column, descending = _sorting(query.sort, file.schema_arrow.names)
+    if query.keys is None:
+        column, descending = _sorting(query.sort, file.schema_arrow.names)
+    else:
+        column, descending = "label", False
     label = _label(file, query.label)
     last = None if query.after is None else _read_cursor(query)
     first = _Candidates(np.empty(0, bool), np.empty(0), np.empty(0, np.int64))
     matching = 0
     for batch in _candidates(file, column, label, descending=descending):
+        if query.keys is not None:
+            keys = query.keys[batch.rows]
+            missing = np.isnan(keys)
+            batch = _Candidates(missing, np.where(missing, 0.0, keys), batch.rows)
         if query.only is not None:
             batch = batch.take(np.isin(batch.rows, query.only, assume_unique=True))
         matching += len(batch.rows)

@@ -1,6 +1,7 @@
 """The conditions of an address that lists images, and what of a job they are about."""
 
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Annotated, cast
 
 import numpy as np
@@ -9,15 +10,24 @@ from numpy.typing import NDArray
 
 from api.http.api_keys import Principal
 from api.http.problems import Problem, invalid
+from api.http.public_text import hide_paths, public_names
+from api.jobs.failures import remedy_for_clients
 from api.jobs.marks import marked_rows
 from api.jobs.store import Job
+from api.online.words import Closeness, WordSearch
 from api.results.column_conditions import ColumnConditions, column_conditions
 from api.results.image_query import ALIKE, REVIEWED, Beside, ImageQuery, row_of
 from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
 from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
+from difficulty_service.base.errors import BackboneError
+from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
+
+NO_WORDS = "the features of these samples share no space with words"
+KNOWS_WORDS = "score the dataset again with a CLIP, such as clip-vit-b16"
+ASK_OPERATOR = "ask the operator of the service for the weights that made the features"
 
 Text = Annotated[str, Query(max_length=1000)]
 AreaText = Annotated[str, Query(max_length=LONGEST_AREA)]
@@ -46,15 +56,16 @@ def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     verified: Text = "",
     area: AreaText = "",
     like: Text = "",
+    text: Text = "",
     share: Text = "",
     sort: Text = "",
     after: Text = "",
 ) -> ImageQuery:
     """The conditions in the address of a page."""
-    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like, share)
-    if not sort or (sort == ALIKE and not like):
-        sort = ALIKE if like else "doubtful"
-    return ImageQuery(*conditions, sort, after, columns)
+    text = text.strip()
+    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like, text, share)
+    query = ImageQuery(*conditions, sort, after, columns)
+    return replace(query, sort=query.usual_sort) if sort in ("", ALIKE) else query
 
 
 Conditions = Annotated[ImageQuery, Depends(read_query)]
@@ -81,12 +92,16 @@ def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     like: Annotated[
         Text, Query(description="Row of a sample that they are like, with itself")
     ] = "",
+    text: Annotated[
+        Text, Query(description=f"Words, of which the {MOST_ALIKE} closest samples are listed")
+    ] = "",
     share: Annotated[
         Text, Query(description="One of several shares by sample id: 1of3, 2of3 or 3of3")
     ] = "",
 ) -> ImageQuery:
     """The conditions of a list of scores, which has an order and a class of its own."""
-    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, like, share)
+    compared = (like, text.strip())
+    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, *compared, share)
     return ImageQuery("", *conditions, sort="file", columns=columns)
 
 
@@ -110,8 +125,25 @@ def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Bes
         marked=_marked(request, key, job, query.mark),
         drawn=state.maps.get(job, layout_of(query.area)) if query.area else None,
         alike=alike,
+        closeness=_closeness(request, job, query.text) if query.text else None,
         columns=state.open_columns.get(job),
     )
+
+
+def _closeness(request: Request, job: Job, text: str) -> Closeness:
+    """How close each image is to words; `BadQuery` where that cannot be known."""
+    state = request.app.state
+    search: WordSearch = state.word_search
+    if not search.offers(job):
+        raise BadQuery("text", NO_WORDS, KNOWS_WORDS)
+    try:
+        return search.closeness(job, text)
+    except BackboneError as error:
+        if state.rounds:  # of a command, on the machine of whoever looks
+            raise BadQuery("text", error.problem, error.remedy_text(as_option)) from error
+        names = public_names(state.settings)
+        problem, remedy = hide_paths(error.problem, names), remedy_for_clients(error, names)
+        raise BadQuery("text", problem, remedy or ASK_OPERATOR) from error
 
 
 def _marked(request: Request, key: Principal, job: Job, wanted: str) -> Collection[int]:

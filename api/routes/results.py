@@ -22,7 +22,7 @@ from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
-from api.results.image_query import matching_rows
+from api.results.image_query import ALIKE, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside
@@ -100,7 +100,12 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     key: ReadKey,
     query: Filter,
     sort: Annotated[
-        str, Query(max_length=100, description=f"{', '.join(SORTABLE)}; with `-`, largest first")
+        str,
+        Query(
+            max_length=100,
+            description=f"{', '.join(SORTABLE)}; with `-`, largest first; or, with `like` or "
+            f"`text`, {ALIKE}: the most similar first",
+        ),
     ] = "-rmd",
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
@@ -118,12 +123,15 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     is_of_all = given == {"verified": "all"}
     with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
         try:
-            only = None
+            only = keys = None
             if not is_of_all:
                 samples = request.app.state.open_scores.get(job).samples
-                only = matching_rows(samples, query, beside(request, key, job, query))
+                about = beside(request, key, job, query)
+                only = matching_rows(samples, query, about)
+                if sort == ALIKE and (query.like or query.text):
+                    keys = alike_keys(samples, query, about)
             conditions = None if is_of_all else sorted(given.items())
-            page = read_page(file, PageQuery(sort, label, limit, after, only, conditions))
+            page = read_page(file, PageQuery(sort, label, limit, after, only, keys, conditions))
         except BadQuery as error:
             raise as_problem(error) from None
     thumbnails = f"{address(job)}/thumbnails"

@@ -95,6 +95,11 @@ class Artifacts:
         folders = [info.path for info in infos if info.type == FileType.Directory]
         return sorted(posixpath.relpath(folder, self.root.path) for folder in folders)
 
+    def delete(self, key: str) -> None:
+        """Deletes a file, if it exists."""
+        with suppress(FileNotFoundError):
+            self.root.filesystem.delete_file(self._path(key))
+
     def delete_prefix(self, prefix: str) -> None:
         """Deletes a folder and everything below it, if it exists."""
         with suppress(FileNotFoundError):

@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from difficulty_service.audit.explanation import Explanation, explain, scored_by
 from difficulty_service.audit.files import write_json
 from difficulty_service.backbones import DEFAULT_BACKBONE
+from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import TextEncoder, is_clip
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.wording import count_of, is_or_are
@@ -86,9 +87,6 @@ COLUMNS = ("sample_id", "label_name", "rmd")
 
 COPIES = "duplicate_of"
 """Column of copies, which are left out where a score file has it."""
-
-PROJECTED = "projected"
-"""The kind of features in the space that images share with words."""
 
 
 def read_explained(path: Path) -> ScoreFile:

@@ -115,6 +115,28 @@ def remove_projection(tower: nn.Module) -> None:
         parts.proj = None
 
 
+def projection_of(tower: nn.Module) -> nn.Module | None:
+    """The map of pooled features into the space shared with text, which is the identity for some.
+
+    None where it is not linear, so that features that are means of several views, or of a part of
+    the network before its last pooling, do not lead there.
+    """
+    parts: Any = tower
+    if hasattr(parts, "trunk"):
+        layers = dict(parts.head.named_children())
+        last = parts.trunk.get_classifier() if parts.trunk.num_classes > 0 else nn.Identity()
+        if layers:
+            last = layers["proj"] if layers.keys() <= {"drop", "proj"} else None
+        return last if isinstance(last, nn.Linear | nn.Identity) else None
+    if hasattr(parts, "attnpool"):
+        pool: nn.Module = parts.attnpool.c_proj
+        return pool
+    width, dim = parts.proj.shape
+    linear = nn.Linear(width, dim, bias=False)
+    linear.weight = nn.Parameter(parts.proj.detach().T.clone())
+    return linear
+
+
 def preprocessing_of(model: dict[str, Any], pretraining: dict[str, Any]) -> Preprocessing:
     """Resizes the shorter side and crops the centre, also for models trained on squashed images."""
     size = model["vision_cfg"]["image_size"]

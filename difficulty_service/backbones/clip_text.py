@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from difficulty_service.backbones import Loader, find_loader, load_clip
+from difficulty_service.backbones import find_loader, load_clip
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_configs
 from difficulty_service.backbones.plugged import find_plugin
@@ -49,6 +49,11 @@ class TextEncoder:
             features = torch.cat([self._project(batch) for batch in tokens.split(BATCH_SIZE)])
         return nn.functional.normalize(features.to("cpu", torch.float32), dim=1)
 
+    def is_cut(self, phrase: str) -> bool:
+        """Whether the tower would not see the end of a phrase, for which it has no room."""
+        tokens, more = self.tokenize([phrase, f"{phrase} more"])
+        return torch.equal(tokens, more)
+
     def _shorten(self, tokens: Tensor) -> Tensor:
         """Cuts the padding off where the tower cannot see it; short phrases take a seventh as long.
 
@@ -70,16 +75,16 @@ class TextEncoder:
 
 def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
     """The pretrained text tower of a CLIP among the backbones, or of `open_clip:ARCH/TAG`."""
-    loader = None if find_plugin(name) else find_loader(name)
-    if loader is None or not _loads_clip(loader):
+    clip = find_clip(name)
+    if clip is None:
         raise BackboneError(
             f"{name} has no text encoder",
             "use a CLIP, such as ",
             Setting("backbone", "clip-vit-b16"),
             parameter="backbone",
         )
-    architecture = loader.keywords["architecture"]
-    model, pretraining = find_configs(architecture, loader.keywords["tag"])
+    architecture = clip.keywords["architecture"]
+    model, pretraining = find_configs(architecture, clip.keywords["tag"])
     if model["text_cfg"].get("hf_model_name"):
         raise BackboneError(
             f"the text encoder of {name} needs another package",
@@ -87,7 +92,7 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
             Setting("backbone", "clip-vit-b16"),
             parameter="backbone",
         )
-    path = _locate(name, options, pretraining["hf_hub"])
+    path = locate_clip(name, options, pretraining["hf_hub"])
     tower = build_text_tower(model, pretraining)
     load_checked(tower, select_text_tower(read_weights(path), path), f"{path} as {name}")
     tower = tower.eval().requires_grad_(requires_grad=False)
@@ -105,16 +110,22 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
 def is_clip(name: str) -> bool:
     """Whether this is the name of a CLIP."""
     try:
-        return _loads_clip(find_loader(name))
+        return find_clip(name) is not None
     except BackboneError:
         return False
 
 
-def _loads_clip(loader: Loader) -> TypeGuard[partial[Backbone]]:
-    return isinstance(loader, partial) and loader.func is load_clip
+def find_clip(name: str) -> partial[Backbone] | None:
+    """The function that builds the image tower of a CLIP, with its architecture and tag.
+
+    None for other backbones; BackboneError where there is none of this name.
+    """
+    loader = None if find_plugin(name) else find_loader(name)
+    return loader if isinstance(loader, partial) and loader.func is load_clip else None
 
 
-def _locate(name: str, options: BackboneOptions, hub_file: str) -> Path:
+def locate_clip(name: str, options: BackboneOptions, hub_file: str) -> Path:
+    """The weights file of a whole CLIP, as `locate_weights`; `hub_file` is its place in the hub."""
     repository, _, filename = hub_file.rpartition("/")
     try:
         return locate_weights(options.weights, name, repository, alternatives(filename))

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from difficulty_service.audit.explained_scores import (
-    PROJECTED,
     SHIPPED_ATTRIBUTES,
     check_attributes,
     choose_clip,
@@ -19,6 +18,7 @@ from difficulty_service.audit.explained_scores import (
     write_explanation,
 )
 from difficulty_service.audit.explanation import Explanation, explanation_file
+from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import AuditError, BackboneError
 from difficulty_service.base.files import require_output_file

@@ -16,6 +16,8 @@ from difficulty_service.review.tsne import METHOD, chosen_of, embed, has_tsne
 from difficulty_service.scores.samples import ScoredSamples
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from difficulty_service.features.source import FeatureSource
     from difficulty_service.gaussians.gaussian import Gaussians
 
@@ -52,16 +54,11 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
     return np.asarray(directions[:, :count])
 
 
-def coordinates(
-    store: "FeatureSource", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
-) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
-    """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part.
+def first_features(store: "FeatureSource", step: int = 1) -> Iterator[tuple[pa.Array, "Tensor"]]:
+    """Ids of every `step`-th sample, and its features, of shape (samples, dim), part by part.
 
     Of several augmentation runs, only the first one is read.
     """
-    # The product with the whitening map is that of few directions here, not of all.
-    unwhitened = gaussians.within.whitening.numpy().T @ directions
-    origin = gaussians.mean.numpy()
     seen = 0
     for shard in range(store.num_parts):
         part = store.open_part(shard)
@@ -69,8 +66,18 @@ def coordinates(
         places = first.nonzero().flatten()
         chosen = places[-seen % step :: step]
         seen += len(places)
-        ids = part.sample_ids.take(pa.array(chosen.numpy()))
-        prepared = gaussians.prepare(part.features()[chosen]).double().numpy()
+        yield part.sample_ids.take(pa.array(chosen.numpy())), part.features()[chosen]
+
+
+def coordinates(
+    store: "FeatureSource", gaussians: "Gaussians", directions: NDArray[np.float64], step: int = 1
+) -> Iterator[tuple[pa.Array, NDArray[np.float64]]]:
+    """Ids of every `step`-th sample, and coordinates of shape (samples, count), part by part."""
+    # The product with the whitening map is that of few directions here, not of all.
+    unwhitened = gaussians.within.whitening.numpy().T @ directions
+    origin = gaussians.mean.numpy()
+    for ids, features in first_features(store, step):
+        prepared = gaussians.prepare(features).double().numpy()
         yield ids, (prepared - origin) @ unwhitened
 
 

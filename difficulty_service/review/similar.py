@@ -3,6 +3,8 @@
 Making the vectors needs torch, searching them does not.
 """
 
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 1 << 14
 """Vectors that are compared at a time, which fit into a processor's cache."""
+
+SHORTEST = 1e-12
+"""Length of a vector from which on it is scaled to unit length."""
 
 DECIMALS = 5
 """Decimals of a cosine that are compared; float16 has fewer."""
@@ -41,16 +46,39 @@ def write_vectors(
     from difficulty_service.review.map import coordinates, similarity_directions
 
     directions = similarity_directions(gaussians)
-    shape = (num_rows, directions.shape[1])
+    parts = (
+        (part_ids, block / np.maximum(np.linalg.norm(block, axis=1, keepdims=True), SHORTEST))
+        for part_ids, block in coordinates(store, gaussians, directions)
+    )
+    return write_rows(path, parts, (num_rows, directions.shape[1]), ids)
+
+
+def write_features(
+    path: Path, store: "FeatureSource", num_rows: int, ids: pa.StringArray | None = None
+) -> bool:
+    """Writes the features of each row of a score file as they are, like `write_vectors`."""
+    from difficulty_service.review.map import first_features
+
+    parts = ((part_ids, block.numpy()) for part_ids, block in first_features(store))
+    first = next(parts)
+    return write_rows(path, chain([first], parts), (num_rows, first[1].shape[1]), ids)
+
+
+def write_rows(
+    path: Path,
+    parts: Iterable[tuple[pa.Array, NDArray[np.floating]]],
+    shape: tuple[int, int],
+    ids: pa.StringArray | None = None,
+) -> bool:
+    """Writes a file like `write_vectors`, of parts: the ids of some samples, and a row for each."""
     found = first = 0
     with replacing(path) as temporary:
         vectors = np.lib.format.open_memmap(temporary, "w+", np.float16, shape)
         if ids is not None:
             vectors[:] = np.nan
-        for part_ids, block in coordinates(store, gaussians, directions):
+        for part_ids, block in parts:
             rows, known = _rows_of(part_ids, ids, first)
-            lengths = np.linalg.norm(block, axis=1, keepdims=True)
-            vectors[rows] = (block / np.maximum(lengths, 1e-12))[known]
+            vectors[rows] = block[known]
             first += len(block)
             found += len(rows)
         vectors.flush()
@@ -62,7 +90,7 @@ def write_vectors(
 
 
 def map_vectors(path: Path) -> NDArray[np.float16]:
-    """Maps a file that `write_vectors` has written.
+    """Maps a file that `write_rows` has written.
 
     Raises:
         DamagedFile: It has changed since, or has no checksum.
@@ -72,6 +100,15 @@ def map_vectors(path: Path) -> NDArray[np.float16]:
         raise DamagedFile(f"{path} has no checksum")
     vectors: NDArray[np.float16] = np.load(path, mmap_mode="r")
     return vectors
+
+
+def cosines_to(vectors: NDArray[np.float16], query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Cosine of each vector to one of unit length; NaN for one that is not known."""
+    cosines = np.empty(len(vectors), np.float32)
+    for start in range(0, len(vectors), ROWS_AT_ONCE):
+        some = vectors[start : start + ROWS_AT_ONCE].astype(np.float32)
+        cosines[start : start + len(some)] = (some @ query).round(DECIMALS)
+    return cosines
 
 
 def _rows_of(

@@ -9,9 +9,11 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 from PIL import Image
+from safetensors.torch import save_file
 
 from api.app import create_app
 from api.explore import ExploreOptions, explore, explorer_settings
+from api.explored import ExploredFile, Rounds
 from api.imported import add_features, find_errors, import_scores, root_and_path
 from api.jobs.files import TSNE_FILE, attempt_prefix
 from api.jobs.store import Job
@@ -267,6 +269,59 @@ def test_features_beside_the_scores_show_similar_images(scores: Path) -> None:
     strip = page.partition('id="similar"')[2].partition("</ul>")[0]
     assert re.findall(r"/images/(\d)/picture", strip)[0] == "1"
     assert sorted(re.findall(r"/images/(\d)/picture", strip)) == ["1", "2", "3"]
+
+
+def keep_features_of_clip(scores: Path) -> None:
+    """Features such as a CLIP has, beside the scores."""
+    ids = ["dog/1.png", "cat/0.png", "dog/0.png", "cat/1.png"]
+    kind = {"backbone": "clip-vit-b32", "features": "projected", "weights_sha256": "0" * 64}
+    labels = torch.tensor([1, 0, 1, 0])
+    store_of(scores.with_suffix(".features"), torch.randn(4, 3), labels, ids, **kind)
+
+
+def test_images_are_found_by_words_with_the_weights_that_are_named(
+    scores: Path, tmp_path: Path
+) -> None:
+    keep_features_of_clip(scores)
+    save_file({"proj": torch.zeros(2, 2)}, tmp_path / "tower.safetensors")
+    client, job = open_with_features(scores, scores.with_suffix(".features"))
+    explored = ExploredFile(
+        scores,
+        "",
+        client.app.state.settings,
+        weights=tmp_path / "tower.safetensors",  # type: ignore[attr-defined]
+    )
+    client.app.state.rounds = Rounds(explored, job.id, "no features")  # type: ignore[attr-defined]
+
+    with client:
+        page = client.get(f"/jobs/{job.id}/images").text
+        searched = client.get(f"/jobs/{job.id}/images?text=snow").text
+
+    assert '<label for="text">' in page
+    assert f"{tmp_path}/tower.safetensors holds no text encoder; give a file" in searched
+    assert "as --weights" in searched
+
+
+def test_features_of_another_network_take_the_search_by_words_away(
+    scores: Path, tmp_path: Path
+) -> None:
+    keep_features_of_clip(scores)
+    open_with_features(scores, scores.with_suffix(".features"))
+    keep_features(scores, tmp_path / "others", ["cat/0.png", "dog/0.png"])
+
+    client, job = open_with_features(scores, tmp_path / "others")
+
+    with client:
+        assert 'name="text"' not in client.get(f"/jobs/{job.id}/images").text
+
+
+def test_weights_that_no_search_would_read_are_refused(scores: Path, tmp_path: Path) -> None:
+    (tmp_path / "clip.safetensors").touch()
+
+    for name, reason in (("none", "there is no file"), ("clip", "no features that share a space")):
+        options = ExploreOptions(scores, weights=tmp_path / f"{name}.safetensors")
+        with pytest.raises(ConfigError, match=reason):
+            explore(options, 0, print, print)
 
 
 def test_without_features_the_page_names_the_command_that_makes_them(scores: Path) -> None:

@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import open_clip
 import pyarrow as pa
 import pytest
 import torch
-from open_clip import factory
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
@@ -27,42 +25,21 @@ from difficulty_service.base.checksums import load_checked
 from difficulty_service.features.store import open_store
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.small_clip import BACKBONE, known_to_open_clip, write_weights
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 
 CLASSES, IMAGES_PER_CLASS = ("cat", "dog"), 120
 PLANTED = "a mostly red photo"
-BACKBONE = "open_clip:two-layers/random"
-CONFIG = {
-    "embed_dim": 24,
-    "quick_gelu": True,
-    "vision_cfg": {"image_size": 32, "layers": 1, "width": 64, "head_width": 32, "patch_size": 8},
-    "text_cfg": {"context_length": 77, "vocab_size": 49408, "width": 384, "heads": 4, "layers": 1},
-}
-PRETRAINING = {
-    "random": {
-        "hf_hub": "nobody/nothing/",
-        "mean": (0.5, 0.5, 0.5),
-        "std": (0.3, 0.3, 0.3),
-        "interpolation": "bicubic",
-    }
-}
 
 
 @pytest.fixture(scope="module")
 def weights(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Random weights of a CLIP so small that open_clip has to be told about it."""
+    """Random weights of a small CLIP."""
     folder = tmp_path_factory.mktemp("clip")
-    (folder / "two-layers.json").write_text(json.dumps(CONFIG))
-    open_clip.add_model_config(folder / "two-layers.json")
-    open_clip.pretrained._PRETRAINED["two-layers"] = PRETRAINING
-    torch.manual_seed(0)
-    save_file(open_clip.create_model("two-layers").state_dict(), folder / "clip.safetensors")
-    yield folder / "clip.safetensors"
-    del open_clip.pretrained._PRETRAINED["two-layers"]
-    factory._MODEL_CONFIG_PATHS.remove(folder / "two-layers.json")
-    factory._MODEL_CONFIGS.pop("two-layers")
+    with known_to_open_clip(folder):
+        yield write_weights(folder / "clip.safetensors")
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,19 @@ def test_images_like_one_are_a_list_with_the_filters_orders_and_marks_of_any_oth
     assert matching["matching"] == len(alike)
 
 
+def test_images_are_not_found_by_words_where_the_network_knows_none(
+    client: TestClient, job: Job
+) -> None:
+    page = client.get(f"/jobs/{job.id}/images").text
+    searched = client.get(f"/jobs/{job.id}/images?text=snow").text
+    answer = client.get(f"/v1/jobs/{job.id}/scores?text=snow")
+
+    assert 'name="text"' not in page
+    assert "share no space with words; score the dataset again with a CLIP" in searched
+    assert (answer.status_code, answer.json()["field"]) == (422, "text")
+    assert "clip-vit-b16" in answer.json()["remedy"]
+
+
 def test_many_images_are_searched_after_the_page_is_shown(
     client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from api.results import image_query as first_places
 from api.results.image_query import (
+    ALIKE,
     NOTHING_BESIDE,
     SORTS,
     Beside,
@@ -105,6 +106,7 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
         (ImageQuery(sort="random", verified="all"), ""),
         (ImageQuery(sort="random", margin="0"), ""),
         (ImageQuery(sort="random", like="3"), ""),
+        (ImageQuery(sort="random", text="snow"), ""),
         (ImageQuery(sort="random", columns=(("is.camera", "A"),)), ""),
         (ImageQuery(sort="random", share="2of3"), "random"),
         (ImageQuery(sort="asc.camera"), ""),
@@ -114,6 +116,21 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
 )
 def test_a_list_that_leaves_some_out_is_in_no_order_of_all(query: ImageQuery, order: str) -> None:
     assert query.order == order
+
+
+def test_images_without_features_are_not_among_those_closest_to_words(
+    samples: ScoredSamples,
+) -> None:
+    closeness = np.linspace(-1, 1, len(samples), dtype=np.float32)
+    closeness[::2] = np.nan
+    query = ImageQuery(text="snow", pmax="50", sort=ALIKE)
+
+    page = find_images(samples, query, len(samples), Beside(closeness=closeness))
+    around = neighbours(samples, query, page.rows[2], 3, Beside(closeness=closeness))
+
+    known = np.flatnonzero((samples.percentiles <= 0.5) & ~np.isnan(closeness))
+    assert page.rows == known[::-1].tolist()
+    assert (around.place, around.previous, around.following) == (2, *page.rows[1:2], page.rows[3:6])
 
 
 def test_suspicion_orders_and_filters_the_images_where_the_scores_have_it(

@@ -95,7 +95,7 @@ def _reads(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/events", {"after": "0"}
     yield f"{job}/scores.parquet", {}
     yield f"{job}/scores", {"sort": "rmd", "order": "desc", "limit": "5", "label": "cat"}
-    yield f"{job}/scores", {"near": "dog", "pmin": "1", "mark": "any", "like": "3", "min.x": "1"}
+    yield f"{job}/scores", {"near": "dog", "pmin": "1", "mark": "any", "like": "3", "text": "a"}
     yield f"{job}/errors", {"limit": "5", "after": "0"}
     yield f"{job}/thumbnails/{scored.sample_id}", {"size": "32"}
     yield f"{job}/marks", {"limit": "5", "after": "1"}
@@ -113,7 +113,8 @@ def _pages(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     # fmt: off
     conditions = {
         "label": "cat", "near": "dog", "pmin": "1", "pmax": "99", "margin": "-5", "q": "a",
-        "mark": "any", "area": "0,0,1,0,1,1", "like": "3", "is.camera": "A", "sort": "hardest",
+        "mark": "any", "area": "0,0,1,0,1,1", "like": "3", "text": "snow", "is.camera": "A",
+        "sort": "hardest",
         "after": "x", "share": "1of3",
     }
     # fmt: on
