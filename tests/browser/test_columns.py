@@ -214,6 +214,19 @@ def test_pages_with_columns_work_without_javascript(new_page: OpenPage, explorer
     assert page.get_by_role("link", name="Fifth").count() == 0
 
 
+def test_a_view_that_is_saved_is_listed_at_once(new_page: OpenPage, explorer: str) -> None:
+    page = new_page()
+    page.goto(f"{explorer}/images?sort=file")
+
+    page.locator(".views > summary").click()
+    page.get_by_label("Name of this view").fill("As in the dataset")
+    page.get_by_role("button", name="Save this view").click()
+
+    page.locator(".views > summary", has_text="(1)").click()
+    page.get_by_role("button", name="Remove As in the dataset").click()
+    page.locator(".views > summary", has_text="(1)").wait_for(state="detached")
+
+
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_pages_with_columns(

@@ -121,7 +121,7 @@ function startGrid(place, review, looked) {
     if (event.target.closest("#tray-undo")) grid.focus(review.undo());
   });
   place.addEventListener("submit", (event) => {
-    if (!event.target.closest(".bulk")) return;
+    if (!event.target.closest(".bulk:not(.views)")) return;
     event.preventDefault();
     markMatching(event.target, event.submitter, place, review);
   });
