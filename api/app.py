@@ -30,13 +30,14 @@ from api.online.process import ScoringModels, ScoringProcess
 from api.online.words import WordSearch
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
-from api.results.joined_columns import OpenColumns
+from api.results.attached_tables import AttachedTables
 from api.results.maps import Maps, SimilarImages
+from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
 from api.results.saved_views import SavedViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.results.tsne_maps import TsneMaps
-from api.routes import events, gaussians, jobs, marks, results, reviewers, system, uploads
+from api.routes import columns, events, gaussians, jobs, marks, results, reviewers, system, uploads
 from api.routes.events import EventStreams
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -51,6 +52,7 @@ ROUTERS = (
     jobs.router,
     events.router,
     results.router,
+    columns.router,
     marks.router,
     reviewers.router,
     uploads.router,
@@ -60,6 +62,7 @@ ROUTERS = (
 KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
 MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
 MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
+MAX_PENDING_TABLES = 2  # requests of one key that send columns, at once
 EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -126,7 +129,15 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.scoring_process = ScoringProcess(settings, scorings_at_once)
         state.thumbnails = Thumbnails(settings, state.engine)
         state.open_scores = OpenScores(settings, state.artifacts)
-        state.open_columns = OpenColumns(settings, state.open_scores)
+        files = (
+            AttachedColumns(state.engine, settings, state.artifacts)
+            if settings.takes_jobs
+            else ExplorerColumns(settings)
+        )
+        state.open_columns = OpenColumns(files, state.open_scores)
+        state.attached_tables = AttachedTables(
+            state.engine, settings, state.artifacts, state.open_scores
+        )
         # A service has several people; there, the address of a list is all that is kept of it.
         state.saved_views = None if settings.takes_jobs else SavedViews(views_file(settings))
         state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
@@ -146,6 +157,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.upload_checks = UploadChecks(settings.upload_check_seconds)
         state.sample_counts = Apart(count_samples, limits=Limits(kept_memory=KEPT_BYTES))
         state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
+        state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
         try:
             keeping = state.rounds.keeping_marks(state.engine) if state.rounds else nullcontext()
@@ -157,6 +169,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
             await run_in_threadpool(state.upload_checks.close)
+            await run_in_threadpool(state.attached_tables.close)
             await run_in_threadpool(state.sample_counts.close)
     finally:
         state.engine.dispose()

@@ -136,7 +136,7 @@ def join_columns(
     Raises:
         ReportError: They cannot be joined to the scores.
     """
-    from difficulty_service.review.joined_tables import ScoredDataset, join_tables
+    from difficulty_service.review.joined_tables import ScoredDataset, TableSource, join_tables
     from difficulty_service.review.stored_images import open_images
 
     path = joined_file(explored.settings)
@@ -153,7 +153,7 @@ def join_columns(
 
     recorded = content.provenance.dataset_options
     dataset = ScoredDataset(find, None if recorded is None else recorded.id_column)
-    joined = join_tables(ids, options.columns, dataset)
+    joined = join_tables(ids, list(map(TableSource.parse, options.columns)), dataset)
     write_joined(path, ids, joined.columns)
     return joined.notes
 

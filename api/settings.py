@@ -94,6 +94,8 @@ class Settings(BaseSettings):
     """Size of a request that is no upload."""
     max_upload_bytes: Count = 64 << 30
     """Size of an upload."""
+    max_table_bytes: Count = 256 * MEBIBYTE
+    """Size of a table with columns beside the scores of a job."""
     max_images_per_request: Count = 256
     """Images or texts that are scored at once."""
     max_vectors_per_request: Count = 10_000
@@ -103,9 +105,9 @@ class Settings(BaseSettings):
     max_pixels: Count = 50_000_000
     """Pixels of an image."""
     max_rows: Count = 5_000_000
-    """Rows of the tables of a job."""
+    """Rows of the tables of a job, or of a table beside its scores."""
     max_text_bytes: Count = 256 * MEBIBYTE
-    """Labels and ids of a Parquet file in memory."""
+    """Labels, ids and columns beside the scores of a file in memory."""
     max_classes: Count = 25_000
     """Classes of a job; of integer labels, the largest counts."""
     takes_jobs: bool = True

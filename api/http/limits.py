@@ -121,6 +121,9 @@ class Counts(Storage):
 
 
 UPLOAD = re.compile(r"/v1/uploads/[^/]+/?")
+TABLE = re.compile(r"/v1/jobs/[^/]+/columns/[^/]+/?")
+TABLE_FORM = re.compile(r"/jobs/[^/]+/columns/?")
+FORM_BYTES = 64 << 10  # of a form besides its file
 
 
 @dataclass(frozen=True)
@@ -144,10 +147,16 @@ class BodyLimits:
 
 
 def limits_of(settings: Settings) -> Callable[[Scope], int]:
-    """The limit of each request: the contents of uploads have one of their own."""
+    """The limit of each request: the contents of uploads and tables have limits of their own."""
 
     def limit_of(scope: Scope) -> int:
-        is_upload = scope["method"] == "PUT" and UPLOAD.fullmatch(scope["path"])
-        return settings.max_upload_bytes if is_upload else settings.max_body_bytes
+        method, path = scope["method"], scope["path"]
+        if method == "PUT" and UPLOAD.fullmatch(path):
+            return settings.max_upload_bytes
+        if method == "PUT" and TABLE.fullmatch(path):
+            return settings.max_table_bytes
+        if method == "POST" and TABLE_FORM.fullmatch(path):
+            return settings.max_table_bytes + FORM_BYTES
+        return settings.max_body_bytes
 
     return limit_of

@@ -87,11 +87,12 @@ unavailable = partial(Problem, 503, "unavailable")
 _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",
     "upload": "GET /v1/uploads lists the uploads of this key",
+    "table": "GET /v1/jobs/{job_id}/columns lists the tables of a job",
     "sample": "GET /v1/jobs/{job_id}/scores lists the samples with a score, and "
     "GET /v1/jobs/{job_id}/errors those without one",
 }
 
 
-def not_found(kind: Literal["job", "upload", "sample"], identity: str) -> Problem:
+def not_found(kind: Literal["job", "upload", "sample", "table"], identity: str) -> Problem:
     """For what does not exist, and for what another key owns: callers cannot tell them apart."""
     return Problem(404, "not-found", f"there is no {kind} {identity!r}", _WHERE_LISTED[kind])

@@ -9,6 +9,7 @@ the folders of jobs that are gone.
 import fcntl
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -19,6 +20,7 @@ import structlog
 from sqlalchemy import Engine
 
 from api.http.problems import Problem, gone
+from api.jobs.joined_table import JOINED_FILE
 from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -38,6 +40,7 @@ FEATURES_FILE = "features.npy"  # only where words have a place among them
 KIND_FILE = "features.json"  # what made them
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
+LONGEST_JOINING = 7 * 86400.0  # seconds for which a table may arrive and be joined
 
 
 def job_prefix(job_id: str) -> str:
@@ -75,6 +78,22 @@ def words_file(settings: Settings, job: Job, kind: bytes) -> Path:
 def columns_folder(settings: Settings, job_id: str) -> Path:
     """Folder for the columns of a job's scores, its vectors, and its features beside words."""
     return settings.data_dir / "columns" / job_id
+
+
+def joined_prefix(job: Job, version: str) -> str:
+    """Key of the folder with what was joined of a version of a table of a finished job."""
+    assert job.result is not None  # noqa: S101 - because it succeeded
+    return f"{job.result.prefix}/tables/{version}"
+
+
+def joined_copy(settings: Settings, job: Job, version: str) -> Path:
+    """Local copy of what was joined, where the artifacts are in another storage."""
+    return columns_folder(settings, job.id) / f"{version}-{JOINED_FILE}"
+
+
+def joining_folder(settings: Settings) -> Path:
+    """Folder for tables while they are joined, each in a folder of its own."""
+    return settings.data_dir / "joining"
 
 
 def gaussians_folder(settings: Settings) -> Path:
@@ -223,7 +242,16 @@ def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) 
         if get_job(engine, None, prefix.removeprefix(f"{JOBS_PREFIX}/")) is None:
             artifacts.delete_prefix(prefix)
             deleted += 1
-    return deleted
+    return deleted + _delete_left_tables(joining_folder(settings))
+
+
+def _delete_left_tables(folder: Path) -> int:
+    """Deletes tables whose server was killed while it joined them; returns their number."""
+    left = folder.iterdir() if folder.is_dir() else ()
+    old = [path for path in left if path.stat().st_mtime < time.time() - LONGEST_JOINING]
+    for path in old:
+        shutil.rmtree(path, ignore_errors=True)
+    return len(old)
 
 
 def _finish(engine: Engine, settings: Settings, artifacts: Artifacts, job_id: str) -> bool:

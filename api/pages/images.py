@@ -364,7 +364,7 @@ def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     state = job.request.app.state
     rows = state.similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
-    return {"similar": cards, "takes_jobs": state.settings.takes_jobs}
+    return {"similar": cards}
 
 
 LETTERS = 22  # largest number of letters of a line

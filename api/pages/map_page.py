@@ -35,7 +35,6 @@ def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
         "map": job.drawn(),
         "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
         "tsne_command": pip_command(EXTRA),
-        "takes_jobs": request.app.state.settings.takes_jobs,
         "coloured": [name for name, column in job.columns.items() if colours_by(column)],
         **job.classes(),
     }

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from api.http.api_keys import LONGEST_SECRET, ReadKey
 from api.http.browsers import delete_cookie, set_cookie
-from api.pages import images, jobs, map_page, reviewers, views
+from api.pages import columns, images, jobs, map_page, reviewers, views
 from api.pages.assets import Assets
 from api.pages.rendering import problem_page, redirect, render
 from api.storage.keys import any_keys, find_key
@@ -78,6 +78,7 @@ ROUTERS = (
     jobs.router,
     views.router,
     map_page.router,
+    columns.router,
     reviewers.router,
     images.router,
 )

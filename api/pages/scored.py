@@ -86,7 +86,7 @@ class ScoredJob:
         """What the conditions of a list are about besides the scores."""
         return beside(self.request, self.key, self.job, query)
 
-    @property
+    @cached_property
     def columns(self) -> SampleColumns:
         """Columns of other tables."""
         return cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
@@ -136,6 +136,7 @@ class ScoredJob:
             "can_score_again": self._can_score_again(),
             "round_kept": self._round_kept(),
             "token": uuid4().hex,
+            "takes_jobs": self.request.app.state.settings.takes_jobs,
         }
 
     def _can_score_again(self) -> bool:

@@ -189,7 +189,6 @@ def show_copies(
         "near": job.open_scores.get(job.job).provenance.near_duplicates,
         "after": after,
         "next": following if following < len(samples.copies) else None,
-        "takes_jobs": request.app.state.settings.takes_jobs,
     }
     return render(request, "copies_page", values)
 

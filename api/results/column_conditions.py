@@ -99,7 +99,7 @@ def _column(columns: SampleColumns, name: str, parameter: str) -> SampleColumn:
         raise BadQuery(
             parameter[:SHOWN],
             f"there is no column {name[:SHOWN]!r}, and none at all beside the scores",
-            "`difficulty explore SCORES --columns TABLE` shows those of a table",
+            "attach a table on the page Columns, or `difficulty explore SCORES --columns TABLE`",
         )
     raise BadQuery(
         parameter[:SHOWN],

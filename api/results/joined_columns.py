@@ -1,26 +1,17 @@
-"""Columns of other tables beside the scores of an explorer, in a memory-mapped file.
-
-The file has the samples of all rounds, each of which is a job with some of them.
-"""
+"""Columns of other tables beside the scores of a job, in a memory-mapped file."""
 
 import json
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import structlog
 
-from api.bounded_cache import BoundedCache
-from api.jobs.store import Job
-from api.results.score_columns import OpenScores
 from api.settings import Settings
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
+from difficulty_service.base.tables import map_arrow, write_arrow
 from difficulty_service.review.sample_columns import SampleColumn, SampleColumns
 
-MAX_OPEN = 8
 _KEY = b"difficulty-joined"
 _IDS = "ids"
 
@@ -78,31 +69,3 @@ def map_joined(path: Path) -> tuple[pa.StringArray, SampleColumns]:
             texts=values if is_text else None,
         )
     return batch[_IDS], columns
-
-
-class OpenColumns:
-    """Gives the columns beside the scores to the jobs of an explorer, and keeps those used last."""
-
-    def __init__(self, settings: Settings, open_scores: OpenScores) -> None:
-        # A service reads no tables beside its jobs.
-        self._path = None if settings.takes_jobs else joined_file(settings)
-        self._open_scores = open_scores
-        self._open: BoundedCache[str, SampleColumns] = BoundedCache(MAX_OPEN)
-
-    def get(self, job: Job) -> SampleColumns:
-        """The columns of the samples of a succeeded job; empty where there are none."""
-        return self._open.get(job.id, lambda: self._load(job))
-
-    def _load(self, job: Job) -> SampleColumns:
-        if self._path is None or not self._path.exists():
-            return {}
-        try:
-            ids, columns = map_joined(self._path)
-        except (DamagedFile, *UNREADABLE) as error:
-            structlog.get_logger().error("columns-damaged", reason=str(error))
-            return {}
-        wanted = self._open_scores.get(job).samples.ids
-        if wanted.equals(ids):
-            return columns
-        rows = pc.index_in(wanted, value_set=ids).fill_null(-1).to_numpy()
-        return {name: column.take(rows) for name, column in columns.items()}

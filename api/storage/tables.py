@@ -128,6 +128,16 @@ SHARED_JOBS = sa.Table(
     sa.Column("key", sa.String(32), sa.ForeignKey("api_keys.id"), primary_key=True),
 )
 
+JOB_COLUMNS = sa.Table(
+    "job_columns",
+    METADATA,
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("name", sa.String(200), primary_key=True),  # of the table that was sent
+    sa.Column("version", sa.String(32), nullable=False),  # id of what was joined of it
+    sa.Column("joined", sa.Text, nullable=False),  # JSON: columns and notes
+    sa.Column("attached_at", sa.Float, nullable=False),  # first, under this name
+)
+
 APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,

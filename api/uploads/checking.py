@@ -62,6 +62,20 @@ def _check_tar(path: Path) -> None:
 
 
 def _check_parquet(path: Path) -> None:
+    schema = check_parquet_index(path)
+    if not any(holds_bytes(field.type) for field in schema):
+        raise DatasetError(
+            f"none of the columns {schema.names[:20]} holds images as encoded bytes",
+            "store the files of the images in a binary column; paths mean nothing here",
+        )
+
+
+def check_parquet_index(path: Path) -> pa.Schema:
+    """The columns of a Parquet file whose index is safe to read.
+
+    Raises:
+        DatasetError: It is not; the problem names no folders of this server.
+    """
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 8))
         end = file.read(8)
@@ -84,11 +98,7 @@ def _check_parquet(path: Path) -> None:
         raise DatasetError(f"it has {metadata.num_rows:,} rows, the maximum is {MAX_ROWS:,}")
     for field in schema:
         _refuse_extension_types(field)
-    if not any(holds_bytes(field.type) for field in schema):
-        raise DatasetError(
-            f"none of the columns {schema.names[:20]} holds images as encoded bytes",
-            "store the files of the images in a binary column; paths mean nothing here",
-        )
+    return schema
 
 
 def _check_pages(path: Path, metadata: pq.FileMetaData) -> None:

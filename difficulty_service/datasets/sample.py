@@ -54,7 +54,8 @@ class TableLimits:
     """Limits for tables of people who are not trusted, such as the clients of a service.
 
     Attributes:
-        max_text_bytes: Maximum number of bytes of labels and ids in memory, per file.
+        max_text_bytes: Maximum number of bytes of labels, ids and columns to show in memory, per
+            file.
     """
 
     max_rows: int

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
@@ -38,6 +38,7 @@ from difficulty_service.datasets.table_files import (
     read_columns,
     read_paths,
     require_columns,
+    require_rows,
 )
 
 
@@ -98,14 +99,8 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     """Lists the rows of a table that have a label; the others are listed as skipped."""
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
-    num_rows, limits = sum(table.num_rows for table in tables), options.limits
-    # By the indices of the files alone, which cost nothing to read.
-    if limits is not None and num_rows > limits.max_rows:
-        raise DatasetError(
-            f"{location!r} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
-            "split it into several datasets, or raise ",
-            Setting("max_rows"),
-        )
+    if options.limits is not None:
+        require_rows(sum(table.num_rows for table in tables), options.limits, repr(location))
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     parts = [read_columns(table, columns.of_labels()) for table in tables]
     for table in tables:

@@ -160,24 +160,42 @@ def is_part(path: str, columns: Sequence[str]) -> bool:
     return any(path == name or path.startswith(f"{name}.") for name in columns)
 
 
-def read_texts(source: pa.NativeFile, columns: list[str], max_bytes: int) -> pa.Table:
-    """All rows of some columns, which may have `max_bytes` bytes as they are decoded."""
+def read_texts(source: pa.NativeFile, columns: list[str], limits: TableLimits) -> pa.Table:
+    """All rows of some columns; the limit of their bytes is for these as they are decoded."""
     parquet = pq.ParquetFile(source, pre_buffer=False)
     batches: list[pa.RecordBatch] = []
     num_bytes = 0
     for group in range(parquet.metadata.num_row_groups):
         for batch in read_group(source, parquet, group, columns, _TEXT_ROWS):
             num_bytes += batch.nbytes
-            if num_bytes > max_bytes:
-                raise DatasetError(
-                    f"labels and ids have more than {max_bytes:,} bytes in memory",
-                    "shorten them, or raise ",
-                    Setting("max_text_bytes"),
-                )
+            require_size(num_bytes, limits)
             batches.append(batch)
     if not batches:
         return parquet.read(columns=columns)
     return pa.Table.from_batches(batches)
+
+
+def require_rows(num_rows: int, limits: TableLimits, title: str) -> None:
+    """Raises DatasetError where a table has more rows than allowed; `title` is what it is called.
+
+    The number is known from the index of each file alone, which costs nothing to read.
+    """
+    if num_rows > limits.max_rows:
+        raise DatasetError(
+            f"{title} has {num_rows:,} rows, the maximum is {limits.max_rows:,}",
+            "split it, or raise ",
+            Setting("max_rows"),
+        )
+
+
+def require_size(num_bytes: int, limits: TableLimits) -> None:
+    """Raises DatasetError where the columns of a table have more bytes in memory than allowed."""
+    if num_bytes > limits.max_text_bytes:
+        raise DatasetError(
+            f"the columns that are read have more than {limits.max_text_bytes:,} bytes in memory",
+            "shorten them, or raise ",
+            Setting("max_text_bytes"),
+        )
 
 
 TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
@@ -282,7 +300,7 @@ def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
             if table.limits is None:
                 texts = pq.ParquetFile(source).read(columns=columns)
             else:
-                texts = read_texts(source, columns, table.limits.max_text_bytes)
+                texts = read_texts(source, columns, table.limits)
     except (OSError, pa.ArrowException, ValueError) as error:
         raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
     _refuse_invalid(texts, table.name)

@@ -15,6 +15,7 @@ from difficulty_service.review.joined_tables import (
     NOTHING_JOINED,
     JoinedColumns,
     ScoredDataset,
+    TableSource,
     join_tables,
     read_dataset_columns,
 )
@@ -167,7 +168,8 @@ def _joined(scores: ScoreFile, images: ImageSource | None, options: ReportOption
         return images.dataset
 
     dataset = ScoredDataset(find, _id_column(scores, options))
-    return join_tables(to_samples(scores).ids, options.columns, dataset)
+    sources = list(map(TableSource.parse, options.columns))
+    return join_tables(to_samples(scores).ids, sources, dataset)
 
 
 def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:

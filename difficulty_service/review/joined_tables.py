@@ -2,8 +2,9 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import PurePosixPath
 
 import pyarrow as pa
@@ -13,9 +14,14 @@ from difficulty_service.audit.audit import match_ids
 from difficulty_service.audit.files import concatenate, open_tables, read_columns
 from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, list_names
-from difficulty_service.datasets.sample import Dataset
+from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.table_columns import PATH_NAMES
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.table_files import (
+    TABLE_EXTENSIONS,
+    TableFile,
+    require_rows,
+    require_size,
+)
 from difficulty_service.review.sample_columns import (
     SampleColumn,
     SampleColumns,
@@ -39,6 +45,9 @@ FIRST_COUNTS = "and the first row of each counts"
 MOST_COLUMNS = 40
 """Number of columns that are shown, of all tables together."""
 
+MOST_READ = 1000
+"""Number of columns up to which all of a table with limits are read where none is named."""
+
 _ENDINGS = "|".join(map(re.escape, TABLE_EXTENSIONS))
 _SOURCE = re.compile(
     rf"(?P<table>{DATASET}|.+?(?:{_ENDINGS}))(?::(?P<names>.*))?", re.DOTALL | re.IGNORECASE
@@ -47,10 +56,15 @@ _SOURCE = re.compile(
 
 @dataclass(frozen=True)
 class TableSource:
-    """A table and the columns of it that are wanted; all where none is named."""
+    """A table and the columns of it that are wanted; all where none is named.
+
+    Attributes:
+        name: What sentences call the table; empty for the name of its file.
+    """
 
     table: str
     names: tuple[str, ...] = ()
+    name: str = ""
 
     @classmethod
     def parse(cls, text: str) -> "TableSource":
@@ -64,6 +78,8 @@ class TableSource:
     @property
     def title(self) -> str:
         """The table in a sentence."""
+        if self.name:
+            return self.name
         return "the dataset" if self.table == DATASET else PurePosixPath(self.table).name
 
 
@@ -98,26 +114,30 @@ class ScoredDataset:
 
 
 def join_tables(
-    sample_ids: pa.StringArray, sources: Sequence[str], dataset: ScoredDataset
+    sample_ids: pa.StringArray,
+    sources: Sequence[TableSource],
+    dataset: ScoredDataset,
+    limits: TableLimits | None = None,
 ) -> JoinedColumns:
     """The columns of some tables for each sample, those of the first table first.
 
     Of several rows with the id of a sample, the first one counts. What is left out is in the notes.
+    `limits` are for tables of people who are not trusted.
 
     Raises:
         ReportError: A table cannot be read, has no column of a name or of ids, or no row for any
-            of the samples.
+            of the samples, or exceeds a limit.
     """
     columns: dict[str, SampleColumn] = {}
     notes: list[str] = []
     left_out: list[str] = []
-    for source in map(TableSource.parse, sources):
-        table, not_shown = _read(source, dataset)
+    for source in sources:
+        table, not_shown = _read(source, dataset, limits)
         rows, note = _match(source, sample_ids, table)
         notes += note
         for place, name in enumerate(table.column_names[1:], 1):
             values = table.column(place).take(rows)
-            shown = to_sample_column(_free_name(name, source, columns), values)
+            shown = to_sample_column(free_name(name, source.title, columns), values)
             if isinstance(shown, str):
                 not_shown.append(f"{name} ({shown})")
             elif len(columns) < MOST_COLUMNS:
@@ -129,16 +149,16 @@ def join_tables(
     if left_out:
         notes.append(
             f"{count_of(len(left_out), 'column')} beyond the first {MOST_COLUMNS} are not shown: "
-            f"{list_names(left_out)}; name those to show as TABLE:name,name"
+            f"{list_names(left_out, LISTED)}; name the columns that are to be shown"
         )
     return JoinedColumns(columns, tuple(notes))
 
 
-def _free_name(name: str, source: TableSource, taken: SampleColumns) -> str:
-    """The name of a column, with that of its table where another table has the same."""
+def free_name(name: str, title: str, taken: Container[str]) -> str:
+    """The name of a column, with the title of its table where another table has the same."""
     if name not in taken:
         return name
-    names = (f"{name} ({source.title}{f' {number}' if number > 1 else ''})" for number in range(99))
+    names = (f"{name} ({title}{f' {number}' if number > 1 else ''})" for number in count())
     return next(each for each in names if each not in taken)
 
 
@@ -178,13 +198,17 @@ def _with_ids(ids: pa.Array | pa.ChunkedArray, table: pa.Table, names: Sequence[
     return pa.Table.from_arrays([ids, *(table[name] for name in names)], [SAMPLE_ID, *names])
 
 
-def _read(source: TableSource, dataset: ScoredDataset) -> tuple[pa.Table, list[str]]:
+def _read(
+    source: TableSource, dataset: ScoredDataset, limits: TableLimits | None
+) -> tuple[pa.Table, list[str]]:
     """The columns of a table after its sample ids, and those that are not shown, with reasons."""
     ids = [*filter(None, [dataset.id_column]), *ID_NAMES]
     opened = dataset.find() if source.table == DATASET else None
     location = source.table if opened is None else opened.location
     try:
         files = open_tables(location, ids)
+        if limits is not None:
+            files = _limited(files, source, limits)
         schema = files[0].schema
         names, not_shown = _choose(schema, source)
         if opened is not None:
@@ -199,6 +223,24 @@ def _read(source: TableSource, dataset: ScoredDataset) -> tuple[pa.Table, list[s
     except DifficultyError as error:
         raise _cannot_join(source, error) from error
     return _with_ids(table[key], table, names), not_shown
+
+
+def _limited(
+    files: Sequence[TableFile], source: TableSource, limits: TableLimits
+) -> Sequence[TableFile]:
+    """The files of a table that exceeds no limit, which are read within these."""
+    require_rows(sum(file.num_rows for file in files), limits, source.title)
+    for file in files:
+        if file.rows is not None:
+            require_size(file.rows.nbytes, limits)
+    if not source.names and (number := len(files[0].schema)) > MOST_READ:
+        raise ReportError(
+            f"{source.title} has {number:,} columns, more than the {MOST_READ:,} that are read "
+            "where none is named",
+            "name the columns that are to be shown",
+            parameter="columns",
+        )
+    return [replace(file, limits=limits) for file in files]
 
 
 def _match(

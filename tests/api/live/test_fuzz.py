@@ -78,6 +78,8 @@ def fuzzed(
         image = next((photos / "train").glob("*/1.png")).read_bytes()
         files = [("images", ("image.png", image))]
         client.post(f"/v1/gaussians/{job['id']}/score", files=files).raise_for_status()
+        address = f"/v1/jobs/{job['id']}/columns/a.csv"
+        assert client.put(address, content=b"path,x\nnone,1\n").status_code == 422
         # Both processes that check Parquet files, as all others, run when the service is idle.
         table = pa.BufferOutputStream()
         pq.write_table(pa.table({"image": [image]}), table)

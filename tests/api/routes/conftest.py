@@ -1,5 +1,6 @@
 """The application with a database of its own, and a client of it."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -9,10 +10,14 @@ from httpx2 import Response
 from sqlalchemy import Engine
 
 from api.jobs.queue import claim, succeed
-from api.jobs.store import Job
+from api.jobs.store import Job, SubmitLimits, submit
 from api.schemas import StoredResult
 from api.settings import Settings
-from tests.factories import client_of
+from api.storage.artifacts import open_artifacts
+from api.storage.keys import Key, create_key
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
+from tests.factories import client_of, score_table
 
 
 @pytest.fixture
@@ -101,3 +106,75 @@ def announce(client: TestClient) -> Callable[..., str]:
         return str(answer.headers["Location"])
 
     return post
+
+
+SCOPES = {
+    "owner": ["write"],
+    "colleague": ["write"],
+    "reader": ["read"],
+    "stranger": ["write"],
+    "overseer": ["read-all", "write"],
+    "admin": ["admin"],
+}
+Call = Callable[..., Response]
+
+
+@pytest.fixture
+def keys(engine: Engine) -> dict[str, tuple[Key, str]]:
+    """Keys and their secrets, by name."""
+    return {name: create_key(engine, name, scopes) for name, scopes in SCOPES.items()}
+
+
+@pytest.fixture
+def finish(
+    keys: dict[str, tuple[Key, str]],
+    settings: Settings,
+    engine: Engine,
+    body: dict[str, object],
+    result: dict[str, object],
+    tmp_path: Path,
+) -> Callable[..., str]:
+    """Finishes a job of the owner, whose first two labels are doubtful; gives its id.
+
+    It may apply the marks of an earlier job; further arguments are its provenance.
+    """
+
+    def submit_and_finish(before: str | None = None, **known: object) -> str:
+        table = score_table(
+            [0, 0, 1, 1],
+            rmd=[4.0, 3.0, 2.0, 1.0],
+            nearest_label=[1, 1, 1, 1],
+            label_margin=[2.0, 1.0, -2.0, -3.0],
+            percentile=[0.9, 0.6, 0.3, 0.0],
+        )
+        path = tmp_path / "scores.parquet"
+        write_scores(path, table, Provenance.of({"class_names": ["cat", "dog"], **known}))
+        wanted = body | {"backbone": "builtin"} | ({} if before is None else {"marks": before})
+        submit(engine, keys["owner"][0].id, wanted, None, SubmitLimits(5, 1))
+        job = claim(engine, "worker", "cpu", 60.0)
+        assert job is not None
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        values = {"prefix": f"jobs/{job.id}/a1", "scores_sha256": digest}
+        assert succeed(engine, job, StoredResult.of(result | values))
+        open_artifacts(settings.artifact_root).put(path, f"jobs/{job.id}/a1/scores.parquet")
+        return job.id
+
+    return submit_and_finish
+
+
+@pytest.fixture
+def job(finish: Callable[..., str]) -> str:
+    """Id of a finished job of the owner."""
+    return finish()
+
+
+@pytest.fixture
+def call(client: TestClient, keys: dict[str, tuple[Key, str]], job: str) -> Call:
+    """Sends a request about the job with a key."""
+
+    def send(name: str, method: str, path: str = "", **arguments: object) -> Response:
+        headers = {"X-API-Key": keys[name][1]}
+        address = path if path.startswith("/") else f"/v1/jobs/{job}{path and '/'}{path}"
+        return client.request(method, address, headers=headers, **arguments)  # type: ignore[arg-type]
+
+    return send

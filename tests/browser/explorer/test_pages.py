@@ -26,6 +26,7 @@ PAGES = (
     "/jobs/{job}/map",
     "/jobs/{job}/copies",
     "/jobs/{job}/errors",
+    "/jobs/{job}/columns",
     "/jobs/{job}/reviewers",
     "/docs",
     "/jobs/none",

@@ -29,7 +29,8 @@ def no_dataset() -> None:
 @pytest.fixture
 def join() -> Join:
     def joined(*sources: object) -> JoinedColumns:
-        return join_tables(IDS, [str(source) for source in sources], ScoredDataset(no_dataset))
+        parsed = [TableSource.parse(str(source)) for source in sources]
+        return join_tables(IDS, parsed, ScoredDataset(no_dataset))
 
     return joined
 
@@ -154,6 +155,6 @@ def test_columns_of_the_dataset_are_those_of_its_rows(tmp_path: Path) -> None:
     dataset = open_dataset(str(tmp_path / "photos.parquet"), DatasetOptions())
     ids = pa.array(list(reversed(dataset.sample_ids)))
 
-    joined = join_tables(ids, ["dataset:camera"], ScoredDataset(lambda: dataset))
+    joined = join_tables(ids, [TableSource("dataset", ("camera",))], ScoredDataset(lambda: dataset))
 
     assert joined.columns["camera"].at(range(2)) == ["B", "A"]

@@ -101,6 +101,7 @@ def _reads(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/marks", {"limit": "5", "after": "1"}
     yield f"{job}/marks.csv", {"of": "all"}
     yield f"{job}/reviewers", {}
+    yield f"{job}/columns", {}
     yield f"{job}/marks.parquet", {}
     yield "/v1/backbones", {}
     yield "/v1/folders", {"root": "photos", "path": "train", "start": "0"}
@@ -132,6 +133,7 @@ def _pages(scored: Scored) -> Iterator[tuple[str, dict[str, str]]]:
     yield f"{job}/map/tsne", {}
     yield f"{job}/map/ids/3", {}
     yield f"{job}/errors", {"after": "0"}
+    yield f"{job}/columns", {}
     yield f"{job}/tray", {}
 
 
@@ -157,6 +159,8 @@ def _changes(scored: Scored) -> Iterator[Target]:
     yield Target(Request("POST", "/v1/uploads", headers=JSON), announced, weight=2)
     put = Request("PUT", f"/v1/uploads/{scored.upload}", {"offset": "1", "complete": "true"})
     yield Target(put, b"0123456789")
+    # Of no sample, so that it is refused: a table would leave a file.
+    yield Target(Request("PUT", f"/v1{job}/columns/a.csv", {"column": "x"}), b"path,x\nnone,1\n")
     form = {"source": "root", "root": "photos", "path": "nowhere", "limit": "3", "token": "t"}
     yield Target(Request("POST", "/", headers=FORM | PAGE), form, weight=3)
     yield Target(Request("POST", "/estimate", headers=FORM | PAGE), form)

@@ -1,0 +1,175 @@
+"""Columns beside the scores of a job, of tables that its owner attaches."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Annotated, BinaryIO
+
+from fastapi import APIRouter, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+from sqlalchemy import Engine
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
+
+from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey, client_of
+from api.http.fair_queue import FairQueue
+from api.http.problems import bad_request, conflict, not_found
+from api.jobs.columns import AttachedTable, attached_tables
+from api.jobs.store import Job
+from api.results.attached_tables import AttachedTables, receiving
+from api.results.table_joining import LONGEST_NAME, SentTable
+from api.routes.results import NOT_FINISHED, succeeded_job
+from api.routes.reviewers import owned_job
+from api.settings import Settings
+from difficulty_service.review.joined_tables import MOST_COLUMNS
+from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
+from difficulty_service.review.sample_columns import Kind
+
+router = APIRouter(prefix="/v1/jobs/{job_id}/columns", tags=["results"])
+
+BODY = {
+    "requestBody": {
+        "description": "The bytes of the table, of the format that its name ends in",
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+
+TableName = Annotated[
+    str,
+    Path(
+        max_length=LONGEST_NAME,
+        description="Name of its file; ends in .csv, .parquet, .jsonl or .ndjson",
+    ),
+]
+ColumnName = Annotated[str, Field(max_length=LONGEST_COLUMN)]
+
+
+class Column(BaseModel):
+    """A column beside the scores."""
+
+    name: str = Field(description="Its name in conditions such as `is.NAME`")
+    kind: Kind
+
+
+class Table(BaseModel):
+    """A table that is attached to a job."""
+
+    name: str
+    columns: list[str] = Field(description="Its columns that are shown, by their names in it")
+    notes: list[str] = Field(description="What does not match or cannot be shown")
+    attached_at: datetime = Field(description="When a table of this name was attached first")
+
+
+class Columns(BaseModel):
+    """The columns beside the scores of a job, and the tables that they are of."""
+
+    columns: list[Column]
+    tables: list[Table]
+
+
+@router.get("", summary="Columns beside the scores", responses=NOT_FINISHED)
+def read_columns(job_id: str, request: Request, key: ReadKey) -> Columns:
+    """They filter and order the samples; a name that two tables have is called after one of them.
+
+    For everybody who sees the job.
+    """
+    return find_columns(request, succeeded_job(request, key, job_id))
+
+
+@router.put(
+    "/{table}",
+    summary="Attach a table of columns",
+    openapi_extra=BODY,
+    responses=NOT_FINISHED,
+)
+async def attach(
+    job_id: str,
+    table: TableName,
+    request: Request,
+    key: WriteKey,
+    column: Annotated[
+        list[ColumnName],
+        Query(max_length=MOST_COLUMNS, description="A column to show; all where none is named"),
+    ] = [],  # noqa: B006 - never changed
+) -> Table:
+    """Joins a table by its sample ids or paths, in place of one of the same name.
+
+    For the owner of the job.
+    """
+    job = await run_in_threadpool(changeable_job, request, key, job_id)
+    sent = SentTable(table, tuple(dict.fromkeys(column)))
+    engine: Engine = request.app.state.engine
+    body = KeyWatch(engine, key.owner).watched(request.stream())
+
+    async def write(file: BinaryIO) -> None:
+        await _write(body, file)
+
+    return _public(await attach_table(request, key, job, sent, write))
+
+
+@router.delete(
+    "/{table}", status_code=204, summary="Remove a table of columns", responses=NOT_FINISHED
+)
+def remove(job_id: str, table: TableName, request: Request, key: WriteKey) -> Response:
+    """Deletes what was joined of it. For the owner of the job."""
+    job = changeable_job(request, key, job_id)
+    tables: AttachedTables = request.app.state.attached_tables
+    if not tables.detach(job, SentTable(table).name):
+        raise not_found("table", table)
+    return Response(status_code=204)
+
+
+def changeable_job(request: Request, key: Principal, job_id: str) -> Job:
+    """A finished job to which the caller may attach tables."""
+    settings: Settings = request.app.state.settings
+    if not settings.takes_jobs:
+        raise conflict(
+            "the columns of a score file that is explored are those of its start",
+            "name the table in `difficulty explore SCORES --columns TABLE`",
+        )
+    owned_job(request, key, job_id)
+    return succeeded_job(request, key, job_id)
+
+
+async def attach_table(
+    request: Request,
+    key: Principal,
+    job: Job,
+    table: SentTable,
+    write: Callable[[BinaryIO], Awaitable[None]],
+) -> AttachedTable:
+    """Attaches a table, which `write` writes to a file, when it is the caller's turn."""
+    state = request.app.state
+    queue: FairQueue = state.tables_queue
+    client = client_of(key.owner, request.scope)
+    with queue.request(client), receiving(state.settings) as folder:
+        with table.file(folder).open("wb") as file:
+            await write(file)
+        tables: AttachedTables = state.attached_tables
+        return await queue.run(client, tables.attach, job, table, folder)
+
+
+def find_columns(request: Request, job: Job) -> Columns:
+    """The columns of a finished job and their tables."""
+    shown = request.app.state.open_columns.get(job)
+    return Columns(
+        columns=[Column(name=column.name, kind=column.kind) for column in shown.values()],
+        tables=[_public(table) for table in attached_tables(request.app.state.engine, job.id)],
+    )
+
+
+async def _write(body: AsyncIterator[bytes], file: BinaryIO) -> None:
+    try:
+        async for chunk in body:
+            await run_in_threadpool(file.write, chunk)
+    except ClientDisconnect:
+        raise bad_request("the request ended early", "send the table again") from None
+
+
+def _public(table: AttachedTable) -> Table:
+    return Table(
+        name=table.name,
+        columns=[column.name for column in table.joined.columns],
+        notes=list(table.joined.notes),
+        attached_at=datetime.fromtimestamp(table.attached_at, UTC),
+    )
