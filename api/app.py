@@ -33,7 +33,7 @@ from api.pages.routes import add_pages
 from api.results.attached_tables import AttachedTables
 from api.results.maps import Maps, SimilarImages
 from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
-from api.results.saved_views import SavedViews, views_file
+from api.results.saved_views import ExplorerViews, StoredViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.results.tsne_maps import TsneMaps
@@ -138,8 +138,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.attached_tables = AttachedTables(
             state.engine, settings, state.artifacts, state.open_scores
         )
-        # A service has several people; there, the address of a list is all that is kept of it.
-        state.saved_views = None if settings.takes_jobs else SavedViews(views_file(settings))
+        state.saved_views = (
+            StoredViews(state.engine)
+            if settings.takes_jobs
+            else ExplorerViews(views_file(settings))
+        )
         state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
         await run_in_threadpool(compile_templates)
         await run_in_threadpool(load_conversions)

@@ -23,7 +23,9 @@ from api.results.image_query import ImagePage, ImageQuery
 from api.results.overview import BINS, typical_rows
 from api.results.saved_views import (
     LONGEST_NAME,
+    LONGEST_QUERY,
     MOST_VIEWS,
+    Reviewed,
     SavedView,
     SavedViews,
     TooManyViews,
@@ -156,8 +158,14 @@ def save_view(
     if not name.strip():
         raise invalid("a view needs a name", "enter one", "name")
     here = query_of(query.conditions)
+    if len(here) > LONGEST_QUERY:
+        raise invalid(
+            f"the conditions of this view have more than {LONGEST_QUERY:,} characters",
+            "leave some out, or keep the address of the page",
+        )
+    views, of = _views(job)
     try:
-        _views(request).save(SavedView(name.strip(), here))
+        views.save(of, SavedView(name.strip(), here))
     except TooManyViews:
         raise conflict(
             f"there are {MOST_VIEWS} views already", "remove one, or keep the address of the page"
@@ -175,20 +183,14 @@ def delete_view(
 ) -> Response:
     """Forgets the list of a name."""
     job = scored_job(request, key, job_id)
-    _views(request).delete(name)
+    views, of = _views(job)
+    views.delete(of, name)
     return redirect(f"{job.address}/images{query_of(query.conditions)}")
 
 
-def _views(request: Request) -> SavedViews:
-    views: SavedViews | None = request.app.state.saved_views
-    if views is None:
-        raise Problem(
-            404,
-            "not-found",
-            "a service keeps no views",
-            "keep the address of the page, which is the view",
-        )
-    return views
+def _views(job: ScoredJob) -> tuple[SavedViews, Reviewed]:
+    """Where views are kept, and whose."""
+    return job.request.app.state.saved_views, Reviewed(job.job.id, job.key.owner)
 
 
 @router.get("/{row}")
@@ -298,7 +300,7 @@ def _change(
 
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
     samples, columns = job.samples, job.columns
-    views: SavedViews | None = job.request.app.state.saved_views
+    views, of = _views(job)
     like = image_query.row_of(query.like, samples) if query.like else None
     knows_words = _knows_words(job)
     return job.values(IMAGES) | {
@@ -318,7 +320,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "column_filters": column_filters(columns, query),
         "captions": captions(columns, query, page.rows),
         "like": None if like is None else job.cards([like])[0],
-        "saved_views": None if views is None else views.all(),
+        "saved_views": views.all(of),
         "mark_filters": {
             **image_query.MARKS,
             **(image_query.REVIEWED if job.shows_reviewers else {}),

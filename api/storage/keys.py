@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, Row, func, insert, select, update
 
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import JOBS, KEYS, MARKS, UPLOADS, is_id, new_id
+from api.storage.tables import JOBS, KEYS, MARKS, SAVED_VIEWS, UPLOADS, is_id, new_id
 from difficulty_service.base.errors import DifficultyError
 
 SCOPES = {
@@ -20,7 +20,7 @@ SCOPES = {
 }
 """Scopes that each scope implies."""
 
-OWNED = (JOBS, UPLOADS, MARKS)
+OWNED = (JOBS, UPLOADS, MARKS, SAVED_VIEWS)
 """Tables of what belongs to keys, or to "" where there were none."""
 
 PREFIX = "difficulty_"  # by which scanners recognise leaked secrets
@@ -85,13 +85,15 @@ def create_key(engine: Engine, name: str, scopes: Iterable[str]) -> tuple[Key, s
 
 
 def count_owned(engine: Engine, key_id: str) -> dict[str, int]:
-    """Number of the jobs, uploads and marks of a key, by the names of their tables."""
+    """Number of the jobs, uploads, marks and saved views of a key, by these words."""
     with engine.connect() as connection:
         numbers = [
             connection.execute(select(func.count()).where(table.c.owner == key_id)).scalar_one()
             for table in OWNED
         ]
-    return {table.name: number for table, number in zip(OWNED, numbers, strict=True)}
+    return {
+        table.name.replace("_", " "): number for table, number in zip(OWNED, numbers, strict=True)
+    }
 
 
 def list_keys(engine: Engine) -> list[Key]:

@@ -138,6 +138,15 @@ JOB_COLUMNS = sa.Table(
     sa.Column("attached_at", sa.Float, nullable=False),  # first, under this name
 )
 
+SAVED_VIEWS = sa.Table(
+    "saved_views",
+    METADATA,
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("owner", sa.String(32), primary_key=True),  # id of the key, "" without keys
+    sa.Column("name", sa.String(200), primary_key=True),
+    sa.Column("query", sa.Text, nullable=False),  # of the address, with the question mark
+)
+
 APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,

@@ -27,6 +27,9 @@ def test_the_first_key_says_what_it_takes_over_and_later_ones_nothing(
     second = capsys.readouterr()
 
     said = " ".join(first.err.split())
-    assert "takes over what was made before there were keys: 2 jobs, 0 uploads, 0 marks." in said
+    assert (
+        "takes over what was made before there were keys: 2 jobs, 0 uploads, 0 marks, 0 saved"
+        in said
+    )
     assert "takes over" not in second.err
     assert first.out.startswith("difficulty_")

@@ -272,3 +272,34 @@ def test_an_unfinished_job_has_no_columns(call: Call, body: dict[str, object]) -
 
     assert answer.status_code == 409
     assert call("owner", "GET", f"{address}/columns").status_code == 409
+
+
+def test_each_key_has_its_own_views_of_a_job_and_sees_no_others(
+    call: Call, keys: Keys, job: str
+) -> None:
+    call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
+    share(call, keys, "colleague")
+    share(call, keys, "reader")
+    images = f"/jobs/{job}/images"
+
+    def views(name: str) -> list[str]:
+        page = call(name, "GET", images).text
+        return re.findall(r'href="[^"]*images([^"]*)"><bdi>((?:mine|<i>|&lt;)[^<]*)</bdi>', page)
+
+    def save(name: str, query: str, view: str) -> int:
+        return call(name, "POST", f"{images}/views?{query}", data={"name": view}).status_code
+
+    assert save("owner", "is.camera=A&sort=desc.taken", " <i>mine") == 200
+    assert save("colleague", "sort=hardest", "mine") == 200
+    assert save("colleague", "sort=easiest", "mine") == 200
+    assert save("reader", "sort=easiest", "mine") == 403
+    assert save("stranger", "sort=easiest", "mine") == 404
+    assert save("owner", "&".join(f"has.c{number}={'x' * 900}" for number in range(12)), "x") == 422
+
+    assert views("owner") == [("?sort=desc.taken&amp;is.camera=A", "&lt;i&gt;mine")]
+    assert views("colleague") == [("?sort=easiest", "mine")]
+    assert views("reader") == views("admin") == []
+    assert "Saved views" not in call("reader", "GET", images).text
+    call("colleague", "POST", f"{images}/views/delete", data={"name": "<i>mine"})
+    call("colleague", "POST", f"{images}/views/delete", data={"name": "mine"})
+    assert (len(views("owner")), views("colleague")) == (1, [])

@@ -5,6 +5,7 @@ from sqlalchemy import Engine, select
 
 from api.jobs.marks import SampleMark, list_marks, set_marks
 from api.jobs.store import SubmitLimits, get_job, submit
+from api.results.saved_views import Reviewed, SavedView, StoredViews
 from api.storage.keys import (
     BadKey,
     any_keys,
@@ -121,12 +122,16 @@ def test_the_first_key_takes_over_what_was_made_before_there_were_keys(engine: E
     job, _ = submit(engine, "", {"dataset": {}}, "once", SubmitLimits(5, 1))
     set_marks(engine, "", job.id, {1: SampleMark(1, "a.png", Mark.DROP)}, {})
     upload = create_upload(engine, "", "zip", None)
+    views = StoredViews(engine)
+    views.save(Reviewed(job.id, ""), SavedView("mine", ""))
 
     first, _ = create_key(engine, "first", ["write"])
     second, _ = create_key(engine, "second", ["write"])
 
-    assert count_owned(engine, first.id) == {"jobs": 1, "uploads": 1, "marks": 1}
-    assert count_owned(engine, second.id) == {"jobs": 0, "uploads": 0, "marks": 0}
+    owned = {"jobs": 1, "uploads": 1, "marks": 1, "saved views": 1}
+    assert count_owned(engine, first.id) == owned
+    assert count_owned(engine, second.id) == dict.fromkeys(owned, 0)
+    assert views.all(Reviewed(job.id, first.id)) == [SavedView("mine", "")]
     assert get_job(engine, first.id, job.id) is not None
     assert get_upload(engine, first.id, upload.id) is not None
     assert [mark.sample_id for mark in list_marks(engine, first.id, job.id)] == ["a.png"]
