@@ -95,8 +95,10 @@ class LoadedModels:
     def _load(self, job: Job, key: str) -> ScoringModel:
         path = self._folder / key
         try:
-            verify_path(path)
+            whole = verify_path(path) is not None  # a file that was cut has lost its checksum
         except (FileNotFoundError, DamagedFile):
+            whole = False
+        if not whole:
             save(files.open_stored(self._artifacts, job, files.GAUSSIANS_FILE), path)
         try:
             gaussians, description = load_gaussians(path)

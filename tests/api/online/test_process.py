@@ -20,7 +20,9 @@ from api.http.problems import Problem
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.store import Job
 from api.online.process import ScoringProcess
+from api.online.scorer import LoadedModels
 from api.settings import Settings
+from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
@@ -186,6 +188,21 @@ def test_an_error_of_the_work_is_not_taken_for_the_death_of_the_process(
 
     assert process.is_alive()
     assert scoring.encode_and_score(job, images[:1], UNKNOWN[:1]).problems == (None,)
+
+
+@pytest.mark.parametrize("change", ["cut", "bit"])
+def test_a_local_copy_of_gaussians_that_is_damaged_is_made_again(
+    settings: Settings, job: Job, tmp_path: Path, change: str
+) -> None:
+    artifacts = open_artifacts(settings.artifact_root)
+    LoadedModels(artifacts, tmp_path).get(job)
+    (path,) = tmp_path.rglob(GAUSSIANS_FILE)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:20] if change == "cut" else bytes([whole[0] ^ 1]) + whole[1:])
+
+    LoadedModels(artifacts, tmp_path).get(job)
+
+    assert path.read_bytes() == whole
 
 
 def test_a_problem_crosses_processes_whole() -> None:
