@@ -18,8 +18,8 @@ from difficulty_service.backbones.text_encoders import (
     text_backbone_names,
 )
 from difficulty_service.backbones.weights_files import (
-    BUILTIN_WEIGHTS,
     CLIP_FILENAMES,
+    PACKAGED_WEIGHTS,
     TIMM_FILENAMES,
     cached_weights,
 )
@@ -82,6 +82,12 @@ def _load_builtin(name: str, options: "BackboneOptions") -> "Backbone":
     from difficulty_service.backbones.builtin import load_builtin
 
     return load_builtin(name, options)
+
+
+def _load_builtin_photos(name: str, options: "BackboneOptions") -> "Backbone":
+    from difficulty_service.backbones.builtin_photos import load_builtin_photos
+
+    return load_builtin_photos(name, options)
 
 
 def _load_builtin_text(name: str, options: "BackboneOptions") -> "Backbone":
@@ -168,6 +174,12 @@ BACKBONES: dict[str, BackboneSpec] = {
         896,
         None,
         _load_builtin,
+    ),
+    "builtin-photos": BackboneSpec(
+        "EfficientNet-Lite2 trained on ImageNet, 260 px, works offline",
+        1280,
+        None,
+        _load_builtin_photos,
     ),
 }
 
@@ -264,7 +276,7 @@ def list_backbones() -> list[BackboneListing]:
 def weights_state(name: str, spec: BackboneSpec) -> str:
     """`in the package`, `missing`, `cached` or `to download`, from local files only."""
     if spec.repository is None:
-        return "in the package" if BUILTIN_WEIGHTS.is_file() else "missing"
+        return "in the package" if PACKAGED_WEIGHTS[name].is_file() else "missing"
     filenames = CLIP_FILENAMES if name.startswith("clip-") else TIMM_FILENAMES
     cached = cached_weights(spec.repository, filenames)
     return "to download" if cached is None else "cached"

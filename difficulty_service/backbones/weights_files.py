@@ -6,6 +6,10 @@ from pathlib import Path
 from difficulty_service.base.errors import BackboneError, Setting
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
+PHOTO_WEIGHTS = Path(__file__).parent / "builtin_photos" / "encoder.safetensors"
+PACKAGED_WEIGHTS = {"builtin": BUILTIN_WEIGHTS, "builtin-photos": PHOTO_WEIGHTS}
+"""The weights that are in the package, by the names of the backbones."""
+
 CLIP_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 TIMM_FILENAMES = ("model.safetensors", "pytorch_model.bin")
 HUB_TIMEOUT_SECONDS = 10
@@ -67,7 +71,10 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
         "run this once where there is a network and copy the cache folder, give a file of these "
         "weights as ",
         Setting("weights"),
-        ", or do with a small network that ships with the package: ",
+        ", or do with a network that ships with the package: ",
+        Setting("backbone", "builtin-photos"),
+        " for photographs, ",
         Setting("backbone", "builtin"),
+        " for images of few pixels",
         parameter="weights",
     )

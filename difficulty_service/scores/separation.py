@@ -70,7 +70,7 @@ def _remedy(features: FeatureDescription | Provenance) -> str:
     if features.noun == "text":
         return "an encoder that knows the language may do better: the backbone transformers:NAME"
     tried = (features.backbone or "").split(":")[0]
-    stronger = STRONGER[0] if tried == "builtin" else STRONGER[1]
+    stronger = STRONGER[0] if tried.startswith("builtin") else STRONGER[1]
     if tried in {"", STRONGER[1]}:
         return "features of a network that was trained on similar images may do better"
     return f"a stronger backbone may do better: {stronger}"

@@ -1,0 +1,54 @@
+"""The encoder of photographs whose weights are part of the package, for work without a network."""
+
+from pathlib import Path
+
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    no_projection,
+)
+from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.weights import load_checked, read_weights
+from difficulty_service.backbones.weights_files import PHOTO_WEIGHTS
+from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.files import file_sha256
+
+WEIGHTS_SHA256 = "bfe24e516cef07f068b641f609a55678d7701c9d686f2085cf91c522a7164d88"
+
+PREPROCESSING = Preprocessing(
+    size=260,
+    resize=292,
+    interpolation="bicubic",
+    mean=(0.5, 0.5, 0.5),
+    std=(0.5, 0.5, 0.5),
+)
+"""As timm prepares images for tf_efficientnet_lite2: it keeps 89 % of the shorter side."""
+
+
+def load_builtin_photos(name: str, options: BackboneOptions) -> Backbone:
+    """The encoder with the weights in the package, the only ones it has."""
+    from difficulty_service.backbones.builtin_photos.network import PhotoEncoder
+
+    if options.features != "penultimate":
+        raise no_projection(name)
+    if options.weights is not None:
+        raise BackboneError(
+            f"{name} has weights of its own", "leave out ", Setting("weights"), parameter="weights"
+        )
+    network = PhotoEncoder()
+    if options.random:
+        return freeze(name, network, PREPROCESSING, None, options)
+    _require_unchanged(name, PHOTO_WEIGHTS, WEIGHTS_SHA256)
+    load_checked(network, read_weights(PHOTO_WEIGHTS), f"{PHOTO_WEIGHTS} as {name}")
+    return freeze(name, network, PREPROCESSING, PHOTO_WEIGHTS, options)
+
+
+def _require_unchanged(name: str, path: Path, sha256: str) -> None:
+    if not path.is_file():
+        problem = f"{path}, a file of {name}, is missing"
+    elif file_sha256(path) != sha256:
+        problem = f"{path} is not the file that the package has for {name}"
+    else:
+        return
+    raise BackboneError(problem, "install the package again")
