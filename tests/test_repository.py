@@ -37,10 +37,13 @@ VIOLATIONS = {
     "timm": ("difficulty_service.backbones.clip", "timm"),
     "ray": ("difficulty_service.extraction.engines.local", "ray"),
     "faiss": ("difficulty_service.scorers.kmeans", "faiss"),
+    "onnxruntime": ("difficulty_service.backbones.frozen_network", "onnxruntime"),
     "transformers": ("difficulty_service.backbones.clip", "transformers"),
 }
 
-LOADED_ON_DEMAND = ("datasets", "faiss", "open_clip", "ray", "timm", "transformers")
+LOADED_ON_DEMAND = (
+    *("datasets", "faiss", "onnx", "onnxruntime", "open_clip", "ray", "timm", "transformers"),
+)
 
 
 def python_files() -> list[Path]:

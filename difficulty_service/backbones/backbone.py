@@ -59,11 +59,14 @@ class Backbone(Protocol):
         name: Name under which the user selects it.
         feature_dim: Length of a feature vector.
         weights_sha256: Hex SHA-256 of the weights file.
+        one_core: Whether it encodes on the core of the calling thread alone, so that on a CPU
+            several threads call it at once.
     """
 
     name: str
     feature_dim: int
     weights_sha256: str
+    one_core: bool
 
     @property
     def preprocessing(self) -> Preprocessing | TextPreprocessing:

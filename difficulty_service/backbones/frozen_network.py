@@ -16,6 +16,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.hooks import RemovableHandle
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.onnx_network import OnnxNetwork
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
 
@@ -108,6 +109,7 @@ class FrozenNetwork:
     precision: torch.dtype
     memory_format: torch.memory_format
     flip: bool = False
+    one_core: bool = False
 
     def encode(self, images: Tensor) -> Tensor:
         """Float32 features (samples, feature_dim) of normalised images (samples, 3, side, side)."""
@@ -151,6 +153,7 @@ def freeze(
         precision=options.precision,
         memory_format=memory_format,
         flip=options.flip,
+        one_core=isinstance(network, OnnxNetwork),
     )
     image = torch.zeros(1, 3, preprocessing.size, preprocessing.size, device=options.device)
     shape = backbone.encode(image).shape

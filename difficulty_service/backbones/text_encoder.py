@@ -24,6 +24,7 @@ class TextEncoder:
     preprocessing: TextPreprocessing
     weights_sha256: str
     network: Callable[[Tensor], Tensor]
+    one_core: bool = False
 
     def encode(self, texts: Tensor) -> Tensor:
         """Features (samples, feature_dim), float32, of prepared texts (samples, length)."""

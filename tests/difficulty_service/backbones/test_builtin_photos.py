@@ -1,9 +1,11 @@
 """The encoder of photographs in the package, beside timm's own network and transform."""
 
 import io
+import sys
 from pathlib import Path
 from typing import cast
 
+import onnx
 import pyarrow.parquet as pq
 import pytest
 import timm
@@ -12,13 +14,16 @@ from PIL import Image
 from safetensors.torch import load_file
 from timm.data import create_transform, resolve_data_config
 from torch import Tensor
+from torch.nn import functional as F
 
-from difficulty_service.backbones import BACKBONES, builtin_photos, load_backbone
+from difficulty_service.backbones import BACKBONES, builtin_photos, load_backbone, onnx_network
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, image_preprocessing
 from difficulty_service.backbones.builtin_photos.convert import TIMM_NAME, folded_weights
+from difficulty_service.backbones.builtin_photos.graph import graph_of
 from difficulty_service.backbones.builtin_photos.network import LAYERS
 from difficulty_service.backbones.frozen_network import FrozenNetwork
-from difficulty_service.backbones.weights_files import PHOTO_WEIGHTS
+from difficulty_service.backbones.onnx_network import suits_onnx
+from difficulty_service.backbones.weights_files import PHOTO_GRAPH, PHOTO_WEIGHTS
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.images.preparation import normalise, prepare
 
@@ -99,6 +104,51 @@ def test_a_missing_file_of_weights_is_named(
     monkeypatch.setattr(builtin_photos, "PHOTO_WEIGHTS", tmp_path / "encoder.safetensors")
 
     with pytest.raises(BackboneError, match=r"is missing; install the package again"):
+        load_backbone("builtin-photos", BackboneOptions())
+
+
+def noise() -> Tensor:
+    """Normalised images of coarse noise."""
+    coarse = torch.rand(2, 3, 9, 9, generator=torch.Generator().manual_seed(0)) * 2 - 1
+    return F.interpolate(coarse, (260, 260), mode="bicubic").clamp(-1, 1)
+
+
+def test_on_a_cpu_onnx_runtime_gives_the_features_of_pytorch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    images = noise()
+
+    by_onnx = load_backbone("builtin-photos", BackboneOptions())
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    monkeypatch.setattr(onnx_network, "find_spec", lambda _name: None)
+    by_torch = load_backbone("builtin-photos", BackboneOptions())
+
+    assert (by_onnx.one_core, by_torch.one_core) == (True, False)
+    assert by_onnx.weights_sha256 == by_torch.weights_sha256
+    expected = by_torch.encode(images)
+    atol = 1e-5 * float(expected.abs().max())
+    assert float(expected.std()) > 1000 * atol
+    torch.testing.assert_close(by_onnx.encode(images), expected, rtol=0, atol=atol)
+    torch.testing.assert_close(by_onnx.encode(images[:1]), expected[:1], rtol=0, atol=atol)
+
+
+def test_onnx_runtime_is_for_cpus_and_float32() -> None:
+    assert suits_onnx(BackboneOptions())
+    assert not suits_onnx(BackboneOptions(precision=torch.bfloat16))
+    assert not suits_onnx(BackboneOptions(device=torch.device("cuda")))
+
+
+def test_the_graph_in_the_package_is_made_of_the_weights_in_the_package() -> None:
+    assert graph_of(PHOTO_WEIGHTS) == onnx.load(PHOTO_GRAPH, load_external_data=False)
+
+
+def test_a_graph_of_other_weights_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "encoder.onnx").write_bytes(PHOTO_GRAPH.read_bytes()[:-1])
+    monkeypatch.setattr(builtin_photos, "PHOTO_GRAPH", tmp_path / "encoder.onnx")
+
+    with pytest.raises(BackboneError, match=r"onnx is not the file .* install the package again"):
         load_backbone("builtin-photos", BackboneOptions())
 
 

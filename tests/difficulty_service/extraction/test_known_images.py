@@ -32,6 +32,7 @@ class AveragePixel:
     name = "average"
     feature_dim = 3
     weights_sha256 = "none"
+    one_core = False
 
     def __init__(self, size: int = SIZE) -> None:
         self.preprocessing = Preprocessing(size, size, "bilinear", (0.0,) * 3, (1.0,) * 3)

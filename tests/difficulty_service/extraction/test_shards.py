@@ -35,6 +35,7 @@ class AveragePixel:
     feature_dim = 3
     preprocessing = Preprocessing(SIZE, SIZE, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     weights_sha256 = "none"
+    one_core = False
 
     def __init__(self) -> None:
         self.batch_sizes: list[int] = []
