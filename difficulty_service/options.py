@@ -260,8 +260,8 @@ class NetworkOptions(Options):
     """The network that turns samples into features."""
 
     backbone: str | None = None
-    """See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or builtin where
-    its weights cannot be had; for texts builtin-text."""
+    """See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or without its
+    weights builtin-photos, and builtin below 64 pixels; for texts builtin-text."""
 
     features: Literal["penultimate", "projected"] = "penultimate"
     """Before or after CLIP's projection."""

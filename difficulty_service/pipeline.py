@@ -13,17 +13,16 @@ from typing import Any
 
 import torch
 
-from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE, Loader, load_backbone
+from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
 from difficulty_service.backbones.backbone import (
     BackboneOptions,
     choose_device,
     choose_precision,
 )
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
-from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
-from difficulty_service.base.errors import BackboneError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.extraction.default_backbone import default_backbone
 from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
@@ -264,15 +263,18 @@ def _settle(
 ) -> SettledExtraction:
     """Chooses the backbone and the precision that a request leaves open."""
     warnings: Sequence[str] = ()
+    options = request.options
     name = request.backbone or (None if fitted_on is None else fitted_on.backbone)
     if not name and dataset.modality == "text":
         name = BUILTIN_TEXT
     elif not name and {"weights", "features"} & set(request.network.given):
         name = DEFAULT_BACKBONE
     elif not name:
-        name, warnings = default_backbone()
+        chosen = default_backbone(dataset, options.max_pixels)
+        name, warnings = chosen.name, chosen.warnings
+        options = replace(options, image_sizes=chosen.sizes)
     settled = settle_precision(
-        ExtractionTask(dataset, name, request.network, request.options, watch=request.watch),
+        ExtractionTask(dataset, name, request.network, options, watch=request.watch),
         request.out if request.resume else None,
         fitted_on,
         alone=request.cluster is None and request.subset.num_subsets == 1,
@@ -409,24 +411,3 @@ def _choose_engine(request: ExtractRequest) -> Engine:
     from difficulty_service.extraction.engines.ray_cluster import RayEngine
 
     return RayEngine(request.cluster)
-
-
-BUILTIN = "builtin"
-
-
-def default_backbone() -> tuple[str, list[str]]:
-    """The best backbone that can be had; downloads its weights where they are not cached.
-
-    Returns:
-        Its name, and warnings, one sentence each: that the weights of the default backbone are
-        missing, so that the small network of the package takes its place.
-    """
-    repository = BACKBONES[DEFAULT_BACKBONE].repository or ""
-    try:
-        locate_weights(None, DEFAULT_BACKBONE, repository, CLIP_FILENAMES)
-    except BackboneError as error:
-        return BUILTIN, [
-            f"{error.problem}; the backbone is therefore {BUILTIN}, a small network that tells "
-            f"photographs apart less well than {DEFAULT_BACKBONE} does"
-        ]
-    return DEFAULT_BACKBONE, []

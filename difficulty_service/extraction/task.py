@@ -13,6 +13,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpe
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import (
     FeatureDescription,
+    ImageSizes,
     PrecisionPilot,
     RecordedOptions,
     numbers_of_runs,
@@ -44,6 +45,7 @@ class ExtractOptions:
         open_precision: Whether the network's precision is only that of its device, which
             `precision.settle_precision` may change before the extraction.
         precision_pilot: Comparison by which the precision was chosen, if any.
+        image_sizes: Sizes by which the backbone was chosen, if they were.
     """
 
     batch_size: int | None = None
@@ -56,6 +58,7 @@ class ExtractOptions:
     workers: int | None = None
     open_precision: bool = False
     precision_pilot: PrecisionPilot | None = None
+    image_sizes: ImageSizes | None = None
 
     @property
     def decoder(self) -> str:
@@ -147,6 +150,7 @@ def describe_features(
         **given(
             containers=dataset.containers,
             precision_pilot=options.precision_pilot,
+            image_sizes=options.image_sizes,
             corruption=options.corruption and str(options.corruption),
         ),
         **({"modality": "text"} if dataset.modality == "text" else options.describe()),

@@ -61,6 +61,15 @@ class PrecisionPilot(Contract):
         return self.agreement is not None and self.agreement >= LEAST_AGREEMENT
 
 
+class ImageSizes(Contract):
+    """Sizes of some images from all over a dataset."""
+
+    num_images: int
+    """Number of images that were looked at."""
+    median_side: float
+    """Median of their shorter sides in pixels."""
+
+
 class RecordedOptions(Contract):
     """Options that choose the samples of a dataset and their ids; absent where not given."""
 
@@ -176,6 +185,9 @@ class Extraction(FeatureKind):
     containers: Annotated[str | None, MAY_CHANGE] = None
     """Digest of the paths, sizes and times of local files that hold many samples each; only where
     there are such files."""
+    image_sizes: Annotated[ImageSizes | None, MAY_CHANGE] = None
+    """Sizes by which a network of the package was chosen; only where no backbone was named and the
+    default one could not be had."""
     modality: Annotated[Literal["image", "text"], STORES] = "image"
     """What the samples are; absent for images."""
     decoder: Annotated[str | None, STORES] = None

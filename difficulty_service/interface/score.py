@@ -156,8 +156,8 @@ def score_dataset(
             With `modality="text"`, the samples of a table, of a Hugging Face dataset or of pairs
             are texts.
         backbone: Name of the backbone; `difficulty backbones` lists them. The default, `builtin`,
-            or `builtin-text` for texts, works offline and is small; others tell photographs apart
-            better.
+            or `builtin-text` for texts, works offline and is small; `builtin-photos` works offline
+            too and tells photographs apart better.
         out: Score file to write. The features are kept beside it, as `difficulty score` does;
             without it they are in a temporary folder until the call ends.
         marks: What people decided, as for `score`; it is remembered beside `out` and holds for

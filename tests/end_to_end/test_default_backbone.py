@@ -30,7 +30,12 @@ def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so
     warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: the wei")]
     assert len(warnings) == 1
     assert "clip-vit-b16" in warnings[0]
-    assert read_scores(tmp_path / "scores.parquet").provenance.backbone == "builtin"
+    provenance = read_scores(tmp_path / "scores.parquet").provenance
+    assert provenance.backbone == "builtin"
+    assert provenance.image_sizes is not None
+    assert provenance.image_sizes.num_images == 20
+    median = f"is {provenance.image_sizes.median_side:g} in the median"
+    assert f"less than 64 pixels, and the shorter side of 20 images {median}" in warnings[0]
 
 
 @pytest.mark.usefixtures("offline")

@@ -137,6 +137,7 @@ CHANGES: dict[str, Any] = {
     "dataset_options": {"split": "train"},
     "preprocessing": {"size": 64},
     "precision_pilot": None,
+    "image_sizes": {"num_images": 32, "median_side": 375.0},
     "modality": "text",
     "mode": "fast",
     "flip": True,
