@@ -8,12 +8,17 @@ of the network that `difficulty` builds, its batch normalisations folded away. T
 users of open_clip and clip-retrieval write: PIL and torchvision transforms in a DataLoader, the
 network, .npy. Extraction is `difficulty extract` from files to feature store, all but listing and
 loading. All take turns in each round.
-Weights are random but for `builtin`, unless --weights names a file: their speed is the same.
+
+On a CPU the rates of a core are those of a second of processor time, and the share is that of the
+rate at which NumPy multiplies matrices of float32 on one core, the best of the rounds.
+Weights are random but for those in the package, unless --weights names a file: their speed is the
+same.
 
 Images are 32 x 32 PNG for a backbone that wants them so small, else JPEG photographs of 500 x 400.
 """
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
@@ -28,8 +33,10 @@ from machine import machine
 from photographs import write_photographs
 from PIL import Image
 from safetensors.torch import save_file
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.utils.data import DataLoader
+from torch.utils.flop_counter import FlopCounterMode
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
@@ -41,6 +48,7 @@ from difficulty_service.backbones.backbone import (
     choose_device,
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork
+from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.base.threads import num_workers
 from difficulty_service.datasets import open_dataset
@@ -52,7 +60,11 @@ from difficulty_service.pipeline import ExtractRequest, extract_dataset
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024
-DEFAULT = ("builtin", "timm:mobilenetv2_100")
+DEFAULT = ("builtin", "builtin-photos", "timm:mobilenetv2_100")
+OF_TIMM = {"builtin-photos": "timm:tf_efficientnet_lite2"}
+"""The network of timm whose weights a network of the package has."""
+
+MATRIX_SIDE, MATRIX_PRODUCTS = 2048, 4
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,7 @@ def write_small_images(folder: Path, number: int) -> None:
 
 def random_weights(name: str, folder: Path) -> str | None:
     """A file of random weights for a backbone; None for what has its own."""
-    if name == "builtin":
+    if name in PACKAGED_WEIGHTS:
         return None
     path = folder / "weights.safetensors"
     if name.startswith("timm:"):
@@ -110,14 +122,35 @@ def random_weights(name: str, folder: Path) -> str | None:
 
 def as_published(backbone: Backbone, device: torch.device, precision: torch.dtype) -> Backbone:
     """The backbone around timm's own network; others have nothing that is folded when loaded."""
-    if not backbone.name.startswith("timm:"):
+    name = OF_TIMM.get(backbone.name, backbone.name)
+    if not name.startswith("timm:"):
         return backbone
+    random = BackboneOptions(device=device, precision=precision, random=True)
+    ours = cast(FrozenNetwork, load_backbone(name, random))
     import timm
 
-    network = timm.create_model(backbone.name.removeprefix("timm:"), num_classes=0)
+    network = timm.create_model(name.removeprefix("timm:"), num_classes=0)
     network = network.eval().requires_grad_(requires_grad=False).to(device, precision)
-    folded = cast(FrozenNetwork, backbone)
-    return replace(folded, network=network.to(memory_format=folded.memory_format))
+    return replace(ours, network=network.to(memory_format=ours.memory_format))
+
+
+def operations(backbone: Backbone, device: torch.device, precision: torch.dtype) -> int:
+    """Floating-point operations of one image, multiplications and additions."""
+    size = backbone.preprocessing.size
+    with FlopCounterMode(display=False) as counter:
+        backbone.encode(torch.zeros(1, 3, size, size, device=device, dtype=precision))
+    return int(counter.get_total_flops())
+
+
+def matrix_rate() -> float:
+    """Floating-point operations per second of matrix products on one core, in float32."""
+    one, two = np.random.default_rng(0).random((2, MATRIX_SIDE, MATRIX_SIDE), np.float32)
+    with threadpool_limits(1):
+        began = time.process_time()
+        for _ in range(MATRIX_PRODUCTS):
+            one @ two
+        seconds = time.process_time() - began
+    return MATRIX_PRODUCTS * 2 * MATRIX_SIDE**3 / seconds
 
 
 def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
@@ -194,6 +227,12 @@ def extraction(
     return run
 
 
+def _core_seconds() -> float:
+    """Processor time of this process and of those that it started and that have ended."""
+    times = os.times()
+    return times.user + times.system + times.children_user + times.children_system
+
+
 def measure(name: str, arguments: argparse.Namespace) -> bool:
     """Rounds for one backbone; prints them and says whether the aim is reached."""
     device = choose_device(arguments.device)
@@ -226,12 +265,17 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
             "DataLoader loop": plain_loop(setting),
         }
         rates: dict[str, list[float]] = {kind: [] for kind in work}
+        core_rates: dict[str, list[float]] = {kind: [] for kind in work}
+        matrix_rates = [matrix_rate()]
+        image_operations = operations(setting.published, device, precision)
         for number_of_round in range(arguments.rounds + 1):
+            matrix_rates.append(matrix_rate())
             for kind, run in work.items():
-                began = time.perf_counter()
+                began, began_cores = time.perf_counter(), _core_seconds()
                 run()
                 if number_of_round:  # the first one warms up
                     rates[kind].append(number / (time.perf_counter() - began))
+                    core_rates[kind].append(number / (_core_seconds() - began_cores))
     print(f"\n{name}, batches of {batch_size}, {precision}, {number} images")
     bare = rates["bare forward"]
     for kind, measured in rates.items():
@@ -240,6 +284,13 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
             f"{kind:16}{statistics.median(measured):8.0f} images/s, of the bare forward "
             f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
         )
+        if device.type == "cpu":
+            core_rate = statistics.median(core_rates[kind])
+            share = core_rate * image_operations / max(matrix_rates)
+            print(
+                f"{'':16}{core_rate:8.1f} images per core-second, "
+                f"{100 * share:.0f} % of matrix products"
+            )
     ratios = [rate / other for rate, other in zip(rates["extract"], bare, strict=True)]
     return statistics.median(ratios) >= LEAST_RATIO
 
