@@ -289,7 +289,7 @@ def imported(package: str) -> Iterator[tuple[str, Path]]:
                 yield str(node.module).partition(".")[0], file
 
 
-ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "postgresql", "ray", "text")
+ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "postgresql", "ray", "text", "xlsx")
 """Extras whose packages are imported where they are asked for."""
 
 

@@ -15,13 +15,13 @@ from difficulty_service.datasets.class_folders import visible
 from difficulty_service.datasets.image_openers import IMAGE_EXTENSIONS
 from difficulty_service.datasets.listing import as_text
 from difficulty_service.datasets.storage import StoredPath, list_folder, resolve
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
 MOST_ENTRIES = 100_000  # of a folder that are looked at
 PEEKED_ENTRIES = 300  # of each folder in it
 PAGE = 100
-DATASETS = {"table": TABLE_EXTENSIONS, "tar": TAR_EXTENSIONS, "zip": (ZIP_EXTENSION,)}
+DATASETS = {"table": LIMITED_EXTENSIONS, "tar": TAR_EXTENSIONS, "zip": (ZIP_EXTENSION,)}
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
 
 

@@ -16,7 +16,7 @@ from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable
 from api.routes.columns import attach_table, changeable_job, find_columns
 from difficulty_service.base.errors import DifficultyError
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.review.joined_tables import MOST_COLUMNS
 from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
 
@@ -88,7 +88,7 @@ def _page(
         "problem": "" if problem is None else hide_paths(problem.detail, names)[:LONGEST_PROBLEM],
         "remedy": "" if problem is None else hide_paths(problem.remedy, names),
         "entered": entered,
-        "endings": TABLE_EXTENSIONS,
+        "endings": LIMITED_EXTENSIONS,
         "most_columns": MOST_COLUMNS,
         "most_bytes": settings.max_table_bytes,
     }

@@ -16,7 +16,7 @@ from api.uploads.checking import check_parquet_index
 from difficulty_service.base.errors import DifficultyError, ReportError
 from difficulty_service.base.tables import map_arrow
 from difficulty_service.datasets.sample import TableLimits
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.review.joined_tables import ScoredDataset, TableSource, join_tables
 from difficulty_service.review.sample_columns import shorten_value
 
@@ -45,13 +45,13 @@ class SentTable:
     columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        is_file = self.name.lower().endswith(TABLE_EXTENSIONS) and "/" not in self.name
+        is_file = self.name.lower().endswith(LIMITED_EXTENSIONS) and "/" not in self.name
         # Printable text has neither controls, which could change how it is read, nor surrogates.
         if not is_file or len(self.name) > LONGEST_NAME or not self.name.isprintable():
             raise invalid(
                 f"{self.name[:LONGEST_NAME]!r} is no name of a table",
                 f"give a file name of at most {LONGEST_NAME} characters that ends in "
-                f"{', '.join(TABLE_EXTENSIONS)}",
+                f"{', '.join(LIMITED_EXTENSIONS)}",
                 "table",
             )
 

@@ -11,25 +11,29 @@ from difficulty_service.base.checksums import dump_checked, load_checked
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.file_search import find_files
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS, TableFile, open_table_file
+from difficulty_service.datasets.sample import TableLimits
+from difficulty_service.datasets.table_files import TableFile, open_table_file, table_endings
 from difficulty_service.datasets.table_files import read_columns as read_columns_of_file
 
 
-def open_tables(pattern: str, text_columns: Sequence[str] = ()) -> Sequence[TableFile]:
-    """Opens Parquet, CSV or JSON Lines files, in order of their paths.
+def open_tables(
+    pattern: str, text_columns: Sequence[str] = (), limits: TableLimits | None = None
+) -> Sequence[TableFile]:
+    """Opens tables, in order of their paths.
 
-    Of CSV files, `text_columns` are read as text even if they look like numbers, so that an id
-    keeps its leading zeros.
+    Of those that are not Parquet, `text_columns` are read as text even if they look like numbers,
+    so that an id keeps its leading zeros. `limits` are for tables of people who are not trusted.
     """
-    files = [
-        file for file in find_files(pattern) if file.place.name.lower().endswith(TABLE_EXTENSIONS)
-    ]
+    endings = table_endings(pattern)
+    files = [file for file in find_files(pattern) if file.place.name.lower().endswith(endings)]
     if not files:
         raise AuditError(
             f"{pattern!r} is not a table",
-            f"the names of tables end in {', '.join(TABLE_EXTENSIONS)}",
+            f"the names of tables end in {', '.join(endings)}",
         )
-    return [open_table_file(file, file.place.name, tuple(text_columns)) for file in files]
+    return [
+        open_table_file(file, file.place.name, tuple(text_columns), limits=limits) for file in files
+    ]
 
 
 def read_columns(

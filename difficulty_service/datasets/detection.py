@@ -6,7 +6,7 @@ from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.memory import find_plugin
 from difficulty_service.datasets.published import kind_of_published_file, kind_of_published_folder
 from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, reading, resolve
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+from difficulty_service.datasets.table_files import NAMED_EXTENSIONS, TABLE_EXTENSIONS
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
 HUB_PREFIX = "hf:"
@@ -52,7 +52,7 @@ def _kind_of_prefix(location: str) -> str | None:
 
 
 _EXTENSIONS = TABLE_EXTENSIONS + TAR_EXTENSIONS
-_ALL_EXTENSIONS = (*_EXTENSIONS, ZIP_EXTENSION)
+_ALL_EXTENSIONS = (*NAMED_EXTENSIONS, *TAR_EXTENSIONS, ZIP_EXTENSION)
 
 
 def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:
@@ -68,7 +68,7 @@ def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:
 
 def _kind_of_files(names: list[str], location: str) -> str | None:
     """The kind of all files; None if one is of no known kind or there are no files."""
-    tables = [name for name in names if name.lower().endswith(TABLE_EXTENSIONS)]
+    tables = [name for name in names if name.lower().endswith(NAMED_EXTENSIONS)]
     tars = [name for name in names if name.lower().endswith(TAR_EXTENSIONS)]
     if tables and tars:
         raise DatasetError(

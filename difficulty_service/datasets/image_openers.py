@@ -146,7 +146,10 @@ def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:
     opener = partial(_open_reference, reference, folder)
     if is_uri(reference) or not (folder.is_local or posixpath.isabs(reference)):
         return opener
-    return FileOpener(posixpath.join(folder.path, reference), opener)
+    path = posixpath.join(folder.path, reference)
+    if "\\" in reference and not os.path.exists(path):  # noqa: PTH110
+        return _reference_opener(reference.replace("\\", "/"), folder)  # written by Windows
+    return FileOpener(path, opener)
 
 
 def _open_base64(text: str) -> BinaryIO:

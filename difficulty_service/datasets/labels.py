@@ -32,10 +32,21 @@ class IndexedLabels:
     unlabelled: Sequence[tuple[int, str]] = ()
 
 
+def find_usual(usual: Iterable[str], names: Sequence[str]) -> list[str]:
+    """The names that are usual ones, by priority, whether written `label`, `Label` or ` LABEL`."""
+    folded = {fold(name): name for name in reversed(names)}
+    return [name if name in names else folded[name] for name in usual if name in folded]
+
+
+def fold(name: str) -> str:
+    """The name of a column without spaces around it, in lower case."""
+    return name.strip().casefold()
+
+
 def label_like(names: Iterable[str]) -> list[str]:
     """The names that a label column may have: the default ones by priority, then the others."""
     names = list(names)
-    usual = [name for name in LABEL_NAMES if name in names]
+    usual = find_usual(LABEL_NAMES, names)
     return usual + [name for name in names if name not in usual and _LABEL_LIKE.fullmatch(name)]
 
 

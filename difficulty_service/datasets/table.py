@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
@@ -31,8 +30,8 @@ from difficulty_service.datasets.table_columns import (
     sample_ids_of,
 )
 from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
     TableFile,
+    find_tables,
     open_table_file,
     read_cells,
     read_columns,
@@ -124,6 +123,9 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     if unlabelled:
         ids = [ids[row] for row in labels.rows.tolist()]
     others = columns.other_labels
+    warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
+    if others:
+        warnings.append(several_labels_warning(columns.label, others))
     listing = Listing(
         labels.class_names,
         ids,
@@ -134,7 +136,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
             *columns_asked_for(options),
         ),
         skipped=unlabelled,
-        warnings=(several_labels_warning(columns.label, others),) if others else (),
+        warnings=tuple(warnings),
         containers=[table.file.place for table in tables],
     )
     # The other columns are no longer needed.
@@ -161,20 +163,20 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
 
 
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
-    files = find_files_ending(location, options.boundary, TABLE_EXTENSIONS, "table")
+    files = find_tables(location, options.boundary)
     folder = common_folder(files)
     special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
     text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
-    opened = (
+    return [
         open_table_file(
             file,
             posixpath.relpath(file.place.path, folder),
             text_columns,
             multiline=options.text_column is not None,
+            limits=options.limits,
         )
         for file in files
-    )
-    return [replace(table, limits=options.limits) for table in opened]
+    ]
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:

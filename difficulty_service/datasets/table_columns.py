@@ -9,7 +9,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.labels import LABEL_NAMES, Describe, is_text, label_like
+from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.labels import (
+    LABEL_NAMES,
+    Describe,
+    find_usual,
+    fold,
+    is_text,
+    label_like,
+)
 from difficulty_service.datasets.sample import DatasetOptions
 
 PATH_NAMES = ("path", "image_path", "file", "file_path", "filename", "file_name")
@@ -69,9 +77,11 @@ def columns_asked_for(options: DatasetOptions) -> tuple[tuple[str, str], ...]:
 
 
 def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str:
-    present = [name for name in IMAGE_NAMES if name in schema.names]
+    present = find_usual(IMAGE_NAMES, schema.names)
     usual = [name for name in present if holds_bytes(schema.field(name).type)]
     usual += [name for name in present if holds_text(schema.field(name).type)]
+    if options.image_column is None and not usual:
+        _refuse_missing_header(schema, source)
     image = _find(schema, options.image_column, usual, ("image", source))
     kind = schema.field(image).type
     if not (holds_bytes(kind) or holds_text(kind)):
@@ -83,6 +93,17 @@ def _image_column(schema: pa.Schema, options: DatasetOptions, source: str) -> st
             parameter="image_column",
         )
     return image
+
+
+def _refuse_missing_header(schema: pa.Schema, source: str) -> None:
+    first = next(
+        (name for name in schema.names if has_image_extension((name.split() or [""])[0])), None
+    )
+    if first is not None:
+        raise DatasetError(
+            f"the first line of {source} has no names of columns, but the path {first!r}",
+            "write one above it, such as `path,label`",
+        )
 
 
 def _text_column(schema: pa.Schema, options: DatasetOptions, source: str) -> str | None:
@@ -123,7 +144,7 @@ def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[s
     like = [name for name in label_like(schema.names) if _may_hold_labels(schema.field(name).type)]
     if chosen is not None or not like:
         return [_find(schema, chosen, LABEL_NAMES, ("label", source))]
-    if like[0] in LABEL_NAMES or len(like) == 1:
+    if fold(like[0]) in LABEL_NAMES or len(like) == 1:
         return like
     raise DatasetError(
         f"{source} has several columns that may be the labels: {', '.join(map(repr, like))}",
@@ -153,11 +174,11 @@ def path_columns(schema: pa.Schema, image: str) -> list[str]:
     """The columns whose paths may serve as sample ids: the image column first, if it has paths."""
     return [
         name
-        for name in dict.fromkeys((image, *PATH_NAMES))
+        for name in dict.fromkeys((image, *find_usual(PATH_NAMES, schema.names)))
         if name in schema.names
         and (
             _has_field(schema.field(name).type, "path")
-            or (name in PATH_NAMES and holds_text(schema.field(name).type))
+            or (fold(name) in PATH_NAMES and holds_text(schema.field(name).type))
         )
     ]
 

@@ -1,27 +1,36 @@
 """Reads files of tables: whole columns, or the cells of some rows without loading the others.
 
-CSV and JSON Lines are read whole, because they hold paths or small images. Parquet is read by row
-groups, in batches that fit in memory, whatever their pages unpack to: a file of two kilobytes can
-hold a page of gigabytes, and its footer may claim anything. The headers before the pages, by which
-a reader allocates memory, are checked first. They are structs in Thrift's compact protocol.
+CSV, JSON Lines and workbooks are read whole, because they hold paths or small images. Parquet is
+read by row groups, in batches that fit in memory, whatever their pages unpack to: a file of two
+kilobytes can hold a page of gigabytes, and its footer may claim anything. The headers before the
+pages, by which a reader allocates memory, are checked first. They are structs in Thrift's compact
+protocol.
 """
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
-import pyarrow.json
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.sample import TableLimits
-from difficulty_service.datasets.storage import READ_AHEAD, StoredFile, open_arrow_file
+from difficulty_service.datasets.spreadsheets import SPREADSHEET_EXTENSIONS, read_spreadsheet
+from difficulty_service.datasets.storage import (
+    READ_AHEAD,
+    Boundary,
+    StoredFile,
+    is_folder,
+    open_arrow_file,
+    resolve,
+)
+from difficulty_service.datasets.text_tables import decode_names, read_text_table
 
 MAX_RATIO = 200
 """How much a large page may unpack to; photographs hardly shrink, repeated labels do."""
@@ -198,10 +207,26 @@ def require_size(num_bytes: int, limits: TableLimits) -> None:
         )
 
 
-TABLE_EXTENSIONS = (".parquet", ".csv", ".jsonl", ".ndjson")
+TABLE_EXTENSIONS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", *SPREADSHEET_EXTENSIONS)
+
+LIMITED_EXTENSIONS = tuple(each for each in TABLE_EXTENSIONS if each not in SPREADSHEET_EXTENSIONS)
+"""Extensions of tables that are read with limits, as a service does."""
+
+NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt")
+"""Extensions of tables that are named; in a folder, a `.txt` may be anything."""
 
 _ROWS_PER_BATCH = 64
-_BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
+
+
+def find_tables(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
+    """The tables at a location, which is a file, a glob or a folder; there must be one."""
+    return find_files_ending(location, boundary, table_endings(location, boundary), "table")
+
+
+def table_endings(location: str, boundary: Boundary | None = None) -> tuple[str, ...]:
+    """The extensions of the tables at a location."""
+    in_folder = is_folder(resolve(location, boundary), location)
+    return TABLE_EXTENSIONS if in_folder else NAMED_EXTENSIONS
 
 
 @dataclass(frozen=True)
@@ -210,8 +235,9 @@ class TableFile:
 
     Attributes:
         name: Path relative to the common folder of all files; the start of the ids.
-        rows: Rows of a CSV or JSON Lines file; None for Parquet.
+        rows: Rows of a file that is read whole; None for Parquet.
         limits: Limits for Parquet; None for a file that its owner reads.
+        note: What was assumed to read it, as the predicate of a sentence; None for nothing.
     """
 
     file: StoredFile
@@ -220,6 +246,7 @@ class TableFile:
     num_rows: int
     rows: pa.Table | None
     limits: TableLimits | None = None
+    note: str | None = None
 
     @property
     def is_json(self) -> bool:
@@ -228,52 +255,42 @@ class TableFile:
 
 
 def open_table_file(
-    file: StoredFile, name: str, text_columns: tuple[str, ...], *, multiline: bool = False
+    file: StoredFile,
+    name: str,
+    text_columns: tuple[str, ...],
+    *,
+    multiline: bool = False,
+    limits: TableLimits | None = None,
 ) -> TableFile:
-    """Reads the schema of a Parquet file, or all rows of a CSV or JSON Lines file.
+    """Reads the schema of a Parquet file, or all rows of any other.
 
     Quoted cells of a CSV file may have line breaks if it is `multiline`, as texts have. Its
-    `text_columns` are read as text even if they look like numbers.
+    `text_columns` are read as text even if they look like numbers. With limits, files that unpack
+    to any size as they are read are refused.
     """
+    kind = name.lower()
+    if limits is not None and kind.endswith(SPREADSHEET_EXTENSIONS):
+        raise DatasetError(
+            f"{name!r} is a workbook, which may unpack to any size, so only the command line and "
+            "Python read it",
+            "save the sheet as CSV",
+            parameter="location",
+        )
     try:
-        with open_arrow_file(file.place) as source:
-            if name.lower().endswith(".parquet"):
+        if kind.endswith(".parquet"):
+            with open_arrow_file(file.place) as source:
                 parquet = pq.ParquetFile(source)
                 schema, rows = parquet.schema_arrow, parquet.metadata.num_rows
-                _decode_names(schema)
-                return TableFile(file, name, schema, rows, None)
-            table = _read_text(source, name, text_columns, multiline=multiline)
-            _decode_names(table.schema)
+                decode_names(schema)
+                return TableFile(file, name, schema, rows, None, limits)
+        if kind.endswith(SPREADSHEET_EXTENSIONS):
+            table, note = read_spreadsheet(file.place, name, text_columns)
+        else:
+            table, note = read_text_table(file.place, name, text_columns, multiline=multiline)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
     _refuse_invalid(table, name)
-    return TableFile(file, name, table.schema, table.num_rows, table)
-
-
-def _decode_names(fields: Iterable[pa.Field]) -> None:
-    """Raises UnicodeDecodeError where the name of a column, or inside one, is not UTF-8."""
-    for field in fields:
-        field.name  # noqa: B018 - decodes it
-        if pa.types.is_nested(field.type):
-            _decode_names(field.type.field(index) for index in range(field.type.num_fields))
-
-
-def _read_text(
-    source: pa.NativeFile, name: str, text_columns: tuple[str, ...], *, multiline: bool
-) -> pa.Table:
-    if not name.lower().endswith(".csv"):
-        options = pyarrow.json.ReadOptions(block_size=_BLOCK)
-        return pyarrow.json.read_json(source, read_options=options)
-    # Only an empty cell is null, because a class may be called "NA" or "null".
-    convert = pyarrow.csv.ConvertOptions(
-        column_types=dict.fromkeys(text_columns, pa.string()),
-        null_values=[""],
-        strings_can_be_null=True,
-    )
-    # Only where texts are expected: an open quote elsewhere would swallow the rows below it.
-    parse = pyarrow.csv.ParseOptions(newlines_in_values=multiline)
-    read = pyarrow.csv.ReadOptions(block_size=_BLOCK if multiline else None)
-    return pyarrow.csv.read_csv(source, read, parse, convert)
+    return TableFile(file, name, table.schema, table.num_rows, table, limits, note)
 
 
 def require_columns(table: TableFile, columns: list[str]) -> None:

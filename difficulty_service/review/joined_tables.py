@@ -3,7 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import PurePosixPath
 
@@ -17,7 +17,7 @@ from difficulty_service.base.wording import count_of, did_you_mean, list_names
 from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.table_columns import PATH_NAMES
 from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
+    NAMED_EXTENSIONS,
     TableFile,
     require_rows,
     require_size,
@@ -48,7 +48,7 @@ MOST_COLUMNS = 40
 MOST_READ = 1000
 """Number of columns up to which all of a table with limits are read where none is named."""
 
-_ENDINGS = "|".join(map(re.escape, TABLE_EXTENSIONS))
+_ENDINGS = "|".join(map(re.escape, NAMED_EXTENSIONS))
 _SOURCE = re.compile(
     rf"(?P<table>{DATASET}|.+?(?:{_ENDINGS}))(?::(?P<names>.*))?", re.DOTALL | re.IGNORECASE
 )
@@ -132,9 +132,9 @@ def join_tables(
     notes: list[str] = []
     left_out: list[str] = []
     for source in sources:
-        table, not_shown = _read(source, dataset, limits)
+        table, not_shown, assumed = _read(source, dataset, limits)
         rows, note = _match(source, sample_ids, table)
-        notes += note
+        notes += [*assumed, *note]
         for place, name in enumerate(table.column_names[1:], 1):
             values = table.column(place).take(rows)
             shown = to_sample_column(free_name(name, source.title, columns), values)
@@ -200,21 +200,21 @@ def _with_ids(ids: pa.Array | pa.ChunkedArray, table: pa.Table, names: Sequence[
 
 def _read(
     source: TableSource, dataset: ScoredDataset, limits: TableLimits | None
-) -> tuple[pa.Table, list[str]]:
-    """The columns of a table after its sample ids, and those that are not shown, with reasons."""
+) -> tuple[pa.Table, list[str], list[str]]:
+    """The columns of a table after its ids, those not shown, with reasons, and what was assumed."""
     ids = [*filter(None, [dataset.id_column]), *ID_NAMES]
     opened = dataset.find() if source.table == DATASET else None
     location = source.table if opened is None else opened.location
     try:
-        files = open_tables(location, ids)
+        files = open_tables(location, ids, limits)
         if limits is not None:
-            files = _limited(files, source, limits)
+            _require_limits(files, source, limits)
         schema = files[0].schema
         names, not_shown = _choose(schema, source)
         if opened is not None:
             names = [name for name in names if name != dataset.id_column]
             table = read_dataset_columns(opened, names, dataset.id_column, "columns")
-            return table, not_shown
+            return table, not_shown, []  # the scores have said what was assumed
         key = _id_column(schema, ids, source)
         names = [name for name in names if name != key]
         table = concatenate(location, files, [key, *names])
@@ -222,13 +222,12 @@ def _read(
         raise
     except DifficultyError as error:
         raise _cannot_join(source, error) from error
-    return _with_ids(table[key], table, names), not_shown
+    assumed = [f"{source.title} {file.note}" for file in files if file.note]
+    return _with_ids(table[key], table, names), not_shown, assumed
 
 
-def _limited(
-    files: Sequence[TableFile], source: TableSource, limits: TableLimits
-) -> Sequence[TableFile]:
-    """The files of a table that exceeds no limit, which are read within these."""
+def _require_limits(files: Sequence[TableFile], source: TableSource, limits: TableLimits) -> None:
+    """Refuses a table that exceeds a limit."""
     require_rows(sum(file.num_rows for file in files), limits, source.title)
     for file in files:
         if file.rows is not None:
@@ -240,7 +239,6 @@ def _limited(
             "name the columns that are to be shown",
             parameter="columns",
         )
-    return [replace(file, limits=limits) for file in files]
 
 
 def _match(

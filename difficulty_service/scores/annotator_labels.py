@@ -23,13 +23,12 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
-from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import PATH_NAMES
 from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
     TableFile,
+    find_tables,
     open_table_file,
     read_columns,
 )
@@ -75,12 +74,14 @@ class LabelTable:
         name: What messages call it.
         read: Reads all rows of some columns.
         row_names: `file#row` of each row, which are the ids of samples of a dataset without others.
+        notes: What was assumed to read it, one sentence each.
     """
 
     name: str
     columns: tuple[str, ...]
     read: Callable[[list[str]], pa.Table]
     row_names: Callable[[], Iterator[str]]
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> La
             source.select,
             lambda: map(str, range(len(source))),
         )
-    files = find_files_ending(str(source), None, TABLE_EXTENSIONS, "table")
+    files = find_tables(str(source))
     folder = common_folder(files)
     # Ids and labels such as 007 are text.
     text = (ID_COLUMN, *OTHER_IDS, columns.label, columns.annotator, *columns.annotators)
@@ -134,8 +135,9 @@ def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> La
         for name in tables[0].schema.names
         if all(name in table.schema.names for table in tables)
     ]
+    notes = tuple(f"{table.name!r} {table.note}" for table in tables if table.note)
     return LabelTable(
-        str(source), tuple(shared), partial(_read, tables), partial(_row_names, tables)
+        str(source), tuple(shared), partial(_read, tables), partial(_row_names, tables), notes
     )
 
 
@@ -209,6 +211,7 @@ def read_labels(
     triples = np.stack([samples, numbers, labels], axis=1)[kept].astype(np.int64)
     given, repeated = _last_of_each(triples)
     warnings = [
+        *table.notes,
         *classes.warnings(table.name),
         *_counted(int(((samples < 0) & (labels >= 0)).sum()), "of samples that are not there"),
         *_counted(int(((numbers < 0) & (labels >= 0)).sum()), "without an annotator"),

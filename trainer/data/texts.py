@@ -20,15 +20,14 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import build_table, list_table
 from difficulty_service.datasets.table_columns import holds_text
 from difficulty_service.datasets.table_files import (
-    TABLE_EXTENSIONS,
     TableFile,
+    find_tables,
     open_table_file,
     read_columns,
 )
@@ -138,12 +137,7 @@ def _read_table(
     split: str | None,
     label_column: str | None,
 ) -> TextTable:
-    files = [f for f in find_files(location) if f.place.name.lower().endswith(TABLE_EXTENSIONS)]
-    if not files:
-        raise DatasetError(
-            f"{location!r} holds no table",
-            f"name files ending in {', '.join(TABLE_EXTENSIONS)}",
-        )
+    files = find_tables(location)
     names = (config.text_column, config.id_column, "label_name", "split", *encoding.column_names)
     text_columns = tuple(name for name in names if name)
     tables = [open_table_file(file, file.place.name, text_columns) for file in files]

@@ -191,10 +191,10 @@ def test_an_id_of_a_csv_file_can_keep_its_zeros(tmp_path: Path) -> None:
 
 
 def test_a_file_of_another_format_is_refused_by_name(tmp_path: Path) -> None:
-    (tmp_path / "votes.xlsx").write_bytes(b"not a table")
+    (tmp_path / "votes.ods").write_bytes(b"not a table")
 
-    with pytest.raises(AuditError, match=r"votes\.xlsx' is not a table"):
-        read_columns(str(tmp_path / "votes.xlsx"), ["id"])
+    with pytest.raises(AuditError, match=r"votes\.ods' is not a table"):
+        read_columns(str(tmp_path / "votes.ods"), ["id"])
     with pytest.raises(DatasetError, match="no file matches"):
         read_columns(str(tmp_path / "*.csv"), ["id"])
 

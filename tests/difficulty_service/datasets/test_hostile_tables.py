@@ -168,7 +168,6 @@ def test_text_of_a_json_line_that_is_not_utf8_is_named_by_its_column(
 @pytest.mark.parametrize(
     ("name", "content"),
     [
-        ("table.csv", b"image,label,\xff\na.png,cat,1\n"),
         ("table.jsonl", b'{"image": "a.png", "label": "cat", "\xff": 1}'),
         ("table.jsonl", b'{"image": {"path": "a.png", "\xff": 1}, "label": "cat"}'),
     ],

@@ -59,6 +59,19 @@ def test_a_csv_is_joined_by_ids_that_keep_their_zeros(tmp_path: Path, join: Join
     assert joined.notes == ()
 
 
+def test_a_table_with_semicolons_and_decimal_commas_has_numbers_and_says_so(
+    tmp_path: Path, join: Join
+) -> None:
+    (tmp_path / "a.csv").write_text("sample_id;width\n001;1,5\n2;2,5\n3;3,0\n")
+
+    joined = join(tmp_path / "a.csv")
+
+    assert joined.columns["width"].at(range(3)) == ["1.5", "2.5", "3"]
+    assert joined.notes == (
+        "a.csv is read with semicolons between its columns and with decimal commas",
+    )
+
+
 def test_rows_that_do_not_match_are_counted(tmp_path: Path, join: Join) -> None:
     table = {"sample_id": ["2", "2", "9", None, "8"], "camera": ["A", "B", "C", "D", "E"]}
     pq.write_table(pa.table(table), tmp_path / "a.parquet")

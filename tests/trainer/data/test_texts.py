@@ -183,5 +183,5 @@ def test_a_missing_part_of_a_table_is_named(
 def test_a_folder_without_a_table_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("hot")
 
-    with pytest.raises(DatasetError, match=r"holds no table; name files ending in"):
+    with pytest.raises(DatasetError, match=r"holds no table; expected files ending in"):
         open_text_splits(_config(str(tmp_path)), 0, CPU)

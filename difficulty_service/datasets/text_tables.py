@@ -1,0 +1,173 @@
+"""Reads tables of text as people bring them: CSV, tables with tabs, and JSON Lines.
+
+What a file does not say of itself, the character between its columns, its encoding and its decimal
+point, is told by its content. Where that is a guess, a sentence says what was assumed.
+"""
+
+import csv
+import io
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.storage import StoredPath, open_arrow_file
+
+DELIMITED_EXTENSIONS = (".csv", ".tsv", ".txt")
+
+_DELIMITERS = {",": "commas", "\t": "tabs", ";": "semicolons", "|": "vertical bars", " ": "spaces"}
+_TABS = (".tsv", ".txt")  # extensions of files whose columns usually end at tabs
+_HEAD = 1 << 16  # bytes of the start of a file by which it is told
+_HEAD_ROWS = 200
+_BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
+_FALLBACK = "cp1252"  # what programs of Windows write in western Europe and America
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+_DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    delimiter: str = ","
+    decimal_point: str = "."
+    encoding: str = "utf8"
+
+
+def read_text_table(
+    place: StoredPath, name: str, text_columns: tuple[str, ...], *, multiline: bool
+) -> tuple[pa.Table, str | None]:
+    """All rows of a file, and the note of a `TableFile`; arguments as for `open_table_file`.
+
+    Raises:
+        DatasetError: The encoding cannot be told.
+        OSError, pyarrow.ArrowException, UnicodeError: The file cannot be read.
+    """
+    if not name.lower().endswith(DELIMITED_EXTENSIONS):
+        with open_arrow_file(place) as source:
+            options = pyarrow.json.ReadOptions(block_size=_BLOCK)
+            table = pyarrow.json.read_json(source, read_options=options)
+        decode_names(table.schema)
+        return table, None
+    dialect = _detect(place, name)
+    try:
+        table = _read(place, dialect, text_columns, multiline=multiline)
+    except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        if isinstance(error, pa.ArrowInvalid) and "invalid UTF8" not in str(error):
+            raise
+        table = None
+    # Of text, only such as is not UTF-8 becomes binary.
+    if table is None or any(pa.types.is_binary(field.type) for field in table.schema):
+        dialect = _Dialect(dialect.delimiter, dialect.decimal_point, _FALLBACK)
+        try:
+            table = _read(place, dialect, text_columns, multiline=multiline)
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"{name!r} is neither UTF-8 nor {_FALLBACK}", "save it as UTF-8"
+            ) from error
+    return table, _assumptions(name, dialect)
+
+
+def decode_names(fields: Iterable[pa.Field]) -> None:
+    """Raises UnicodeDecodeError where the name of a column, or inside one, is not UTF-8."""
+    for field in fields:
+        field.name  # noqa: B018 - decodes it
+        if pa.types.is_nested(field.type):
+            decode_names(field.type.field(index) for index in range(field.type.num_fields))
+
+
+def _read(
+    place: StoredPath, dialect: _Dialect, text_columns: tuple[str, ...], *, multiline: bool
+) -> pa.Table:
+    # Only an empty cell is null, because a class may be called "NA" or "null".
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=dict.fromkeys(text_columns, pa.string()),
+        null_values=[""],
+        strings_can_be_null=True,
+        decimal_point=dialect.decimal_point,
+    )
+    # Only where texts are expected: an open quote elsewhere would swallow the rows below it.
+    parse = pyarrow.csv.ParseOptions(delimiter=dialect.delimiter, newlines_in_values=multiline)
+    read = pyarrow.csv.ReadOptions(
+        block_size=_BLOCK if multiline else None, encoding=dialect.encoding
+    )
+    with open_arrow_file(place) as source:
+        table = pyarrow.csv.read_csv(source, read, parse, convert)
+    decode_names(table.schema)
+    return table
+
+
+def _detect(place: StoredPath, name: str) -> _Dialect:
+    with open_arrow_file(place) as source:
+        data = source.read(_HEAD)
+    encoding = "utf-16" if data.startswith(_UTF_16) else "utf8"
+    if encoding == "utf8" and b"\0" in data.partition(b"\n")[0]:
+        raise DatasetError(
+            f"{name!r} begins with zeros between its letters, as UTF-16 without a mark does",
+            "save it as UTF-8",
+        )
+    head = data.decode("utf-16" if encoding == "utf-16" else "utf-8-sig", "replace")
+    if len(data) == _HEAD:  # the last line is not whole
+        head = head[: head.rfind("\n") + 1] or head
+    delimiter = _delimiter(head, _usual_delimiter(name))
+    return _Dialect(delimiter, _decimal_point(head, delimiter), encoding)
+
+
+def _usual_delimiter(name: str) -> str:
+    return "\t" if name.lower().endswith(_TABS) else ","
+
+
+def _delimiter(head: str, usual: str) -> str:
+    """The character by which the header has most columns, and as many as every row.
+
+    `csv.Sniffer` counts characters, and takes the semicolons inside `cat;dog` for ends of columns.
+    """
+    splitting: list[str] = []
+    best, most = usual, 1
+    for delimiter in (usual, *_DELIMITERS):
+        # Lists of paths and labels have spaces; elsewhere they are parts of names.
+        if delimiter == " " and usual != "\t":
+            continue
+        rows = _rows(head, delimiter)
+        if rows and len(rows[0]) > 1:
+            splitting.append(delimiter)
+            if len(rows[0]) > most and all(len(row) == len(rows[0]) for row in rows):
+                best, most = delimiter, len(rows[0])
+    # Where rows differ in length, the reader of the file says which one does.
+    return best if most > 1 or not splitting else splitting[0]
+
+
+def _decimal_point(head: str, delimiter: str) -> str:
+    if delimiter == ",":
+        return "."
+    cells = [cell for row in _rows(head, delimiter)[1:] for cell in row]
+    has_commas = any(map(_DECIMAL_COMMA.fullmatch, cells))
+    return "," if has_commas and not any(map(_DECIMAL_POINT.fullmatch, cells)) else "."
+
+
+def _rows(head: str, delimiter: str) -> list[list[str]]:
+    """The first rows that are not empty."""
+    rows = csv.reader(io.StringIO(head, newline=""), delimiter=delimiter)
+    try:
+        return [row for row in islice(rows, _HEAD_ROWS) if row]
+    except csv.Error:  # a cell of more than 128 KiB
+        return []
+
+
+def _assumptions(name: str, dialect: _Dialect) -> str | None:
+    """What was guessed; None where the name or a mark in the file says it all."""
+    guesses = []
+    if dialect.delimiter != _usual_delimiter(name):
+        guesses.append(f"with {_DELIMITERS[dialect.delimiter]} between its columns")
+    if dialect.decimal_point == ",":
+        guesses.append("with decimal commas")
+    if dialect.encoding == _FALLBACK:
+        guesses.append(f"as {_FALLBACK}, because it is not UTF-8")
+    if not guesses:
+        return None
+    remedy = "; if letters look wrong, save it as UTF-8" * (dialect.encoding == _FALLBACK)
+    return f"is read {' and '.join(guesses)}{remedy}"

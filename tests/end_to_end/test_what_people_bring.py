@@ -1,0 +1,306 @@
+"""Datasets as people bring them: each is read as it was meant, or one sentence names the remedy."""
+
+import sys
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from difficulty_service.base.errors import DatasetError, MissingPackage
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import DatasetOptions, TableLimits
+from difficulty_service.datasets.storage import boundary_at
+from tests.end_to_end.conftest import Command
+from tests.factories import png_of
+
+CLASSES = ("bird", "cat", "dog")
+LABELS = CLASSES * 4
+PATHS = tuple(f"img/{number}.png" for number in range(len(LABELS)))
+
+Make = Callable[[Path], Path]
+"""Function that makes a dataset in an empty folder, and returns its location."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """A dataset, what is read of it, and the sentences about it; `{}` stands for its folder."""
+
+    make: Make
+    classes: tuple[str, ...] = CLASSES
+    notes: tuple[str, ...] = ()
+    first_id: str = PATHS[0]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A dataset that is not read, and words of the sentence that answers it."""
+
+    make: Make
+    words: tuple[str, ...]
+
+
+def write_images(folder: Path) -> None:
+    (folder / "img").mkdir()
+    for number, path in enumerate(PATHS):
+        (folder / path).write_bytes(image(number))
+
+
+def image(number: int) -> bytes:
+    return png_of((20 * number, 10, 200), (4, 4))
+
+
+def text_table(  # noqa: PLR0913 - one parameter for each way to write a table
+    name: str,
+    separator: str = ",",
+    *,
+    encoding: str = "utf-8",
+    labels: tuple[str, ...] = LABELS,
+    header: tuple[str, ...] = ("path", "label"),
+    other: str = "",
+    paths: tuple[str, ...] = PATHS,
+) -> Make:
+    """A table of text; `other` is the cell of a third column."""
+
+    def make(folder: Path) -> Path:
+        write_images(folder)
+        cells = (other,) * bool(other)
+        rows = [header, *((path, label, *cells) for path, label in zip(paths, labels, strict=True))]
+        text = "".join(f"{separator.join(row)}\r\n" for row in rows if row)
+        (folder / name).write_bytes(text.encode(encoding))
+        return folder / name
+
+    return make
+
+
+def workbook(*sheets: list[tuple[object, ...]]) -> Make:
+    """A workbook of the rows of some sheets, with the texts in the cells, as few programs do."""
+
+    def make(folder: Path) -> Path:
+        write_images(folder)
+        names = [f"Sheet{number}" for number in range(1, len(sheets) + 1)]
+        main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+        office = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+        package = "http://schemas.openxmlformats.org/package/2006/relationships"
+        with zipfile.ZipFile(folder / "table.xlsx", "w") as file:
+            listed = "".join(
+                f'<sheet name="{name}" sheetId="{place}" r:id="r{place}"/>'
+                for place, name in enumerate(names, 1)
+            )
+            file.writestr(
+                "[Content_Types].xml",
+                '<Types xmlns="http://schemas.openxmlformats.org/package/2006/content-types">'
+                '<Default Extension="xml" ContentType="application/xml"/></Types>',
+            )
+            file.writestr(
+                "_rels/.rels",
+                f'<Relationships xmlns="{package}"><Relationship Id="r" '
+                f'Type="{office}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+            )
+            file.writestr(
+                "xl/workbook.xml",
+                f'<workbook xmlns="{main}" xmlns:r="{office}"><sheets>{listed}</sheets></workbook>',
+            )
+            targets = "".join(
+                f'<Relationship Id="r{place}" Type="{office}/worksheet" Target="{name}.xml"/>'
+                for place, name in enumerate(names, 1)
+            )
+            file.writestr(
+                "xl/_rels/workbook.xml.rels",
+                f'<Relationships xmlns="{package}">{targets}</Relationships>',
+            )
+            for name, rows in zip(names, sheets, strict=True):
+                file.writestr(
+                    f"xl/{name}.xml",
+                    f'<worksheet xmlns="{main}"><sheetData>'
+                    + "".join(f"<row>{''.join(map(cell, row))}</row>" for row in rows)
+                    + "</sheetData></worksheet>",
+                )
+        return folder / "table.xlsx"
+
+    return make
+
+
+def cell(value: object) -> str:
+    if isinstance(value, str):
+        return f'<c t="inlineStr"><is><t>{escape(value)}</t></is></c>'
+    return f"<c><v>{value}</v></c>"
+
+
+ROWS: list[tuple[object, ...]] = [("path", "label"), *zip(PATHS, LABELS, strict=True)]
+NUMBERED: list[tuple[object, ...]] = [
+    ("path", "label"),
+    *((path, CLASSES.index(label)) for path, label in zip(PATHS, LABELS, strict=True)),
+]
+ACCENTS = tuple(label.replace("cat", "Bär") for label in LABELS)
+SEMICOLONS = "'table.csv' is read with semicolons between its columns"
+WINDOWS = "as cp1252, because it is not UTF-8; if letters look wrong, save it as UTF-8"
+
+
+def windows_paths() -> tuple[str, ...]:
+    return tuple(path.replace("/", "\\") for path in PATHS)
+
+
+READ = {
+    "commas": Brought(text_table("table.csv")),
+    "semicolons": Brought(text_table("table.csv", ";"), notes=(SEMICOLONS,)),
+    "tabs in a CSV": Brought(
+        text_table("table.csv", "\t"),
+        notes=("'table.csv' is read with tabs between its columns",),
+    ),
+    "vertical bars": Brought(
+        text_table("table.csv", "|"),
+        notes=("'table.csv' is read with vertical bars between its columns",),
+    ),
+    "TSV": Brought(text_table("table.tsv", "\t")),
+    "TSV in a folder": Brought(lambda folder: flat(folder, "\t", "labels.tsv"), first_id="0.png"),
+    "TXT with tabs": Brought(text_table("table.txt", "\t")),
+    "TXT with spaces": Brought(
+        text_table("table.txt", " "),
+        notes=("'table.txt' is read with spaces between its columns",),
+    ),
+    "decimal commas": Brought(
+        text_table("table.csv", ";", header=("path", "label", "width"), other="3,5"),
+        notes=(f"{SEMICOLONS} and with decimal commas",),
+    ),
+    "a mark of UTF-8": Brought(text_table("table.csv", encoding="utf-8-sig")),
+    "UTF-16": Brought(
+        text_table("table.csv", "\t", encoding="utf-16"),
+        notes=("'table.csv' is read with tabs between its columns",),
+    ),
+    "cp1252": Brought(
+        text_table("table.csv", encoding="cp1252", labels=ACCENTS),
+        ("Bär", "bird", "dog"),
+        (f"'table.csv' is read {WINDOWS}",),
+    ),
+    "cp1252 with semicolons": Brought(
+        text_table("table.csv", ";", encoding="cp1252", labels=ACCENTS),
+        ("Bär", "bird", "dog"),
+        (f"{SEMICOLONS} and {WINDOWS}",),
+    ),
+    "cp1252 in a header": Brought(
+        text_table("table.csv", encoding="cp1252", header=("path", "label", "Größe"), other="1"),
+        notes=(f"'table.csv' is read {WINDOWS}",),
+    ),
+    "UTF-8 with accents": Brought(text_table("table.csv", labels=ACCENTS), ("Bär", "bird", "dog")),
+    "a header in capitals": Brought(text_table("table.csv", header=("Path", "Label"))),
+    "names with commas": Brought(
+        text_table("table.csv", labels=tuple(f'"{label}, wild"' for label in LABELS)),
+        ("bird, wild", "cat, wild", "dog, wild"),
+    ),
+    "paths of Windows": Brought(
+        text_table("table.csv", paths=windows_paths()), first_id=windows_paths()[0]
+    ),
+    "workbook": Brought(workbook(ROWS)),
+    "workbook with numbers": Brought(workbook(NUMBERED), ("0", "1", "2")),
+    "workbook of two sheets": Brought(
+        workbook(ROWS, [("notes",)]),
+        notes=("'table.xlsx' is read from its sheet 'Sheet1', and not from 1 other",),
+    ),
+}
+
+REFUSED = {
+    "no header": Refused(
+        text_table("table.csv", header=()),
+        ("the first line of 'table.csv' has no names", "write one above it"),
+    ),
+    "UTF-16 without a mark": Refused(
+        text_table("table.csv", encoding="utf-16-le"), ("UTF-16", "save it as UTF-8")
+    ),
+    "neither UTF-8 nor cp1252": Refused(
+        text_table("table.csv", encoding="shift_jis", labels=("犬、",) * len(LABELS)),
+        ("neither UTF-8 nor cp1252", "save it as UTF-8"),
+    ),
+    "a workbook without content": Refused(workbook([]), ("is empty", "a row for each sample")),
+    "no workbook": Refused(
+        lambda folder: written(folder / "table.xlsx", b"PK\x03\x04"),
+        ("cannot be read as .xlsx", "save it again, or as CSV"),
+    ),
+}
+
+
+def flat(folder: Path, separator: str, name: str) -> Path:
+    """Images beside a table of their names."""
+    rows = [("file", "label")]
+    for number, label in enumerate(LABELS):
+        (folder / f"{number}.png").write_bytes(image(number))
+        rows.append((f"{number}.png", label))
+    (folder / name).write_text("".join(f"{separator.join(row)}\n" for row in rows))
+    return folder
+
+
+def written(path: Path, data: bytes) -> Path:
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_a_dataset_is_read_as_it_was_meant(tmp_path: Path, kind: str) -> None:
+    brought = READ[kind]
+
+    dataset = open_dataset(str(brought.make(tmp_path)), DatasetOptions())
+
+    names = [dataset.class_names[label] for label in dataset.labels.tolist()]
+    assert sorted(set(names)) == sorted(brought.classes)
+    assert len(names) == len(LABELS)
+    assert dataset.sample_ids[0] == brought.first_id
+    assert dataset.warnings == brought.notes
+    for sample in dataset.read_shard(0):
+        with sample.open() as file:
+            assert Image.open(file).size == (4, 4)
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_cannot_be_read_is_answered_by_one_sentence(tmp_path: Path, kind: str) -> None:
+    refused = REFUSED[kind]
+
+    with pytest.raises(DatasetError) as caught:
+        open_dataset(str(refused.make(tmp_path)), DatasetOptions())
+
+    message = str(caught.value)
+    assert [words for words in refused.words if words not in message] == [], message
+    assert "\n" not in message
+
+
+def test_a_workbook_without_its_reader_names_the_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+
+    with pytest.raises(MissingPackage, match=r"pip install 'difficulty-service\[xlsx\]', or save"):
+        open_dataset(str(workbook(ROWS)(tmp_path)), DatasetOptions())
+
+
+@pytest.mark.parametrize("kind", ["workbook"])
+def test_a_service_does_not_read_what_may_unpack_to_any_size(tmp_path: Path, kind: str) -> None:
+    location = str(READ[kind].make(tmp_path))
+    limits = TableLimits(max_rows=100, max_text_bytes=10_000)
+    options = DatasetOptions(boundary=boundary_at(str(tmp_path)), limits=limits)
+
+    with pytest.raises(
+        DatasetError, match="unpack to any size, so only the command line"
+    ) as caught:
+        open_dataset(location, options)
+
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize("kind", ["cp1252 with semicolons", "workbook"])
+def test_the_command_scores_it_and_says_what_it_assumed(
+    tmp_path: Path, kind: str, difficulty: Command, builtin: tuple[str, ...]
+) -> None:
+    brought = READ[kind]
+    out = tmp_path / "scores.parquet"
+
+    done = difficulty("score", brought.make(tmp_path), "--out", out, *builtin, "--shrinkage", "oas")
+
+    assert done.returncode == 0, done.stderr
+    scores = pq.read_table(out)
+    assert sorted(scores["label_name"].unique().to_pylist()) == sorted(brought.classes)
+    assert len(scores) == len(LABELS)
+    said = " ".join(done.stderr.split())
+    assert [note for note in brought.notes if note not in said] == []
