@@ -79,7 +79,10 @@ def open_rows(
         _sizes(images, columns.image)[labels.rows],
         columns_asked_for(options),
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
-        warnings=(several_labels_warning(columns.label, others),) if others else (),
+        warnings=(
+            *labels.notes,
+            *([several_labels_warning(columns.label, others)] if others else []),
+        ),
     )
     opener = text_opener if options.modality == "text" else partial(cell_opener, folder=place)
     open_at = partial(_open_at, images.__getitem__, columns.image, opener, labels.rows)

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.label_lists import combinations_warning, is_list, one_of_each
 
 LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y")
 """Default names of label columns, by priority."""
@@ -24,18 +25,23 @@ Describe = Callable[[int], str]
 
 @dataclass(frozen=True)
 class IndexedLabels:
-    """The labels of the rows that have one, and the other rows with the reason, both ascending."""
+    """The labels of the rows that have one, and the other rows with the reason, both ascending.
+
+    Attributes:
+        notes: What was assumed, and what is probably not meant, one sentence each.
+    """
 
     class_names: tuple[str, ...]
     labels: NDArray[np.int32]
     rows: NDArray[np.int64]
     unlabelled: Sequence[tuple[int, str]] = ()
+    notes: tuple[str, ...] = ()
 
 
 def find_usual(usual: Iterable[str], names: Sequence[str]) -> list[str]:
     """The names that are usual ones, by priority, whether written `label`, `Label` or ` LABEL`."""
     folded = {fold(name): name for name in reversed(names)}
-    return [name if name in names else folded[name] for name in usual if name in folded]
+    return [name if name in names else folded[fold(name)] for name in usual if fold(name) in folded]
 
 
 def fold(name: str) -> str:
@@ -71,10 +77,15 @@ def index_labels(
     Texts are replaced by indices into the sorted distinct texts. Integers and booleans are kept;
     the name of such a class is its entry in `names` or `declared`, which may be shorter, or else
     its number. A row has no label where the value is null, NaN, an empty text or negative. Values
-    are integers, booleans, whole floating-point numbers or text, possibly dictionary-encoded. They
-    and names have the shape (rows,); messages name the `source` and `describe` a row.
+    are integers, booleans, whole floating-point numbers or text, possibly dictionary-encoded, or
+    lists with one of these each. They and names have the shape (rows,); messages name the `source`
+    and `describe` a row.
     """
-    values = _integers_or_text(decode_dictionary(values), source)
+    values = decode_dictionary(values)
+    assumed = None
+    if is_list(values.type):
+        values, assumed = one_of_each(values, source, describe)
+    values = _integers_or_text(values, source)
     missing = _missing(values)
     rows = np.flatnonzero(~missing)
     if len(values) and not len(rows):
@@ -97,14 +108,16 @@ def index_labels(
     if is_text(values.type):
         texts = sorted(pc.unique(values).to_pylist())
         indices = pc.index_in(values, value_set=pa.array(texts, values.type)).to_numpy()
-        return IndexedLabels(tuple(texts), indices.astype(np.int32), rows, unlabelled)
+        notes = tuple(filter(None, [combinations_warning(texts, source)]))
+        return IndexedLabels(tuple(texts), indices.astype(np.int32), rows, unlabelled, notes)
     _refuse_too_large(values, source, lambda position: describe(int(rows[position])))
     labels = values.cast(pa.int64()).to_numpy()
     class_names = [str(label) for label in range(int(labels.max(initial=-1)) + 1)]
     class_names[: len(declared)] = declared
     if names is not None:
         _name_integers(class_names, labels, decode_dictionary(names), source)
-    return IndexedLabels(tuple(class_names), labels.astype(np.int32), rows, unlabelled)
+    notes = tuple(filter(None, [assumed]))
+    return IndexedLabels(tuple(class_names), labels.astype(np.int32), rows, unlabelled, notes)
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -124,6 +124,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         ids = [ids[row] for row in labels.rows.tolist()]
     others = columns.other_labels
     warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
+    warnings += labels.notes
     if others:
         warnings.append(several_labels_warning(columns.label, others))
     listing = Listing(

@@ -155,10 +155,9 @@ def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[s
 
 
 def _may_hold_labels(data_type: pa.DataType) -> bool:
-    kinds = (pa.types.is_integer, pa.types.is_boolean, pa.types.is_floating, pa.types.is_null)
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
-    return is_text(data_type) or any(is_kind(data_type) for is_kind in kinds)
+    return is_text(data_type) or is_number(data_type) or pa.types.is_null(data_type)
 
 
 def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
@@ -205,14 +204,19 @@ def _find(
 ) -> str:
     if chosen is not None:
         return _require(schema, chosen, what)
-    for name in usual:
-        if name in schema.names:
-            return name
+    for name in find_usual(usual, schema.names):
+        return name
     role, source = what
+    numbers = [field.name for field in schema if is_number(field.type)] if role == "label" else []
+    one_hot = (
+        ", or, where the columns are one-hot, write such a column, in pandas by "
+        f"`table['label'] = table[{numbers[:3]}].idxmax(axis=1)`"
+    )
     raise DatasetError(
         f"no {role} column found in {source}, which has {schema.names}",
         "name it as ",
         Setting(f"{role}_column"),
+        *([one_hot] if len(numbers) > 1 else []),
         parameter=f"{role}_column",
     )
 
@@ -228,6 +232,12 @@ def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:
             parameter=parameter,
         )
     return name
+
+
+def is_number(data_type: pa.DataType) -> bool:
+    """Whether cells are integers, floating-point numbers or booleans."""
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    return any(is_kind(data_type) for is_kind in kinds)
 
 
 def holds_bytes(data_type: pa.DataType) -> bool:

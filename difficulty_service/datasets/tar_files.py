@@ -278,6 +278,8 @@ def _label(
 
 
 def _label_problem(label: object, label_key: str | None) -> str:
+    if isinstance(label, list):
+        return "the label is a list, not one label"
     if label is not None:
         return "the label is neither an integer nor text"
     if label_key is not None:

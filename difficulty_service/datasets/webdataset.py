@@ -64,6 +64,9 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     values, names = _labels(samples, describe)
     labels = index_labels(values, names, "the label", describe)
     rows = labels.rows.tolist()
+    warnings = list(labels.notes)
+    if len(sources) > 1:
+        warnings.append(several_labels_warning(sources[0], sources[1:]))
     images = [samples[row].image for row in rows]
     members = _Members(
         files=tuple(files),
@@ -79,7 +82,7 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
         members.sizes,
         tuple((file.place.name, file.size) for file in files),
         skipped=[*skipped, *((samples[row].key, reason) for row, reason in labels.unlabelled)],
-        warnings=(several_labels_warning(sources[0], sources[1:]),) if len(sources) > 1 else (),
+        warnings=tuple(warnings),
         containers=[file.place for file in files],
     )
 

@@ -1,5 +1,6 @@
 """Datasets as people bring them: each is read as it was meant, or one sentence names the remedy."""
 
+import json
 import sys
 import zipfile
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
@@ -141,6 +143,32 @@ SEMICOLONS = "'table.csv' is read with semicolons between its columns"
 WINDOWS = "as cp1252, because it is not UTF-8; if letters look wrong, save it as UTF-8"
 
 
+def parquet(labels: tuple[object, ...]) -> Make:
+    def make(folder: Path) -> Path:
+        images = [image(number) for number in range(len(labels))]
+        pq.write_table(pa.table({"image": images, "label": labels}), folder / "table.parquet")
+        return folder / "table.parquet"
+
+    return make
+
+
+def json_lines(label: object) -> Make:
+    def make(folder: Path) -> Path:
+        write_images(folder)
+        lines = [json.dumps({"path": path, "label": label}) for path in PATHS]
+        return written(folder / "table.jsonl", "\n".join(lines).encode())
+
+    return make
+
+
+def several(example: str) -> str:
+    return (
+        f"label column 'label' seems to have several labels in one cell, such as {example!r}, and "
+        "each combination is read as a class of its own; write one label in each row, or use "
+        "`difficulty annotators` where they are those of several annotators"
+    )
+
+
 def windows_paths() -> tuple[str, ...]:
     return tuple(path.replace("/", "\\") for path in PATHS)
 
@@ -195,6 +223,37 @@ READ = {
     "paths of Windows": Brought(
         text_table("table.csv", paths=windows_paths()), first_id=windows_paths()[0]
     ),
+    "one label in each list": Brought(
+        parquet(tuple([label] for label in LABELS)), first_id="table.parquet#0"
+    ),
+    "one-hot lists": Brought(
+        parquet(tuple([int(label == each) for each in CLASSES] for label in LABELS)),
+        ("0", "1", "2"),
+        ("label column 'label' is one-hot: the class is the position of the 1, counted from 0",),
+        "table.parquet#0",
+    ),
+    "two labels by semicolons": Brought(
+        text_table(
+            "table.csv", labels=("cat;dog", "dog", "cat", "bird;cat", "bird;dog", "cat") * 2
+        ),
+        ("bird;cat", "bird;dog", "cat", "cat;dog", "dog"),
+        (several("bird;cat"),),
+    ),
+    "two labels by commas": Brought(
+        text_table("table.csv", ";", labels=("cat, dog", "dog", "cat") * 4),
+        ("cat", "cat, dog", "dog"),
+        (SEMICOLONS, several("cat, dog")),
+    ),
+    "lists in text": Brought(
+        text_table("table.csv", ";", labels=('["cat", "dog"]', '["cat"]') * 6),
+        ('["cat", "dog"]', '["cat"]'),
+        (SEMICOLONS, several('["cat", "dog"]')),
+    ),
+    "names of towns": Brought(
+        text_table("table.csv", ";", labels=("Bergen, Norway", "Oslo, Norway", "Norway") * 4),
+        ("Bergen, Norway", "Norway", "Oslo, Norway"),
+        (SEMICOLONS,),
+    ),
     "workbook": Brought(workbook(ROWS)),
     "workbook with numbers": Brought(workbook(NUMBERED), ("0", "1", "2")),
     "workbook of two sheets": Brought(
@@ -204,6 +263,17 @@ READ = {
 }
 
 REFUSED = {
+    "several labels in each list": Refused(
+        parquet((["cat", "dog"], ["dog"]) * 6),
+        ("has 2 labels at table.parquet#0: 'cat', 'dog'", "one label in each row", "annotators`"),
+    ),
+    "several labels in JSON Lines": Refused(
+        json_lines(["cat", "dog"]), ("has 2 labels at table.jsonl#0", "one label in each row")
+    ),
+    "one-hot columns": Refused(
+        text_table("table.csv", header=("path", *CLASSES), labels=("1,0,0", "0,1,0", "0,0,1") * 4),
+        ("no label column", "table['label'] = table[['bird', 'cat', 'dog']].idxmax(axis=1)"),
+    ),
     "no header": Refused(
         text_table("table.csv", header=()),
         ("the first line of 'table.csv' has no names", "write one above it"),

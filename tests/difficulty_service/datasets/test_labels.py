@@ -48,7 +48,7 @@ def test_two_classes_may_share_a_name() -> None:
         (pa.array([None, None]), None, "holds no label: all 2 values"),
         (pa.array([None, 0, 1_000_001]), None, "holds 1000001 at row 2"),
         (pa.array([0.5, 1.0]), None, "of type double"),
-        (pa.array([[1], [2]]), None, "of type list"),
+        (pa.array([[2], [1, 2]]), None, "has 2 labels at row 1: 1, 2"),
         (pa.array([4, 4]), pa.array(["cat", "dog"]), "two names for label 4, 'cat' and 'dog'"),
     ],
 )

@@ -157,7 +157,7 @@ def test_samples_without_a_label_are_skipped_with_the_reason(
     assert sorted(reasons) == ["0", "2", "3", "4", "5", "README"]
     assert reasons["0"].startswith("no label: no .cls member, and no .json with one of label,")
     assert reasons["2"] == "its .json member is not JSON"
-    assert reasons["4"] == "the label is neither an integer nor text"
+    assert reasons["4"] == "the label is a list, not one label"
     assert reasons["5"] == "the label is -1"
 
 

@@ -1,0 +1,118 @@
+"""Cells with several labels, of which a sample has one here: told by their type or their texts."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from difficulty_service.base.errors import DatasetError
+
+REMEDY = (
+    "write one label in each row, or use `difficulty annotators` where they are those of several "
+    "annotators"
+)
+
+MAX_NAMES = 100_000
+"""Number of classes beyond which their names are not compared."""
+
+_SURE_SEPARATORS = (";", "|")  # which names of classes hardly have, unlike the others
+_SEPARATORS = (*_SURE_SEPARATORS, ",")
+_LIST = re.compile(r"\[.*,.*\]", re.DOTALL)
+_REPEATED = 2
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether the cells of a column are lists."""
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return any(is_kind(kind) for is_kind in kinds)
+
+
+def one_of_each(
+    lists: pa.ChunkedArray, source: str, describe: Callable[[int], str]
+) -> tuple[pa.ChunkedArray, str | None]:
+    """The only label in each list, and what was assumed, in a sentence; null for an empty list.
+
+    Lists of numbers of which one is 1 and the others are 0 are one-hot, and become the position of
+    the 1. `describe` names the sample of a row.
+
+    Raises:
+        DatasetError: A list has several labels.
+    """
+    column = lists.combine_chunks()
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    if lengths.max(initial=0) > 1 and (positions := _positions(column)) is not None:
+        return positions, f"{source} is one-hot: the class is the position of the 1, counted from 0"
+    several = np.flatnonzero(lengths > 1)
+    if len(several):
+        row = int(several[0])
+        raise DatasetError(
+            f"{source} has {lengths[row]:,} labels at {describe(row)}: "
+            f"{', '.join(map(repr, column[row].as_py()[:3]))}",
+            REMEDY,
+            parameter="label_column",
+        )
+    parents = np.flatnonzero(lengths)
+    labels = pc.list_flatten(column)
+    rows = np.full(len(column), -1)
+    rows[parents] = np.arange(len(parents))
+    return pa.chunked_array([labels.take(pa.array(rows, mask=rows < 0))]), None
+
+
+def _positions(column: pa.Array) -> pa.ChunkedArray | None:
+    """The positions of the only 1 of each list; None where the lists are not one-hot."""
+    known = column.drop_null()
+    numbers = pc.list_flatten(known)
+    kinds = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean)
+    if numbers.null_count or not any(is_kind(numbers.type) for is_kind in kinds):
+        return None
+    values = numbers.to_numpy(zero_copy_only=False)
+    if len(values) % len(known):
+        return None
+    matrix = values.reshape(len(known), -1)
+    same = pc.count_distinct(pc.list_value_length(known)).as_py() == 1
+    if not same or not np.isin(matrix, (0, 1)).all() or not (matrix.sum(axis=1) == 1).all():
+        return None
+    labels = np.full(len(column), -1)  # no label where the list is null
+    labels[column.is_valid().to_numpy(zero_copy_only=False)] = matrix.argmax(axis=1)
+    return pa.chunked_array([labels])
+
+
+def combinations_warning(names: Sequence[str], source: str) -> str | None:
+    """A sentence where the names of classes are evidently combinations of others; None elsewhere.
+
+    That is where most names with a separator consist of other names: `cat;dog` beside `cat` and
+    `dog`. For semicolons and vertical bars it is enough that each part is in two names. Other names
+    may have commas: "Bergen, Norway".
+    """
+    if len(names) > MAX_NAMES:
+        return None
+    example = _example(names)
+    if example is None:
+        return None
+    return (
+        f"{source} seems to have several labels in one cell, such as {example!r}, and each "
+        f"combination is read as a class of its own; {REMEDY}"
+    )
+
+
+def _example(names: Sequence[str]) -> str | None:
+    listed = [name for name in names if _LIST.fullmatch(name.strip())]
+    if 2 * len(listed) >= max(len(names), 1):
+        return listed[0]
+    for separator in _SEPARATORS:
+        together = {
+            name: [part.strip() for part in name.split(separator)]
+            for name in names
+            if separator in name
+        }
+        known = {name.strip() for name in names if name not in together}
+        if separator in _SURE_SEPARATORS:
+            seen = Counter(part for parts in together.values() for part in set(parts))
+            known |= {part for part, times in seen.items() if times >= _REPEATED}
+        evident = [name for name, parts in together.items() if all(map(known.__contains__, parts))]
+        if evident and 2 * len(evident) >= len(together):
+            return evident[0]
+    return None
