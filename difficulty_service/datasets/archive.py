@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
-from difficulty_service.datasets.class_folders import Tree, find_class_folders, strays, visible
+from difficulty_service.datasets.class_folders import Tree, find_class_folders, visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.image_openers import (
     extension_problem,
@@ -30,6 +30,7 @@ from difficulty_service.datasets.tar_files import (
     TAR_ERRORS,
     open_tar,
     read_headers,
+    read_in_order,
     why_unreadable,
 )
 
@@ -70,10 +71,14 @@ class Member:
     is_deflated: bool = False
 
 
-def read_archive(file: StoredFile) -> list[Member]:
-    """Reads the members of an uncompressed tar or a zip, in order."""
+def read_archive(file: StoredFile, *, compressed: bool = False) -> list[Member]:
+    """Reads the members of a tar or a zip, in order; of a compressed tar only if that is allowed.
+
+    Raises:
+        DatasetError: The archive is damaged, unsafe, or compressed as a whole.
+    """
     name = file.place.name.lower()
-    if name.endswith((".gz", ".tgz")):
+    if is_compressed(file.place) and not compressed:
         raise DatasetError(
             f"{file.place.name!r} is compressed as a whole, so reading an image needs all data "
             "before it",
@@ -88,6 +93,11 @@ def read_archive(file: StoredFile) -> list[Member]:
             f"the archive {file.place.name!r} is damaged, truncated or not an archive: {error}",
             "fetch or write it again",
         ) from error
+
+
+def is_compressed(place: StoredPath) -> bool:
+    """Whether an archive is a tar that is compressed as a whole."""
+    return place.name.lower().endswith((".gz", ".tgz"))
 
 
 def _tar_members(place: StoredPath) -> Iterator[Member]:
@@ -217,7 +227,11 @@ _LOCAL_SIGNATURE = b"PK\x03\x04"
 
 
 def open_archive(location: str, options: DatasetOptions) -> Dataset:
-    """Opens one tar or zip whose folders, possibly inside a single one, are the classes."""
+    """Opens one tar or zip whose folders, possibly inside a single one, are the classes.
+
+    The samples of a compressed tar are in the order of the archive, which is read from its start
+    for each shard; one that others send, who may have packed terabytes, is refused.
+    """
     check_options(options, "an archive of class folders")
     files = find_files(location, options.boundary)
     if len(files) > 1:
@@ -227,29 +241,37 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
             parameter="location",
         )
     place = files[0].place
-    members = _by_path(files[0])
+    members = _by_path(files[0], compressed=options.limits is None)
     folders = _folders(members, place.name)
-    top = _single_top(folders, options.split)
-    tree = Tree(lambda path: visible(folders.get(f"{top}{path}".rstrip("/"), [])), str)
+    tree = Tree(lambda path: visible(folders.get(path, [])), str)
     classes = find_class_folders(tree, location, options.split)
-    if top:
-        below = [(top + path, reason) for path, reason in classes.skipped]
-        classes = replace(
-            classes,
-            paths=[top + path for path in classes.paths],
-            skipped=[*strays(sorted(visible(folders[""]))), *below],
-        )
-    listing = replace(classes.listing((files[0].size,)), containers=[place])
+    if is_compressed(place):
+        offsets = [members[path].offset if path in members else 0 for path in classes.paths]
+        classes = classes.in_order(np.argsort(offsets, kind="stable"))
+    listing = replace(
+        classes.listing((files[0].size,)),
+        containers=[place],
+        warnings=_warn_of_shards(place, len(classes.paths), options.shard_size),
+    )
     # An empty folder is a sample without a member.
     samples = [members.get(path) for path in classes.paths]
     open_at = partial(_open_at, place, samples, classes.paths)
     return build_dataset(location, options, listing, open_at, classes.describe)
 
 
-def _by_path(file: StoredFile) -> dict[str, Member]:
+def _warn_of_shards(place: StoredPath, num_samples: int, shard_size: int) -> tuple[str, ...]:
+    if not is_compressed(place) or num_samples <= shard_size:
+        return ()
+    return (
+        f"{place.name!r} is compressed as a whole and read from its start for every "
+        f"{shard_size:,} images; a .zip or an uncompressed .tar is faster",
+    )
+
+
+def _by_path(file: StoredFile, *, compressed: bool) -> dict[str, Member]:
     """Members by path; the paths of folders end with a slash."""
     members: dict[str, Member] = {}
-    for member in read_archive(file):
+    for member in read_archive(file, compressed=compressed):
         key = f"{member.path}/" if member.is_folder else member.path
         if key in members and not member.is_folder:
             raise DuplicateSampleId(
@@ -287,32 +309,32 @@ def _add_folder(folders: dict[str, list[Entry]], path: str) -> None:
     folders[path] = []
 
 
-def _single_top(folders: dict[str, list[Entry]], split: str | None) -> str:
-    """The single top-level folder of the class folders, with a slash; "" if there is none."""
-    names = [name for name, is_folder, _ in visible(folders[""]) if is_folder]
-    if len(names) != 1 or names[0] == split:
-        return ""
-    inside = visible(folders[names[0]])
-    has_images = any(not folder and has_image_extension(name) for name, folder, _ in inside)
-    has_folders = any(folder for _, folder, _ in inside)
-    return f"{names[0]}/" if has_folders and not has_images else ""
-
-
 def _open_at(
     place: StoredPath, members: list[Member | None], paths: list[str], positions: NDArray[np.int64]
 ) -> Iterator[ImageOpener]:
-    for position in positions.tolist():
-        yield _opener(place, members[position], paths[position])
+    if not is_compressed(place):
+        for position in positions.tolist():
+            member = members[position]
+            problem = _problem(member, paths[position])
+            yield partial(_open_member, place, member) if problem is None else refusing(problem)
+        return
+    chosen = [(members[position], paths[position]) for position in positions.tolist()]
+    problems = [_problem(*each) for each in chosen]
+    spans = [
+        None if member is None or problem else (member.offset, member.size)
+        for (member, _), problem in zip(chosen, problems, strict=True)
+    ]
+    for problem, data in zip(problems, read_in_order(place, spans), strict=True):
+        yield partial(open_bytes, data) if problem is None else refusing(problem)
 
 
-def _opener(place: StoredPath, member: Member | None, path: str) -> ImageOpener:
+def _problem(member: Member | None, path: str) -> str | None:
+    """The reason why the sample at a path is no image; None where it may be one."""
     if member is None:
-        return refusing("a directory, not an image file")
-    if member.problem is not None:
-        return refusing(member.problem)
-    if not has_image_extension(path):
-        return refusing(extension_problem(path))
-    return partial(_open_member, place, member)
+        return "a directory, not an image file"
+    if member.problem is None and not has_image_extension(path):
+        return extension_problem(path)
+    return member.problem
 
 
 def _open_member(place: StoredPath, member: Member) -> BinaryIO:

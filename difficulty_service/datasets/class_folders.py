@@ -7,7 +7,7 @@ are no classes. Only hidden files and metadata files of file managers are ignore
 
 import os
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -37,6 +37,18 @@ from difficulty_service.datasets.storage import (
     reading,
     resolve,
 )
+from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+
+SAMPLES_FILE = "samples.csv"
+DROPPED_FILE = "dropped.csv"
+"""Lists that `difficulty clean` writes beside class folders, whose labels are those of these."""
+
+MAX_TOPS = 8
+"""Number of single folders around each other in which class folders are looked for."""
+
+_OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
+_LABEL_FILES = (*TABLE_EXTENSIONS, ".json")
+_OF_BOXES = frozenset(("images", "jpegimages", "labels", "annotations", "masks"))
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
@@ -79,6 +91,11 @@ class ClassFolders:
         skipped = [(as_text(path), reason) for path, reason in self.skipped]
         return Listing(self.names, ids, self.labels, self.sizes, files, skipped)
 
+    def in_order(self, order: NDArray[np.int64]) -> "ClassFolders":
+        """The same samples in another order of their positions."""
+        paths = [self.paths[position] for position in order.tolist()]
+        return replace(self, paths=paths, labels=self.labels[order], sizes=self.sizes[order])
+
     def describe(self, position: int) -> str:
         """The path of a sample, for messages."""
         return repr(self.paths[position])
@@ -116,8 +133,8 @@ def visible(entries: list[Entry]) -> list[Entry]:
 
 def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[str], list[Skipped]]:
     """Class folders, sorted, and the entries beside them; paths relative to the location."""
-    top = _scan_top(tree, location, "")
-    prefix = ""
+    prefix, skipped = _skip_single_folders(tree, location, split)
+    top = _scan_top(tree, location, prefix.rstrip("/"))
     if split is not None:
         names = sorted(name for name, folder, _ in top if folder)
         if split not in names:
@@ -126,7 +143,8 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[s
                 f"it has {names[:20]}",
                 parameter="split",
             )
-        top, prefix = _scan_top(tree, location, split), f"{split}/"
+        prefix = f"{prefix}{split}/"
+        top = _scan_top(tree, location, prefix.rstrip("/"))
     folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
     files = sorted(name for name, folder, _ in top if not folder)
     where = f"{location!r}, split {split!r}," if split else repr(location)
@@ -137,8 +155,57 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[s
             parameter="location",
         )
     if split is None:
-        _refuse_unchosen_splits(tree, location, folders)
-    return [prefix + folder for folder in folders], list(strays(sorted(top), prefix))
+        _refuse_unchosen_splits(tree, location, prefix, folders)
+    _refuse_labels_elsewhere(where, folders, files)
+    skipped += strays(sorted(top), prefix)
+    return [prefix + folder for folder in folders], skipped
+
+
+def _skip_single_folders(tree: Tree, location: str, split: str | None) -> tuple[str, list[Skipped]]:
+    """The folders around the class folders, with a slash, and the entries beside them.
+
+    A program that unpacks an archive often makes a folder around the one inside it. A single folder
+    of folders is not the only class: there would be nothing to compare it with.
+    """
+    prefix, skipped = "", list[Skipped]()
+    for _ in range(MAX_TOPS):
+        entries = _scan_top(tree, location, prefix.rstrip("/"))
+        folders = [name for name, folder, _ in entries if folder and not has_image_extension(name)]
+        if len(folders) != 1 or folders[0] == split:
+            break
+        try:
+            inside = tree.scan(prefix + folders[0])
+        except OSError:  # listed as a class folder with the reason
+            break
+        has_images = any(not folder and has_image_extension(name) for name, folder, _ in inside)
+        if has_images or not any(folder for _, folder, _ in inside):
+            break
+        skipped += strays(sorted(entries), prefix)
+        prefix += f"{folders[0]}/"
+    return prefix, skipped
+
+
+def _refuse_labels_elsewhere(where: str, folders: list[str], files: list[str]) -> None:
+    """Refuses folders that are evidently no classes: the labels are in files."""
+    listed = [name for name in files if name.lower().endswith(_LABEL_FILES)]
+    listed = [name for name in listed if name not in _OWN_FILES]
+    if len(folders) == 1 and listed:
+        is_table = listed[0].lower().endswith(TABLE_EXTENSIONS)
+        raise DatasetError(
+            f"{where} has a single folder, {folders[0]!r}, with {listed[0]!r} beside it, where the "
+            "labels probably are",
+            "name that table as the dataset, unpacked if this is an archive"
+            if is_table
+            else "write a CSV with the columns path and label, and name that as the dataset",
+            parameter="location",
+        )
+    if len(folders) > 1 and _OF_BOXES.issuperset(name.lower() for name in folders):
+        raise DatasetError(
+            f"{where} has the folders {folders}, as datasets of boxes or masks do, and no classes",
+            "write one sub-folder per class, or a CSV with the columns path and label, with one "
+            "image or cropped box for each",
+            parameter="location",
+        )
 
 
 def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
@@ -164,9 +231,9 @@ def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
         return tree.scan(folder)
 
 
-def _refuse_unchosen_splits(tree: Tree, location: str, folders: list[str]) -> None:
+def _refuse_unchosen_splits(tree: Tree, location: str, prefix: str, folders: list[str]) -> None:
     if all(name.lower() in _SPLIT_NAMES for name in folders) and all(
-        any(folder for _, folder, _ in _scan_top(tree, location, name)) for name in folders
+        any(folder for _, folder, _ in _scan_top(tree, location, prefix + name)) for name in folders
     ):
         raise DatasetError(
             f"{location!r} holds the splits {folders}, not classes",

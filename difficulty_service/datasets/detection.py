@@ -2,6 +2,7 @@
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
+from difficulty_service.datasets.class_folders import visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.memory import find_plugin
 from difficulty_service.datasets.published import kind_of_published_file, kind_of_published_folder
@@ -10,6 +11,20 @@ from difficulty_service.datasets.table_files import NAMED_EXTENSIONS, TABLE_EXTE
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 
 HUB_PREFIX = "hf:"
+
+_REMEDIES = {
+    (".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst"): "pack it again as .zip or .tar",
+    (".rar", ".7z"): "unpack it and name the folder, or pack it again as .zip",
+    (".gz", ".bz2", ".xz", ".zst"): "unpack it first",
+    (".json",): "write one object in each line, as JSON Lines, and end the name in .jsonl",
+    (".xls", ".xlsb", ".ods", ".numbers"): "save it as .xlsx or CSV",
+    (".feather", ".arrow", ".ipc", ".orc", ".avro", ".tfrecord"): "write it as Parquet",
+    (".npy", ".npz", ".pkl", ".pickle", ".pt", ".pth", ".h5", ".hdf5", ".mat"): (
+        "write the images into a folder per class, or load the arrays in Python and call "
+        "`difficulty_service.score_dataset(list(zip(images, labels)))`"
+    ),
+}
+"""What to do with files whose names have these endings."""
 
 _SAVED_TO_DISK = ({"dataset_dict.json"}, {"dataset_info.json", "state.json"})
 
@@ -34,6 +49,7 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
         return "archive"
     kind = _kind_of_files(names, location)
     if kind is None:
+        _refuse_with_remedy(names[0], location)
         raise DatasetError(
             f"{location!r} is not a dataset that can be read, for example {names[0]!r}",
             f"expected a folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}",
@@ -43,6 +59,15 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
     if kind == "webdataset" and len(files) == 1 and holds_class_folders(files[0].place):
         return "archive"
     return kind
+
+
+def _refuse_with_remedy(name: str, location: str) -> None:
+    """Refuses a file of a format that people bring and that is not read."""
+    for endings, remedy in _REMEDIES.items():
+        if name.lower().endswith(endings):
+            raise DatasetError(
+                f"{location!r} is not read as a dataset", remedy, parameter="location"
+            )
 
 
 def _kind_of_prefix(location: str) -> str | None:
@@ -59,10 +84,10 @@ def _kind_of_folder(entries: list[tuple[str, bool, int]], location: str) -> str:
     names = {name for name, _, _ in entries}
     if any(marks <= names for marks in _SAVED_TO_DISK):
         return "hugging-face"
-    visible = [(name, folder) for name, folder, _ in entries if not name.startswith(".")]
-    if any(folder for _, folder in visible):
+    seen = visible(entries)
+    if any(folder for _, folder, _ in seen):
         return "image-folder"
-    known = [name for name, _ in visible if name.lower().endswith(_EXTENSIONS)]
+    known = [name for name, _, _ in seen if name.lower().endswith(_EXTENSIONS)]
     return _kind_of_files(known, location) or "image-folder"
 
 

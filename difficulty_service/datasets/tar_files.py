@@ -13,7 +13,7 @@ import json
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
@@ -77,6 +77,28 @@ def open_tar(place: StoredPath) -> Iterator[BinaryIO]:
         if not place.name.lower().endswith(".tar"):
             file = cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=file)))
         yield file
+
+
+def read_in_order(place: StoredPath, spans: Iterable[tuple[int, int] | None]) -> Iterator[bytes]:
+    """The bytes of members at ascending offsets, each with its size; none for None.
+
+    A compressed archive is read from its start for each call.
+
+    Raises:
+        DatasetError: The archive is damaged, or has changed.
+    """
+    try:
+        with open_tar(place) as archive:
+            for span in spans:
+                if span is None:
+                    yield b""
+                    continue
+                archive.seek(span[0])
+                yield archive.read(span[1])
+    except TAR_ERRORS as error:
+        raise DatasetError(
+            f"the tar {place.path!r} is damaged or has changed: {error}", "fetch it again"
+        ) from error
 
 
 def read_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:

@@ -21,10 +21,9 @@ from difficulty_service.datasets.listing import Listing, build_dataset, check_op
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
 from difficulty_service.datasets.tar_files import (
-    TAR_ERRORS,
     TAR_EXTENSIONS,
     TarSample,
-    open_tar,
+    read_in_order,
     read_tar_index,
 )
 
@@ -152,15 +151,12 @@ def _open_member(place: StoredPath, offset: int, size: int) -> BinaryIO:
 def _read_in_order(
     members: _Members, place: StoredPath, positions: list[int]
 ) -> Iterator[ImageOpener]:
-    try:
-        with open_tar(place) as archive:
-            for position in positions:
-                if position in members.problems:
-                    yield refusing(members.problems[position])
-                    continue
-                archive.seek(int(members.offsets[position]))
-                yield partial(open_bytes, archive.read(int(members.sizes[position])))
-    except TAR_ERRORS as error:
-        raise DatasetError(
-            f"the tar {place.path!r} is damaged or has changed: {error}", "fetch it again"
-        ) from error
+    problems = members.problems
+    spans = (
+        None
+        if position in problems
+        else (int(members.offsets[position]), int(members.sizes[position]))
+        for position in positions
+    )
+    for position, data in zip(positions, read_in_order(place, spans), strict=True):
+        yield refusing(problems[position]) if position in problems else partial(open_bytes, data)

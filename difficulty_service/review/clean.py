@@ -16,14 +16,12 @@ import pyarrow.csv
 from difficulty_service.base.errors import CleaningError, DatasetError
 from difficulty_service.base.files import filling, replacing
 from difficulty_service.base.tables import parquet_writer, write_parquet
+from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
 from difficulty_service.review.decisions import Decisions
 from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
-
-SAMPLES_FILE = "samples.csv"
-DROPPED_FILE = "dropped.csv"
 
 OTHER_FILES = (".json", ".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
 """Extensions of files that are not written, so that none of them becomes the name of a folder."""

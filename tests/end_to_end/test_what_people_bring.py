@@ -1,7 +1,9 @@
 """Datasets as people bring them: each is read as it was meant, or one sentence names the remedy."""
 
 import json
+import re
 import sys
+import tarfile
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +13,6 @@ from xml.sax.saxutils import escape
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from PIL import Image
 
 from difficulty_service.base.errors import DatasetError, MissingPackage
 from difficulty_service.datasets import open_dataset
@@ -161,12 +162,59 @@ def json_lines(label: object) -> Make:
     return make
 
 
+IN_ONE, IN_TWO = "photos/bird/0.png", "photos/photos/bird/0.png"
+
+
+def file_of(name: str, data: bytes) -> Make:
+    return lambda folder: written(folder / name, data)
+
+
 def several(example: str) -> str:
     return (
         f"label column 'label' seems to have several labels in one cell, such as {example!r}, and "
         "each combination is read as a class of its own; write one label in each row, or use "
         "`difficulty annotators` where they are those of several annotators"
     )
+
+
+def folders(top: str = "", *others: str, classes: tuple[str, ...] = CLASSES) -> Make:
+    """Class folders below a folder, and other files."""
+
+    def make(folder: Path) -> Path:
+        for number in range(len(LABELS)):
+            name = f"{top}{classes[number % len(classes)]}/{number}.png"
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(image(number))
+        for name in others:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(b"?")
+        return folder
+
+    return make
+
+
+def packed(ending: str, top: str, *others: str, classes: tuple[str, ...] = CLASSES) -> Make:
+    """Class folders in an archive, as programs pack them: not by name."""
+    others = tuple(f"{top}{name}" if "/" not in name else name for name in others)
+
+    def make(folder: Path) -> Path:
+        source = folders(top, *others, classes=classes)(folder / "unpacked")
+        files = [path for path in source.rglob("*") if path.is_file()]
+        names = sorted(
+            (path.relative_to(source).as_posix() for path in files), key=lambda name: name[::-1]
+        )
+        location = folder / f"archive.{ending}"
+        if ending == "zip":
+            with zipfile.ZipFile(location, "w") as archive:
+                for name in names:
+                    archive.write(source / name, name)
+        else:
+            with tarfile.open(location, "w" if ending == "tar" else "w:gz") as archive:
+                for name in names:
+                    archive.add(source / name, name)
+        return location
+
+    return make
 
 
 def windows_paths() -> tuple[str, ...]:
@@ -254,6 +302,22 @@ READ = {
         ("Bergen, Norway", "Norway", "Oslo, Norway"),
         (SEMICOLONS,),
     ),
+    "folders": Brought(folders(), first_id="bird/0.png"),
+    "a folder around the folders": Brought(folders("photos/photos/"), first_id=IN_TWO),
+    "folders with files of macOS": Brought(
+        folders("photos/", "__MACOSX/photos/._a", ".DS_Store", "photos/.DS_Store"), first_id=IN_ONE
+    ),
+    "a single split": Brought(folders("photos/train/"), first_id="photos/train/bird/0.png"),
+    **{
+        f"{top or 'folders'} in a {ending}": Brought(
+            packed(ending, top), first_id=f"{top}bird/0.png"
+        )
+        for ending in ("tar", "tar.gz", "tgz", "zip")
+        for top in ("", "photos/", "photos/photos/")
+    },
+    "a zip of macOS": Brought(
+        packed("zip", "photos/", "__MACOSX/photos/._a", "photos/.DS_Store"), first_id=IN_ONE
+    ),
     "workbook": Brought(workbook(ROWS)),
     "workbook with numbers": Brought(workbook(NUMBERED), ("0", "1", "2")),
     "workbook of two sheets": Brought(
@@ -274,6 +338,44 @@ REFUSED = {
         text_table("table.csv", header=("path", *CLASSES), labels=("1,0,0", "0,1,0", "0,0,1") * 4),
         ("no label column", "table['label'] = table[['bird', 'cat', 'dog']].idxmax(axis=1)"),
     ),
+    "a table beside a single folder": Refused(
+        lambda folder: text_table("labels.csv")(folder).parent,
+        ("a single folder, 'img', with 'labels.csv' beside it", "name that table as the dataset"),
+    ),
+    "a zip of a table and its images": Refused(
+        packed("zip", "photos/", "labels.csv", classes=("img",)),
+        ("a single folder, 'img', with 'labels.csv'", "name that table", "unpacked"),
+    ),
+    "annotations in JSON": Refused(
+        folders("", "annotations.json", classes=("img",)),
+        ("'annotations.json' beside it", "write a CSV with the columns path and label"),
+    ),
+    "boxes": Refused(
+        folders("", classes=("images", "labels")), ("boxes or masks", "one sub-folder per class")
+    ),
+    "two splits": Refused(
+        lambda folder: folders("train/")(folders("test/")(folder)),
+        ("holds the splits ['test', 'train']", "choose one, for example split='test'"),
+    ),
+    "images in one folder": Refused(
+        lambda folder: folders("", classes=("img",))(folder) / "img",
+        ("no class folders", "one sub-folder per class"),
+    ),
+    **{
+        f"a file ending in {ending}": Refused(
+            file_of(f"photos{ending}", b"?"),
+            ("is not read as a dataset", remedy),
+        )
+        for ending, remedy in {
+            ".tar.bz2": "pack it again as .zip",
+            ".7z": "unpack it",
+            ".csv.gz": "unpack it",
+            ".json": "in .jsonl",
+            ".ods": "save it as .xlsx or CSV",
+            ".feather": "write it as Parquet",
+            ".h5": "score_dataset(list(zip(images, labels)))",
+        }.items()
+    },
     "no header": Refused(
         text_table("table.csv", header=()),
         ("the first line of 'table.csv' has no names", "write one above it"),
@@ -287,7 +389,7 @@ REFUSED = {
     ),
     "a workbook without content": Refused(workbook([]), ("is empty", "a row for each sample")),
     "no workbook": Refused(
-        lambda folder: written(folder / "table.xlsx", b"PK\x03\x04"),
+        file_of("table.xlsx", b"PK\x03\x04"),
         ("cannot be read as .xlsx", "save it again, or as CSV"),
     ),
 }
@@ -320,8 +422,9 @@ def test_a_dataset_is_read_as_it_was_meant(tmp_path: Path, kind: str) -> None:
     assert dataset.sample_ids[0] == brought.first_id
     assert dataset.warnings == brought.notes
     for sample in dataset.read_shard(0):
+        (number,) = re.findall(r"(\d+)(?:\.png)?$", sample.sample_id)
         with sample.open() as file:
-            assert Image.open(file).size == (4, 4)
+            assert file.read() == image(int(number))
 
 
 @pytest.mark.parametrize("kind", REFUSED)

@@ -10,7 +10,7 @@ import pytest
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.detection import detect_kind
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 
 Members = list[tuple[str, bytes]]
 Contents = dict[str, bytes | str]
@@ -109,7 +109,43 @@ def test_samples_with_label_files_are_a_webdataset_even_in_folders(
     assert kinds == ["webdataset", "webdataset", "archive"]
 
 
-def test_a_tar_compressed_as_a_whole_is_refused_with_an_alternative(
+def test_a_compressed_tar_is_read_in_its_own_order_and_says_what_is_faster(
+    tmp_path: Path,
+    images: list[bytes],
+    write_tar: Callable[..., str],
+    read_samples: Callable[[Dataset], Contents],
+    photos: Callable[..., Members],
+) -> None:
+    members = [*photos(images), ("cat/notes.txt", b"about")]
+    location = write_tar(tmp_path / "photos.tar.gz", members, "w:gz")
+
+    dataset = open_dataset(location, DatasetOptions(shard_size=2))
+
+    assert list(dataset.sample_ids) == [name for name, _ in members]
+    names = [dataset.class_names[label] for label in dataset.labels.tolist()]
+    assert names == [name.partition("/")[0] for name, _ in members]
+    found = read_samples(dataset)
+    assert "not an image" in str(found.pop("cat/notes.txt"))
+    assert found == dict(members[:-1])
+    assert "'photos.tar.gz' is compressed as a whole" in dataset.warnings[0]
+
+
+def test_a_compressed_tar_that_changes_after_it_was_listed_is_an_error(
+    tmp_path: Path,
+    images: list[bytes],
+    write_tar: Callable[..., str],
+    photos: Callable[..., Members],
+) -> None:
+    location = Path(write_tar(tmp_path / "photos.tar.gz", photos(images), "w:gz"))
+    dataset = open_dataset(str(location), DatasetOptions())
+
+    location.write_bytes(location.read_bytes()[:100])
+
+    with pytest.raises(DatasetError, match="is damaged or has changed"):
+        list(dataset.read_shard(0))
+
+
+def test_a_tar_compressed_as_a_whole_of_other_people_is_refused_with_an_alternative(
     tmp_path: Path,
     images: list[bytes],
     write_tar: Callable[..., str],
@@ -118,7 +154,7 @@ def test_a_tar_compressed_as_a_whole_is_refused_with_an_alternative(
     location = write_tar(tmp_path / "photos.tar.gz", photos(images), "w:gz")
 
     with pytest.raises(DatasetError, match=r"uncompressed \.tar, or a \.zip"):
-        open_dataset(location, DatasetOptions())
+        open_dataset(location, DatasetOptions(limits=TableLimits(1000, 1000)))
 
 
 def test_two_archives_are_not_one_dataset(

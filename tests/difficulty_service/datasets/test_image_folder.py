@@ -9,6 +9,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.class_folders import SAMPLES_FILE
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 
@@ -205,3 +206,15 @@ def test_a_dataset_can_be_pickled_to_another_process(
     (sample,) = copy.read_shard(1)
     with sample.open() as file:
         assert file.read() == images[0]
+
+
+def test_a_single_class_with_the_lists_of_a_cleaned_dataset_is_read(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    (tmp_path / "cat").mkdir()
+    (tmp_path / "cat" / "1.png").write_bytes(images[0])
+    (tmp_path / SAMPLES_FILE).write_text("sample_id,label,path\n")
+
+    dataset = open_dataset(str(tmp_path), DatasetOptions())
+
+    assert dataset.class_names == ("cat",)

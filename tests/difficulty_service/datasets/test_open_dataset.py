@@ -48,7 +48,7 @@ def test_the_prefix_of_the_hub_takes_precedence_over_files() -> None:
         ("nothing", "nothing' does not exist"),
         ("nothing.parquet", "does not exist"),
         ("*.tar", "no file matches"),
-        ("photos.rar", "is not a dataset that can be read"),
+        ("photos.xyz", "is not a dataset that can be read"),
         ("photos.zip", "damaged, truncated or not an archive"),
         ("mixed/*", r"tables \('a.csv'\) and tars \('b.tar'\)"),
         ("empty", "no class folders"),
@@ -57,7 +57,7 @@ def test_the_prefix_of_the_hub_takes_precedence_over_files() -> None:
 def test_a_location_that_cannot_be_opened_is_named(
     tmp_path: Path, location: str, message: str
 ) -> None:
-    (tmp_path / "photos.rar").write_bytes(b"")
+    (tmp_path / "photos.xyz").write_bytes(b"")
     (tmp_path / "photos.zip").write_bytes(b"")
     (tmp_path / "empty").mkdir()
     (tmp_path / "mixed").mkdir()
