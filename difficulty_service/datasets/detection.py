@@ -21,7 +21,7 @@ _REMEDIES = {
     (".feather", ".arrow", ".ipc", ".orc", ".avro", ".tfrecord"): "write it as Parquet",
     (".npy", ".npz", ".pkl", ".pickle", ".pt", ".pth", ".h5", ".hdf5", ".mat"): (
         "write the images into a folder per class, or load the arrays in Python and call "
-        "`difficulty_service.score_dataset(list(zip(images, labels)))`"
+        "`difficulty_service.score_dataset(images, labels)`"
     ),
 }
 """What to do with files whose names have these endings."""

@@ -1,6 +1,5 @@
 """Cells with several labels, of which a sample has one here: told by their type or their texts."""
 
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -20,7 +19,7 @@ MAX_NAMES = 100_000
 
 _SURE_SEPARATORS = (";", "|")  # which names of classes hardly have, unlike the others
 _SEPARATORS = (*_SURE_SEPARATORS, ",")
-_LIST = re.compile(r"\[.*,.*\]", re.DOTALL)
+_MOST_PARTS = 20  # of a name; beyond, nobody has listed labels
 _REPEATED = 2
 
 
@@ -31,12 +30,15 @@ def is_list(kind: pa.DataType) -> bool:
 
 
 def one_of_each(
-    lists: pa.ChunkedArray, source: str, describe: Callable[[int], str]
+    lists: pa.ChunkedArray,
+    source: str,
+    describe: Callable[[int], str],
+    parameter: str = "label_column",
 ) -> tuple[pa.ChunkedArray, str | None]:
     """The only label in each list, and what was assumed, in a sentence; null for an empty list.
 
     Lists of numbers of which one is 1 and the others are 0 are one-hot, and become the position of
-    the 1. `describe` names the sample of a row.
+    the 1. `describe` names the sample of a row, `parameter` the argument with the labels.
 
     Raises:
         DatasetError: A list has several labels.
@@ -52,7 +54,7 @@ def one_of_each(
             f"{source} has {lengths[row]:,} labels at {describe(row)}: "
             f"{', '.join(map(repr, column[row].as_py()[:3]))}",
             REMEDY,
-            parameter="label_column",
+            parameter=parameter,
         )
     parents = np.flatnonzero(lengths)
     labels = pc.list_flatten(column)
@@ -99,16 +101,16 @@ def combinations_warning(names: Sequence[str], source: str) -> str | None:
 
 
 def _example(names: Sequence[str]) -> str | None:
-    listed = [name for name in names if _LIST.fullmatch(name.strip())]
+    listed = [name for name in names if name.startswith("[") and name.endswith("]") and "," in name]
     if 2 * len(listed) >= max(len(names), 1):
         return listed[0]
     for separator in _SEPARATORS:
         together = {
             name: [part.strip() for part in name.split(separator)]
             for name in names
-            if separator in name
+            if 0 < name.count(separator) < _MOST_PARTS
         }
-        known = {name.strip() for name in names if name not in together}
+        known = {name.strip() for name in names if separator not in name}
         if separator in _SURE_SEPARATORS:
             seen = Counter(part for parts in together.values() for part in set(parts))
             known |= {part for part, times in seen.items() if times >= _REPEATED}

@@ -39,6 +39,7 @@ ReadImage = Callable[[int], object]
 PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I", "I;16")
 TIFF_MODES = ("CMYK", "F", "LAB", "YCbCr")
 CHANNELS = (1, 3, 4)
+MAX_PIXEL = 255
 
 
 @dataclass(frozen=True)
@@ -77,9 +78,10 @@ def image_opener(image: object) -> ImageOpener:
     """Opener of one image.
 
     Args:
-        image: A PIL image; a uint8 array or tensor of shape (height, width), (height, width,
-            channels) or (channels, height, width) with 1, 3 or 4 channels; encoded bytes; a path
-            or URI; or a struct `{bytes, path}` of a table.
+        image: A PIL image; an array or tensor of shape (height, width), (height, width, channels)
+            or (channels, height, width) with 1, 3 or 4 channels, of integers from 0 to 255 or
+            floats from 0 to 1; encoded bytes; a path or URI; or a struct `{bytes, path}` of a
+            table.
     """
     if isinstance(image, Image.Image):
         return partial(_encode, image)
@@ -96,10 +98,10 @@ def image_opener(image: object) -> ImageOpener:
 
 def _encode_array(array: object) -> BinaryIO:
     # A tensor may need a gradient or be on a GPU.
-    detached = array.detach().cpu() if hasattr(array, "detach") else array
-    pixels = np.asarray(detached)
-    if pixels.dtype != np.uint8:
-        raise ImageError(f"an array of {pixels.dtype}; pixels are uint8, from 0 to 255")
+    detached: Any = array.detach().cpu() if hasattr(array, "detach") else array
+    if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
+        detached = detached.float()
+    pixels = _to_bytes(np.asarray(detached))
     channels_first = hasattr(array, "detach")  # as in torchvision; arrays have them last
     if pixels.ndim == 3:  # noqa: PLR2004
         first, last = pixels.shape[0] in CHANNELS, pixels.shape[2] in CHANNELS
@@ -111,6 +113,28 @@ def _encode_array(array: object) -> BinaryIO:
         return _encode(Image.fromarray(np.ascontiguousarray(pixels)))
     except (TypeError, ValueError) as error:
         raise ImageError(f"an array of shape {pixels.shape} is no image: {error}") from error
+
+
+def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
+    """Pixels as uint8: integers from 0 to 255 as they are, floats from 0 to 1 times 255."""
+    if pixels.dtype == np.uint8:
+        return pixels
+    # Unsigned integers of 16 bits have another white.
+    if pixels.dtype.kind not in "bif" or not pixels.size:
+        raise ImageError(
+            f"an array of {pixels.dtype} and shape {pixels.shape}; pixels are uint8 from 0 to 255, "
+            "or floats from 0 to 1"
+        )
+    scale = 1 if pixels.dtype.kind == "i" else MAX_PIXEL
+    low, high = pixels.min(), pixels.max()
+    if not 0 <= low <= high <= MAX_PIXEL // scale:
+        in_bytes = 0 <= low <= high <= MAX_PIXEL
+        remedy = "convert them by `astype('uint8')`" if in_bytes else "leave out what scales them"
+        raise ImageError(
+            f"an array of {pixels.dtype} from {low:g} to {high:g}; pixels are uint8 from 0 to 255, "
+            f"or floats from 0 to 1: {remedy}"
+        )
+    return np.rint(pixels.astype(np.float64) * scale).astype(np.uint8)
 
 
 def _encode(image: Image.Image) -> BinaryIO:

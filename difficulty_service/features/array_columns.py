@@ -13,6 +13,7 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.tables import strings_to_arrow, to_arrow, to_numpy
+from difficulty_service.datasets.label_lists import is_list, one_of_each
 from difficulty_service.datasets.labels import is_text
 
 
@@ -121,8 +122,12 @@ def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
     """The distinct labels in ascending order, and the index of each row's label among them.
 
     They are integers, booleans, text or whole floating-point numbers, null or NaN where a row has
-    none. The name of an integer is its value; a boolean counts as 0 or 1.
+    none. The name of an integer is its value; a boolean counts as 0 or 1. Lists have one label
+    each, or are one-hot, of which the position of the 1 is the label.
     """
+    if is_list(values.type):
+        rows = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+        values, _ = one_of_each(rows, "the list of labels", "row {}".format, "labels")
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks()
     if pa.types.is_dictionary(values.type):

@@ -97,7 +97,8 @@ def _read_npz(path: Path) -> SavedArrays:
         if features is None:
             raise DatasetError(
                 f"{path} holds the arrays {archive.files}, none of which is named as features",
-                f"expected one of {', '.join(FEATURE_NAMES)}",
+                f"expected one of {', '.join(FEATURE_NAMES)}; arrays of images are scored in "
+                "Python, by `difficulty_service.score_dataset(images, labels)`",
             )
         labels, ids = (_first(names, archive.files) for names in (LABEL_NAMES, ID_NAMES))
         return SavedArrays(

@@ -108,8 +108,10 @@ def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
 
 def _plain(value: object) -> object:
     """A value without the wrapping of a library; None where it is missing."""
-    if hasattr(value, "item"):
-        value = value.item()
+    if hasattr(value, "tolist"):  # of arrays, tensors and their numbers
+        value = value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     return None if is_missing(value) else value
 
 

@@ -4,22 +4,32 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.hugging_face import choose_split, open_rows
+from difficulty_service.datasets.labels import (
+    LABEL_NAMES,
+    find_usual,
+    label_like,
+    several_labels_warning,
+)
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import resolve
+from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.features.array_columns import ClassLabels, index_classes
-from difficulty_service.interface.arrays import to_column
+from difficulty_service.interface.arrays import Column, to_column
 
 LabelledImages = Any
-"""A path or URI, a `datasets.Dataset`, a map-style Dataset of torch, or a sequence of pairs."""
+"""A path or URI, a `datasets.Dataset`, a map-style Dataset of torch, a sequence of pairs, or a
+table: a DataFrame, an Arrow table or a dict of columns."""
 
 PAIR = 2
 
@@ -36,12 +46,20 @@ def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Datase
         images = images[choose_split(list(images), options.split, "the DatasetDict")]
     if package is not None and isinstance(images, package.Dataset):
         return open_rows(images, resolve("."), "a Hugging Face dataset in memory", options), []
+    if is_frame(images):
+        pairs, guesses = _pairs_of_frame(images, options)
+        dataset, warnings = _of_pairs(pairs, options)
+        return dataset, [*guesses, *warnings]
     if options.text_column not in (None, "text"):
         check_options(options, "pairs of texts and labels", ("text_column",))
     if not hasattr(images, "__len__") or not hasattr(images, "__getitem__"):
+        is_loader = hasattr(images, "dataset") and hasattr(images, "batch_size")
         raise DatasetError(
             f"an object of type {type(images).__name__} has no length or no elements by position",
-            "pass a path, a list of pairs, a map-style Dataset of torch or a `datasets.Dataset`",
+            "pass the `dataset` of that loader"
+            if is_loader
+            else "pass a path, a list of pairs, such as `list(pairs)` of what yields them, a "
+            "map-style Dataset of torch or a `datasets.Dataset`",
             parameter="images",
         )
     unused = ("split", "image_column", "label_column", "id_column")
@@ -49,16 +67,116 @@ def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Datase
     return _of_pairs(images, options)
 
 
+@dataclass(frozen=True)
+class Zipped:
+    """Images and their labels in two objects, as pairs.
+
+    Attributes:
+        targets: The label of each image.
+        ids: The ids of the images; None for their paths or positions.
+    """
+
+    images: Any
+    targets: Any
+    ids: Sequence[str] | None = None
+
+    def __len__(self) -> int:
+        """Number of images."""
+        return len(self.images)
+
+    def __getitem__(self, position: int) -> tuple[object, object]:
+        """An image and its label."""
+        return self.images[position], self.targets[position]
+
+
+def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
+    """Pairs of images and labels that are in two objects, such as arrays or Series.
+
+    Raises:
+        DatasetError: There are not as many labels as images, or `images` has labels of its own.
+    """
+    has_labels = isinstance(images, str | os.PathLike) or not is_pairs(images) or is_frame(images)
+    if has_labels or not hasattr(images, "__len__") or not hasattr(labels, "__len__"):
+        raise DatasetError(
+            f"labels are given beside images that are of type {type(images).__name__}",
+            "pass an array or a list of images with as many labels, or a path or table alone",
+            parameter="labels",
+        )
+    if len(images) != len(labels):
+        raise DatasetError(
+            f"there are {len(images):,} images and {len(labels):,} labels",
+            "pass one label for each image",
+            parameter="labels",
+        )
+    return Zipped(_by_position(images), _by_position(labels))
+
+
+def is_frame(images: LabelledImages) -> bool:
+    """Whether an object is a table in memory: a DataFrame, an Arrow table or a dict of columns."""
+    names = getattr(images, "column_names", None) or getattr(images, "columns", None)
+    package = sys.modules.get("datasets")
+    if package is not None and isinstance(images, package.Dataset | package.DatasetDict):
+        return False
+    return isinstance(images, dict) or (names is not None and hasattr(images, "__getitem__"))
+
+
+def _pairs_of_frame(frame: Any, options: DatasetOptions) -> tuple[Zipped, list[str]]:  # noqa: ANN401
+    """The pairs of a table, and a sentence where other columns look like labels, too."""
+    unused = ("split",) if options.text_column is None else ("split", "image_column")
+    check_options(options, "a table in memory", unused)
+    held = frame if isinstance(frame, dict) else getattr(frame, "column_names", None)
+    names = [str(name) for name in (frame.columns if held is None else held)]
+    if options.text_column is None:
+        image = _column_name(names, options.image_column, find_usual(IMAGE_NAMES, names), "image")
+    else:
+        image = _column_name(names, options.text_column, [], "text")
+    like = label_like(names)
+    if len(like) > 1 and like[:1] != find_usual(LABEL_NAMES, names)[:1]:
+        like = []  # none of them is the usual one
+    label = _column_name(names, options.label_column, like, "label")
+    ids = None
+    if options.id_column is not None:
+        ids = _by_position(frame[_column_name(names, options.id_column, [], "id")])
+        ids = [str(value) for value in ids]
+    others = like[1:] if options.label_column is None else []
+    guesses = [several_labels_warning(label, others)] if others else []
+    return Zipped(_by_position(frame[image]), _by_position(frame[label]), ids), guesses
+
+
+def _column_name(names: list[str], chosen: str | None, usual: list[str], role: str) -> str:
+    if chosen in names or (chosen is None and usual):
+        return usual[0] if chosen is None else chosen
+    raise DatasetError(
+        f"no column {chosen!r} in the table, which has {names}"
+        if chosen is not None
+        else f"no column of the table is evidently that of the {role}s: it has {names}",
+        "name one of these as ",
+        Setting(f"{role}_column"),
+        parameter=f"{role}_column",
+    )
+
+
+def _by_position(values: Any) -> Any:  # noqa: ANN401
+    """A sequence that counts from 0: a Series counts by its index, and Arrow wraps its values."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        return values.to_pylist()
+    if hasattr(values, "to_list"):
+        return values.to_list()
+    return values
+
+
 def is_pairs(images: LabelledImages) -> bool:
     """Whether an object is a collection of pairs, neither a path nor a Hugging Face dataset."""
     package = sys.modules.get("datasets")
-    kinds = (str, os.PathLike) if package is None else (str, os.PathLike, package.Dataset, dict)
-    return not isinstance(images, kinds)
+    of_package = () if package is None else (package.Dataset, package.DatasetDict)
+    return not isinstance(images, (str, os.PathLike, *of_package))
 
 
 def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:  # noqa: ANN401
     classes = _classes(pairs)
     kept = np.flatnonzero(classes.indices.numpy() >= 0)
+    if len(pairs) and not len(kept):
+        raise DatasetError(f"none of the {len(pairs):,} images has a label", "label some of them")
     unlabelled = len(classes.indices) - len(kept)
     warnings = [f"{unlabelled:,} of {len(pairs):,} images are left out: they have no label"]
     in_memory = ImagesInMemory(
@@ -102,14 +220,18 @@ def _label(pair: Any, position: int) -> object:  # noqa: ANN401
     if not isinstance(pair, list | tuple) or len(pair) != PAIR:
         raise DatasetError(
             f"element {position} is {type(pair).__name__}, expected a pair of an image and a label",
+            "pass `score_dataset(images, labels)`, or `list(zip(images, labels))`",
             parameter="images",
         )
-    label = pair[1]
-    return label.item() if hasattr(label, "item") else label
+    return pair[1]
 
 
 def _sample_ids(pairs: Any, kept: Sequence[int], modality: str) -> list[str]:  # noqa: ANN401
     """The paths of a list of paths if they differ, otherwise the positions."""
+    if isinstance(pairs, Zipped):
+        if pairs.ids is not None:
+            return [pairs.ids[position] for position in kept]
+        pairs = [(image, None) for image in pairs.images] if _holds_paths(pairs.images) else pairs
     if modality == "image" and isinstance(pairs, list | tuple):
         images = [pairs[position][0] for position in kept]
         if all(isinstance(image, str | os.PathLike) for image in images):
@@ -117,3 +239,7 @@ def _sample_ids(pairs: Any, kept: Sequence[int], modality: str) -> list[str]:  #
             if len(set(paths)) == len(paths):
                 return paths
     return [str(position) for position in kept]
+
+
+def _holds_paths(images: Any) -> bool:  # noqa: ANN401
+    return all(isinstance(image, str | os.PathLike) for image in images)

@@ -18,7 +18,12 @@ from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.arrays import Column, Matrix, read_arrays
-from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
+from difficulty_service.interface.image_sources import (
+    LabelledImages,
+    is_pairs,
+    open_images,
+    zip_labels,
+)
 from difficulty_service.interface.options import (
     ImageOptions,
     extraction_options,
@@ -136,8 +141,9 @@ def warn(sentences: Sequence[str]) -> None:
         warnings.warn(sentence, UserWarning, stacklevel=CALLER)
 
 
-def score_dataset(
+def score_dataset(  # noqa: PLR0913 - one parameter for each option
     images: LabelledImages,
+    labels: Column = None,
     *,
     backbone: str | None = None,
     out: str | Path | None = None,
@@ -151,10 +157,12 @@ def score_dataset(
     Args:
         images: A path, URI or glob, as for `difficulty score`; a `datasets.Dataset`, or a
             `DatasetDict` with `split`; or a map-style Dataset of torch, list or other object
-            with a length whose elements are pairs of an image and a label. Such an image is a PIL
-            image, a uint8 array or tensor, encoded bytes or a path; a label is an integer or text.
-            With `modality="text"`, the samples of a table, of a Hugging Face dataset or of pairs
-            are texts.
+            with a length whose elements are pairs of an image and a label; or a table with a
+            column of each: a DataFrame, an Arrow table or a dict of columns. Such an image is a
+            PIL image, an array or tensor of integers from 0 to 255 or floats from 0 to 1, encoded
+            bytes or a path; a label is an integer or text, or one-hot. With `modality="text"`, the
+            samples of a table, of a Hugging Face dataset or of pairs are texts.
+        labels: One label for each image, where `images` is an array or a list without them.
         backbone: Name of the backbone; `difficulty backbones` lists them. The default, `builtin`,
             or `builtin-text` for texts, works offline and is small; `builtin-photos` works offline
             too and tells photographs apart better.
@@ -186,6 +194,8 @@ def score_dataset(
     default = "builtin-text" if options.get("modality") == "text" else "builtin"
     usual = {"resume": not is_pairs(images), "backbone": backbone or default}
     request = plan_extraction("", Path(), extraction_options({**usual, **options}))
+    if labels is not None:
+        images = zip_labels(images, labels)
     dataset, warnings = open_images(images, request.dataset)
     with ExitStack() as stack:
         if out is None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -162,6 +163,7 @@ def json_lines(label: object) -> Make:
     return make
 
 
+TOWNS = ("Paris, France", "Vienna, France", "Paris, Texas", "Vienna, Texas")
 IN_ONE, IN_TWO = "photos/bird/0.png", "photos/photos/bird/0.png"
 
 
@@ -298,8 +300,8 @@ READ = {
         (SEMICOLONS, several('["cat", "dog"]')),
     ),
     "names of towns": Brought(
-        text_table("table.csv", ";", labels=("Bergen, Norway", "Oslo, Norway", "Norway") * 4),
-        ("Bergen, Norway", "Norway", "Oslo, Norway"),
+        text_table("table.csv", ";", labels=TOWNS * 3),
+        TOWNS,
         (SEMICOLONS,),
     ),
     "folders": Brought(folders(), first_id="bird/0.png"),
@@ -373,7 +375,7 @@ REFUSED = {
             ".json": "in .jsonl",
             ".ods": "save it as .xlsx or CSV",
             ".feather": "write it as Parquet",
-            ".h5": "score_dataset(list(zip(images, labels)))",
+            ".h5": "score_dataset(images, labels)",
         }.items()
     },
     "no header": Refused(
@@ -460,6 +462,17 @@ def test_a_service_does_not_read_what_may_unpack_to_any_size(tmp_path: Path, kin
         open_dataset(location, options)
 
     assert caught.value.remedy
+
+
+def test_a_file_of_arrays_of_images_names_the_line_that_scores_them(
+    tmp_path: Path, difficulty: Command
+) -> None:
+    np.savez(tmp_path / "d.npz", images=np.zeros((4, 4, 4, 3), np.uint8), labels=np.arange(4))
+
+    done = difficulty("score", tmp_path / "d.npz", "--out", tmp_path / "scores.parquet")
+
+    assert done.returncode == 1
+    assert "`difficulty_service.score_dataset(images, labels)`" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["cp1252 with semicolons", "workbook"])

@@ -148,7 +148,7 @@ def test_images_that_cannot_be_read_are_listed(pixels: Pixels) -> None:
     pairs: list[tuple[object, int]] = [
         (image // 4 if row % 2 else image, row % 2) for row, image in enumerate(pixels)
     ]
-    pairs[3] = (np.zeros((32, 32, 3)), 1)
+    pairs[3] = (np.full((32, 32, 3), 300.0), 1)
     pairs[5] = (b"GIF8", 1)
 
     with pytest.warns(UserWarning, match="reason: 1 image, 3: .*; 1 image, 5: "):
