@@ -120,7 +120,6 @@ class JobCreate(JobRequest):
         description="Apply the marks of this job, as they are now: relabelled samples get their "
         "new class, dropped ones are left out, and what was kept or relabelled counts as right",
     )
-
     marks_of: Literal["own", "all"] = Field(
         default="own",
         description="Whose marks of that job: `own`, or `all` for the merged decisions of its "
@@ -469,11 +468,15 @@ class BackbonePublic(BaseModel):
             "examples": [
                 {
                     "name": "clip-vit-b16",
-                    "description": "CLIP ViT-B/16 by OpenAI, 224 px",
+                    "description": "CLIP ViT-B/16 by OpenAI",
                     "feature_dim": 768,
                     "weights": "cached",
                     "default": True,
                     "modality": "image",
+                    "size": 224,
+                    "parameters": 85.8,
+                    "gmacs": 17.6,
+                    "licence": "mit",
                 }
             ]
         }
@@ -482,11 +485,13 @@ class BackbonePublic(BaseModel):
     name: str = Field(description="Name for jobs; capitals stand for a name in the library")
     description: str
     feature_dim: int | None = Field(description="Length of its features; null for a whole library")
-    weights: str = Field(
-        description="`in the package`, `cached`, `to download`, or `any` for a whole library"
-    )
+    weights: str = Field(description="`in the package`, `cached`, `to download`, or `any`")
     default: bool = Field(description="Whether jobs that name no backbone use this one")
     modality: str = Field(description="What it encodes: `image` or `text`")
+    size: int | None = Field(description="Side of its square image in pixels; null if not known")
+    parameters: float | None = Field(description="Number of parameters in millions")
+    gmacs: float | None = Field(description="Multiply-adds for one image, in billions")
+    licence: str | None = Field(description="Licence of its weights, as the hub calls it")
 
 
 class Backbones(BaseModel):

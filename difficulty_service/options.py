@@ -239,7 +239,7 @@ FIT_ONLY = tuple(FittingOptions.model_fields)
 
 IMAGES_ONLY = (
     *("image_column", "flip", "corrupt", "augment_runs"),
-    *("weights", "features", "preprocess", "max_pixels"),
+    *("weights", "features", "image_size", "preprocess", "max_pixels"),
 )
 """Options that would change nothing where the samples are texts."""
 
@@ -266,8 +266,12 @@ class NetworkOptions(Options):
     features: Literal["penultimate", "projected"] = "penultimate"
     """Before or after CLIP's projection."""
 
+    image_size: Annotated[int, Field(ge=1)] | None = None
+    """Side of the network's square input in pixels, where it takes others than its own; default:
+    its own. The time grows with the square."""
+
     preprocess: Literal["fast", "exact"] = "fast"
-    """exact: bit for bit like open_clip, slower."""
+    """exact: bit for bit like open_clip or timm, slower."""
 
 
 @panel("Machine")

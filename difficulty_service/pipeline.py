@@ -13,7 +13,12 @@ from typing import Any
 
 import torch
 
-from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
+from difficulty_service.backbones import (
+    DEFAULT_BACKBONE,
+    Loader,
+    load_backbone,
+    warn_of_licence,
+)
 from difficulty_service.backbones.backbone import (
     BackboneOptions,
     choose_device,
@@ -185,7 +190,8 @@ class SettledExtraction:
     """What an extraction will do where its request left that open.
 
     Attributes:
-        warnings: Why the backbone is not the usual one, one sentence each.
+        warnings: Why the backbone is not the usual one, and the condition of its licence where it
+            has one; one sentence each.
         precision_reason: The precision and why it is that one; None for that of the device.
     """
 
@@ -267,7 +273,7 @@ def _settle(
     name = request.backbone or (None if fitted_on is None else fitted_on.backbone)
     if not name and dataset.modality == "text":
         name = BUILTIN_TEXT
-    elif not name and {"weights", "features"} & set(request.network.given):
+    elif not name and {"weights", "features", "image_size"} & set(request.network.given):
         name = DEFAULT_BACKBONE
     elif not name:
         chosen = default_backbone(dataset, options.max_pixels)
@@ -282,6 +288,7 @@ def _settle(
         compared=compared,
     )
     request = replace(request, backbone=name, network=settled.network, options=settled.options)
+    warnings = [*warnings, *warn_of_licence(name)]
     return SettledExtraction(request, name, warnings, settled.reason)
 
 

@@ -4,11 +4,19 @@ Only building one imports torch; names can be checked and listed without it.
 """
 
 import difflib
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from difficulty_service.backbones.licences import licence_warnings
+from difficulty_service.backbones.named import (
+    BACKBONES,
+    BackboneSpec,
+    Facts,
+    Loader,
+    load_clip,
+    load_timm,
+)
 from difficulty_service.backbones.plugged import find_plugin, load_plugged, plugin_patterns
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
@@ -17,32 +25,31 @@ from difficulty_service.backbones.text_encoders import (
     modality_of,
     text_backbone_names,
 )
-from difficulty_service.backbones.weights_files import (
-    CLIP_FILENAMES,
-    PACKAGED_WEIGHTS,
-    TIMM_FILENAMES,
-    cached_weights,
-)
+from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS, cached_weights
 from difficulty_service.base.errors import BackboneError
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 
+__all__ = [
+    "BACKBONES",
+    "DEFAULT_BACKBONE",
+    "BackboneListing",
+    "BackboneSpec",
+    "Facts",
+    "Loader",
+    "backbone_names",
+    "find_loader",
+    "list_backbones",
+    "load_backbone",
+    "load_clip",
+    "warn_of_licence",
+    "weights_state",
+]
+
 DEFAULT_BACKBONE = "clip-vit-b16"
 OPEN_CLIP_PREFIX, TIMM_PREFIX = "open_clip:", "timm:"
 FEATURE_KINDS = ("penultimate", "projected")
-
-Loader = Callable[[str, "BackboneOptions"], "Backbone"]
-
-
-@dataclass(frozen=True)
-class BackboneSpec:
-    """A backbone with a short name; its repository is None where the package has its weights."""
-
-    description: str
-    feature_dim: int
-    repository: str | None
-    load: Loader
 
 
 @dataclass(frozen=True)
@@ -54,6 +61,11 @@ class BackboneListing:
         feature_dim: Length of its penultimate features; None for a whole library.
         weights: `in the package`, `cached`, `to download`, or `any` for a whole library.
         modality: `image` or `text`, what it encodes.
+        size: Side of the square image that it takes, in pixels; None where it takes no image or
+            for a whole library, and so are the attributes that follow.
+        parameters: Number of parameters up to the features, in millions.
+        gmacs: Multiply-adds for one image, in billions.
+        licence: Licence of its weights, as the hub calls it.
     """
 
     name: str
@@ -61,33 +73,10 @@ class BackboneListing:
     feature_dim: int | None
     weights: str
     modality: str = "image"
-
-
-def load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
-    """Calls `clip.load_clip`, which is imported here."""
-    from difficulty_service.backbones import clip
-
-    return clip.load_clip(name, options, architecture=architecture, tag=tag)
-
-
-def _load_timm(
-    name: str, options: "BackboneOptions", *, model: str, size: int | None = None
-) -> "Backbone":
-    from difficulty_service.backbones.timm_models import load_timm
-
-    return load_timm(name, options, model=model, size=size)
-
-
-def _load_builtin(name: str, options: "BackboneOptions") -> "Backbone":
-    from difficulty_service.backbones.builtin import load_builtin
-
-    return load_builtin(name, options)
-
-
-def _load_builtin_photos(name: str, options: "BackboneOptions") -> "Backbone":
-    from difficulty_service.backbones.builtin_photos import load_builtin_photos
-
-    return load_builtin_photos(name, options)
+    size: int | None = None
+    parameters: float | None = None
+    gmacs: float | None = None
+    licence: str | None = None
 
 
 def _load_builtin_text(name: str, options: "BackboneOptions") -> "Backbone":
@@ -100,88 +89,6 @@ def _load_transformers(name: str, options: "BackboneOptions", *, model: str) -> 
     from difficulty_service.backbones.transformers_text import load_transformers
 
     return load_transformers(name, options, model=model)
-
-
-BACKBONES: dict[str, BackboneSpec] = {
-    "clip-vit-b16": BackboneSpec(
-        "CLIP ViT-B/16 by OpenAI, 224 px",
-        768,
-        "timm/vit_base_patch16_clip_224.openai",
-        partial(load_clip, architecture="ViT-B-16", tag="openai"),
-    ),
-    "clip-vit-b32": BackboneSpec(
-        "CLIP ViT-B/32 by OpenAI, 224 px, four times faster",
-        768,
-        "timm/vit_base_patch32_clip_224.openai",
-        partial(load_clip, architecture="ViT-B-32", tag="openai"),
-    ),
-    "clip-rn50": BackboneSpec(
-        "CLIP ResNet-50 by OpenAI, 224 px",
-        2048,
-        "timm/resnet50_clip.openai",
-        partial(load_clip, architecture="RN50", tag="openai"),
-    ),
-    "dinov2-vit-s14": BackboneSpec(
-        "DINOv2 ViT-S/14, self-supervised, 224 px",
-        384,
-        "timm/vit_small_patch14_dinov2.lvd142m",
-        partial(_load_timm, model="vit_small_patch14_dinov2.lvd142m", size=224),
-    ),
-    "dinov2-vit-b14": BackboneSpec(
-        "DINOv2 ViT-B/14, self-supervised, 224 px",
-        768,
-        "timm/vit_base_patch14_dinov2.lvd142m",
-        partial(_load_timm, model="vit_base_patch14_dinov2.lvd142m", size=224),
-    ),
-    "dinov2-vit-l14": BackboneSpec(
-        "DINOv2 ViT-L/14, self-supervised, 224 px",
-        1024,
-        "timm/vit_large_patch14_dinov2.lvd142m",
-        partial(_load_timm, model="vit_large_patch14_dinov2.lvd142m", size=224),
-    ),
-    "mae-vit-b16": BackboneSpec(
-        "MAE ViT-B/16, self-supervised on ImageNet, 224 px (weights not for commercial use)",
-        768,
-        "timm/vit_base_patch16_224.mae",
-        partial(_load_timm, model="vit_base_patch16_224.mae"),
-    ),
-    "vit-b16-in21k": BackboneSpec(
-        "ViT-B/16 trained on ImageNet-21k, 224 px",
-        768,
-        "timm/vit_base_patch16_224.augreg_in21k",
-        partial(_load_timm, model="vit_base_patch16_224.augreg_in21k"),
-    ),
-    "resnet34": BackboneSpec(
-        "ResNet-34 trained on ImageNet, 224 px",
-        512,
-        "timm/resnet34.tv_in1k",
-        partial(_load_timm, model="resnet34.tv_in1k"),
-    ),
-    "resnet50": BackboneSpec(
-        "ResNet-50 trained on ImageNet, 224 px",
-        2048,
-        "timm/resnet50.tv_in1k",
-        partial(_load_timm, model="resnet50.tv_in1k"),
-    ),
-    "resnet101": BackboneSpec(
-        "ResNet-101 trained on ImageNet, 224 px",
-        2048,
-        "timm/resnet101.tv_in1k",
-        partial(_load_timm, model="resnet101.tv_in1k"),
-    ),
-    "builtin": BackboneSpec(
-        "small convolutional network trained on CIFAR-100, 32 px, works offline",
-        896,
-        None,
-        _load_builtin,
-    ),
-    "builtin-photos": BackboneSpec(
-        "EfficientNet-Lite2 trained on ImageNet, 260 px, works offline",
-        1280,
-        None,
-        _load_builtin_photos,
-    ),
-}
 
 
 def load_backbone(name: str, options: "BackboneOptions") -> "Backbone":
@@ -215,7 +122,7 @@ def find_loader(name: str) -> Loader:
     if modality_of(name) == "text":
         return _find_text_loader(name)
     if name.startswith(TIMM_PREFIX):
-        return partial(_load_timm, model=name.removeprefix(TIMM_PREFIX))
+        return partial(load_timm, model=name.removeprefix(TIMM_PREFIX))
     if name.startswith(OPEN_CLIP_PREFIX):
         architecture, slash, tag = name.removeprefix(OPEN_CLIP_PREFIX).rpartition("/")
         if slash:
@@ -243,6 +150,22 @@ def _find_text_loader(name: str) -> Loader:
     return partial(_load_transformers, model=model)
 
 
+def warn_of_licence(name: str) -> tuple[str, ...]:
+    """A sentence where the weights of a backbone have a licence with a condition.
+
+    That of a network that only open_clip or transformers knows is not known here.
+    """
+    spec = BACKBONES.get(name)
+    if spec is not None:
+        return licence_warnings(name, spec.facts.licence, spec.repository or "")
+    if find_plugin(name) is None and name.startswith(TIMM_PREFIX):
+        from difficulty_service.backbones.timm_models import find_config
+
+        config = find_config(name.removeprefix(TIMM_PREFIX))
+        return licence_warnings(name, config.get("license"), str(config.get("hf_hub_id")))
+    return ()
+
+
 def backbone_names() -> list[str]:
     """All names, the default first, those for texts last."""
     return [*BACKBONES, *_libraries(), *text_backbone_names()]
@@ -259,7 +182,9 @@ def _libraries() -> dict[str, str]:
 def list_backbones() -> list[BackboneListing]:
     """The lines of `difficulty backbones`, from local files only."""
     listings = [
-        BackboneListing(name, spec.description, spec.feature_dim, weights_state(name, spec))
+        BackboneListing(
+            name, spec.description, weights=weights_state(name, spec), **vars(spec.facts)
+        )
         for name, spec in BACKBONES.items()
     ]
     listings += [BackboneListing(name, text, None, "any") for name, text in _libraries().items()]
@@ -277,6 +202,5 @@ def weights_state(name: str, spec: BackboneSpec) -> str:
     """`in the package`, `missing`, `cached` or `to download`, from local files only."""
     if spec.repository is None:
         return "in the package" if PACKAGED_WEIGHTS[name].is_file() else "missing"
-    filenames = CLIP_FILENAMES if name.startswith("clip-") else TIMM_FILENAMES
-    cached = cached_weights(spec.repository, filenames)
+    cached = cached_weights(spec.repository, spec.filenames)
     return "to download" if cached is None else "cached"

@@ -17,9 +17,12 @@ class Preprocessing:
     Attributes:
         size: Side of the square input, in pixels.
         resize: Length of the shorter side after the resize and before the centre crop, in pixels.
+            Where images are squashed, both sides have that of the input.
         interpolation: `bicubic` or `bilinear`, always with antialiasing.
         mean: Mean of each channel, for values in [0, 1].
         std: Standard deviation of each channel, for values in [0, 1].
+        squash: Whether the whole image is resized to the square, whatever its shape, instead of
+            cropped to it.
     """
 
     size: int
@@ -27,10 +30,14 @@ class Preprocessing:
     interpolation: str
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
+    squash: bool = False
 
     def describe(self) -> dict[str, object]:
-        """The fields as JSON values, for provenance."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        """The fields as JSON values, for provenance; `squash` only where it is true."""
+        values = asdict(self)
+        if not self.squash:
+            del values["squash"]
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
 
 @dataclass(frozen=True)
@@ -95,6 +102,8 @@ class BackboneOptions:
         device: Device that runs the network.
         precision: dtype of the network's parameters and inputs.
         flip: Whether features are the mean of those of the image and of its mirror image.
+        image_size: Side of the square input in pixels, in place of the network's own; None for
+            that. The preprocessing of the backbone has the side that it takes.
         random: Whether the network has random weights, which are as fast as its own and need no
             file; for measurements only.
     """
@@ -104,6 +113,7 @@ class BackboneOptions:
     device: torch.device = torch.device("cpu")
     precision: torch.dtype = torch.float32
     flip: bool = False
+    image_size: int | None = None
     random: bool = False
 
     def describe(self) -> dict[str, Any]:
@@ -113,11 +123,15 @@ class BackboneOptions:
 
     @classmethod
     def as_described(cls, features: object, device: torch.device) -> Self:
-        """Options for features such as those of a description, which has the keys of `describe`."""
+        """Options for features such as those of a description.
+
+        It has the keys of `describe`, and `preprocessing`, of which the size is that of the input.
+        """
         known = {name: getattr(features, name) for name in cls().describe()}
         known["precision"] = getattr(torch, str(known["precision"]))
         known = {name: value for name, value in known.items() if value is not None}
-        return cls(device=device, **known)
+        size = (getattr(features, "preprocessing", None) or {}).get("size")
+        return cls(device=device, image_size=size, **known)
 
     @property
     def given(self) -> list[str]:
@@ -147,6 +161,26 @@ def no_projection(name: str) -> BackboneError:
         Setting("features", "penultimate"),
         parameter="features",
     )
+
+
+def require_size(name: str, own: int, options: BackboneOptions) -> None:
+    """Refuses another input than the one that a network takes."""
+    if options.image_size not in {None, own}:
+        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+
+
+def require_multiple(name: str, size: int, patch: int) -> None:
+    """Refuses an input that patches of this many pixels do not fill."""
+    if size % patch:
+        problem = f"{name} takes images of a multiple of {patch} pixels, and {size} is none"
+        raise wrong_size(problem, max(1, round(size / patch)) * patch)
+
+
+def wrong_size(problem: str, remedy: int | None = None) -> BackboneError:
+    """The error when a network does not take the input that was asked for."""
+    setting = Setting("image_size", remedy)
+    start = "leave out " if remedy is None else "use "
+    return BackboneError(problem, start, setting, parameter="image_size")
 
 
 def choose_device(name: str) -> torch.device:

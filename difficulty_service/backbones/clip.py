@@ -1,6 +1,7 @@
 """CLIP image towers of open_clip, before or after the projection into the shared space."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,8 +12,11 @@ from difficulty_service.backbones.backbone import (
     BackboneOptions,
     Preprocessing,
     no_projection,
+    require_multiple,
+    wrong_size,
 )
 from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.timm_models import require_fitting
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
 from difficulty_service.base.errors import BackboneError
@@ -30,11 +34,16 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     tower = build_tower(model, pretraining)
     if path is not None:
         load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")
+    preprocessing = preprocessing_of(model, pretraining)
+    if options.image_size not in {None, preprocessing.size}:
+        model = model | {"vision_cfg": model["vision_cfg"] | {"image_size": options.image_size}}
+        tower = resize_tower(name, tower, preprocessing.size, model, pretraining)
+        preprocessing = preprocessing_of(model, pretraining)
     if options.features == "penultimate":
         remove_projection(tower)
     elif not has_projection(tower):
         raise no_projection(name)
-    return freeze(name, tower, preprocessing_of(model, pretraining), path, options)
+    return freeze(name, tower, preprocessing, path, options)
 
 
 def find_configs(architecture: str, tag: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -76,6 +85,37 @@ def build_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.Module
     quick_gelu = bool(model.get("quick_gelu") or pretraining.get("quick_gelu"))
     tower: nn.Module = _build_vision_tower(model["embed_dim"], model["vision_cfg"], quick_gelu)
     return tower
+
+
+def resize_tower(
+    name: str, tower: nn.Module, own: int, model: dict[str, Any], pretraining: dict[str, Any]
+) -> nn.Module:
+    """The image tower for another input, with resampled position embeddings.
+
+    Args:
+        own: Side in pixels of the input that the tower was built for.
+        model: Description of the network with the side that was asked for.
+
+    Raises:
+        BackboneError: The network does not take such an input.
+    """
+    from open_clip.model import resize_pos_embed
+
+    parts: Any = tower
+    size: int = model["vision_cfg"]["image_size"]
+    if hasattr(parts, "trunk"):
+        if parts.trunk.pretrained_cfg["fixed_input_size"]:
+            require_fitting(name, parts.trunk, own, size)
+            parts.trunk.set_input_size(img_size=size)
+        return tower
+    if not hasattr(parts, "patch_size"):
+        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+    require_multiple(name, size, int(parts.patch_size[0]))
+    resized = build_tower(model, pretraining)
+    weights = {f"{TOWER_PREFIX}{key}": tensor for key, tensor in tower.state_dict().items()}
+    resize_pos_embed(weights, SimpleNamespace(visual=resized))
+    resized.load_state_dict(select_tower(weights))
+    return resized
 
 
 def select_tower(weights: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -138,7 +178,7 @@ def projection_of(tower: nn.Module) -> nn.Module | None:
 
 
 def preprocessing_of(model: dict[str, Any], pretraining: dict[str, Any]) -> Preprocessing:
-    """Resizes the shorter side and crops the centre, also for models trained on squashed images."""
+    """The evaluation transform of open_clip: the shorter side and the centre, or all squashed."""
     size = model["vision_cfg"]["image_size"]
     if not isinstance(size, int):
         if len(set(size)) > 1:
@@ -150,4 +190,5 @@ def preprocessing_of(model: dict[str, Any], pretraining: dict[str, Any]) -> Prep
         interpolation=pretraining["interpolation"],
         mean=tuple(pretraining["mean"]),
         std=tuple(pretraining["std"]),
+        squash=pretraining.get("resize_mode") == "squash",
     )

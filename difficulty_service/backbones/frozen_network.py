@@ -15,7 +15,12 @@ from torch import Tensor, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 from torch.utils.hooks import RemovableHandle
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    require_size,
+)
 from difficulty_service.backbones.onnx_network import OnnxNetwork
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
@@ -135,7 +140,12 @@ def freeze(
     """Moves a network to its device and precision, and measures its feature dimension.
 
     It maps normalised images to features, on the CPU. Random weights have no file.
+
+    Raises:
+        BackboneError: The options ask for another input than the network takes, or it returns no
+            vector.
     """
+    require_size(name, preprocessing.size, options)
     # A vision transformer has a single convolution, the patch embedding. Convolutional networks
     # run faster with the channels last.
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())

@@ -11,6 +11,8 @@ from difficulty_service.backbones.backbone import (
     BackboneOptions,
     Preprocessing,
     no_projection,
+    require_multiple,
+    wrong_size,
 )
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.weights import describe_difference, read_weights
@@ -26,14 +28,17 @@ def load_timm(
 ) -> Backbone:
     """One of timm's networks, such as `resnet50.tv_in1k`, up to its pooled or class-token features.
 
-    A side of the input in pixels, unless None, replaces that of the pretraining; position
-    embeddings are then resampled.
+    A side of the input in pixels, unless None, replaces that of the pretraining, and one among the
+    options either; position embeddings are then resampled.
     """
     if options.features != "penultimate":
         raise no_projection(name)
     config = find_config(model)
+    size = choose_size(name, model, config, options.image_size, size)
+    # Networks of convolutions are the same for all sizes, and are not built for one.
+    built_for = size if config["fixed_input_size"] else None
     if options.random:
-        network = build_random(model, size)
+        network = build_random(model, built_for)
         return freeze(name, network, preprocessing_of(config, size), None, options)
     repository = config.get("hf_hub_id") or ""
     if not repository and options.weights is None:
@@ -47,7 +52,7 @@ def load_timm(
     filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
     path = locate_weights(options.weights, name, repository, filenames)
     weights, statistics = split_run(read_weights(path))
-    network = build(model, config, weights, size, f"{path} as {name}")
+    network = build(model, config, weights, built_for, f"{path} as {name}")
     preprocessing = replace(preprocessing_of(config, size), **statistics)
     return freeze(name, network, preprocessing, path, options)
 
@@ -74,6 +79,43 @@ def find_config(model: str) -> dict[str, Any]:
         raise BackboneError(f"timm has no pretraining of {model!r}", parameter="backbone")
     fields: dict[str, Any] = config.to_dict(remove_source=False, remove_null=False)
     return fields
+
+
+def choose_size(
+    name: str, model: str, config: dict[str, Any], asked: int | None, size: int | None
+) -> int | None:
+    """The side of the input in pixels that replaces that of the pretraining; None for that.
+
+    Args:
+        asked: Side that was asked for; None for none.
+        size: Side that the backbone has otherwise; None for that of the pretraining.
+
+    Raises:
+        BackboneError: The network cannot take images of the side that was asked for.
+    """
+    if asked in {None, preprocessing_of(config, size).size}:
+        return size
+    if config["fixed_input_size"]:
+        import torch
+
+        with torch.device("meta"):
+            network = build_random(model, size)
+        require_fitting(name, network, preprocessing_of(config, size).size, asked)
+    return asked
+
+
+def require_fitting(name: str, network: nn.Module, own: int, asked: int) -> None:
+    """Refuses an input that a network of timm with tokens in a grid does not take.
+
+    Args:
+        own: Side in pixels of the input that it was built for.
+        asked: Side in pixels that was asked for.
+    """
+    patches: Any = getattr(network, "patch_embed", None)
+    grid = getattr(patches, "grid_size", None)
+    if grid is None or not hasattr(network, "set_input_size"):
+        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+    require_multiple(name, asked, int(patches.img_size[0]) // int(grid[0]))
 
 
 def safe_alternatives(filename: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from cyclopts.types import PositiveInt
 from difficulty_service.cli.wrong_call import WrongCall, options
 
 if TYPE_CHECKING:
+    from difficulty_service.backbones import BackboneListing
     from difficulty_service.backbones.backbone import BackboneOptions
 
 NUM_IMAGES = 1_000_000
@@ -22,7 +23,9 @@ def backbones(
     device: str | None = None,
     precision: Literal["auto", "fp32", "bf16"] | None = None,
 ) -> None:
-    """Lists the backbones, their feature length and whether their weights are here.
+    """Lists the backbones, their size, the licence of their weights and whether these are here.
+
+    Parameters are in millions, and GMACs are billions of multiply-adds for one image.
 
     With --benchmark each runs for some seconds on JPEG photographs of 500 x 400 pixels, from the
     encoded image to its features; those whose weights are not here run with random ones, which
@@ -45,23 +48,36 @@ def backbones(
 
 
 def print_backbones() -> None:
-    """Prints the table of backbones."""
+    """Prints the backbones, two lines each: what it is, and its facts."""
     from difficulty_service.backbones import DEFAULT_BACKBONE, list_backbones
     from difficulty_service.backbones.plugged import list_plugins
     from difficulty_service.cli.console import print_table
 
-    rows = [
-        (
-            listing.name + (" (default)" if listing.name == DEFAULT_BACKBONE else ""),
-            listing.modality,
-            str(listing.feature_dim or "-"),
-            listing.weights,
-            listing.description,
-        )
-        for listing in list_backbones()
-    ]
-    rows += [(pattern, "image", "-", "any", description) for pattern, description in list_plugins()]
-    print_table(("name", "samples", "features", "weights", "what it is"), rows)
+    rows = []
+    for listing in list_backbones():
+        default = " (default)" if listing.name == DEFAULT_BACKBONE else ""
+        rows.append((listing.name + default, listing.description))
+        if facts := describe_facts(listing):
+            rows.append(("", facts))
+    print_table(("name", "what it is"), rows + list_plugins())
+
+
+def describe_facts(listing: "BackboneListing") -> str:
+    """What is known of a backbone beside its description, in one line; empty for a library."""
+    from difficulty_service.backbones.licences import describe_licence
+
+    facts = []
+    if listing.feature_dim is not None:
+        facts.append(f"{listing.feature_dim} features")
+    if listing.size is not None:
+        facts.append(f"{listing.size} px")
+    if listing.parameters is not None:
+        facts.append(f"{listing.parameters:g} M params")
+    if listing.gmacs is not None:
+        facts.append(f"{listing.gmacs:g} GMACs")
+    if listing.licence is not None:
+        facts.append(describe_licence(listing.licence))
+    return ", ".join([*facts, listing.weights]) if facts else ""
 
 
 def run_benchmark(

@@ -139,6 +139,7 @@ def prepare(
 ) -> Tensor:
     """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
 
+    Where the preprocessing says so, the image is squashed to the square instead of cropped.
     Raises ImageError as `read_image` does, or where the resized image would exceed `max_pixels`.
     Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
     """
@@ -146,8 +147,9 @@ def prepare(
     height, width = size_of(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
+    target = [preprocessing.size] * 2 if preprocessing.squash else [preprocessing.resize]
     resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
-    if resized_pixels > max(max_pixels, preprocessing.resize**2):
+    if not preprocessing.squash and resized_pixels > max(max_pixels, preprocessing.resize**2):
         raise ImageError(
             f"{width} x {height} pixels are too elongated: with the shorter side at "
             f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed",
@@ -159,7 +161,7 @@ def prepare(
 
     interpolation = InterpolationMode(preprocessing.interpolation)
     try:
-        decoded = F.resize(decoded, [preprocessing.resize], interpolation, antialias=True)
+        decoded = F.resize(decoded, target, interpolation, antialias=True)
     except (MemoryError, RuntimeError, ValueError) as error:
         raise ImageError(f"cannot be resized: {one_line(error)}") from error
     return to_tensor(F.center_crop(decoded, [preprocessing.size]))

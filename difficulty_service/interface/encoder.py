@@ -7,13 +7,14 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones import load_backbone, warn_of_licence
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.interface.options import EncoderOptions, extraction_options, require_names
+from difficulty_service.interface.score import warn
 from difficulty_service.pipeline import plan_extraction
 
 
@@ -75,4 +76,6 @@ def backbone(name: str = "builtin", **options: Unpack[EncoderOptions]) -> Encode
     """
     require_names(options, EncoderOptions, "backbone")
     plan = plan_extraction("", Path(), extraction_options({**options, "on_error": "stop"}))
-    return Encoder(load_backbone(name, plan.network), plan.network, plan.options)
+    encoder = Encoder(load_backbone(name, plan.network), plan.network, plan.options)
+    warn(warn_of_licence(name))
+    return encoder

@@ -41,6 +41,8 @@ class EncoderOptions(TypedDict, total=False):
             fp32; `score_dataset` also takes bf16 on CPUs where that is faster and ranks alike.
         flip: Whether features are the mean of those of the image and of its mirror image, for twice
             the time of the network; False by default.
+        image_size: Side of the network's square input in pixels, where it takes others than its
+            own; by default its own.
         batch_size: Images in one forward pass; by default what suits the device.
         preprocess: `fast` (default), or `exact` for bit for bit what open_clip does.
         max_pixels: Largest number of pixels of an image.
@@ -52,6 +54,7 @@ class EncoderOptions(TypedDict, total=False):
     device: str
     precision: str
     flip: bool
+    image_size: int | None
     batch_size: int | None
     preprocess: Mode
     max_pixels: int

@@ -219,7 +219,12 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
         scored = run_pipeline(
             request,
             ScoreRequest(out, scoring, marks=history),
-            Callbacks(update, ready=keep_undone, marked=remember),
+            Callbacks(
+                update,
+                settled=lambda settled: warnings.extend(settled.warnings),
+                ready=keep_undone,
+                marked=remember,
+            ),
             dataset,
         )
         extracted = scored.extracted

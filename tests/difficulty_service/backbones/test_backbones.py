@@ -1,23 +1,36 @@
 """Names of backbones: the listing, and the errors for unknown names."""
 
+import io
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import open_clip
 import pytest
 import timm
 import torch
+from PIL import Image
+from timm.data import create_transform, resolve_data_config
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from difficulty_service.backbones import (
     BACKBONES,
     DEFAULT_BACKBONE,
     backbone_names,
+    clip,
     list_backbones,
     load_backbone,
+    timm_models,
+    warn_of_licence,
 )
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.backbones.builtin.network import BuiltinEncoder
+from difficulty_service.backbones.builtin_photos.network import PhotoEncoder
+from difficulty_service.backbones.frozen_network import pooled_features
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.images.preparation import normalise, prepare
 
 
 def test_an_unknown_name_raises_an_error_with_similar_and_all_names() -> None:
@@ -70,14 +83,94 @@ def test_listed_repositories_are_those_the_libraries_download_from() -> None:
             assert timm.get_pretrained_cfg(arguments["model"]).hf_hub_id == repository
 
 
-def test_listed_dimensions_match_the_networks() -> None:
+@pytest.mark.parametrize("name", BACKBONES)
+def test_listed_facts_are_those_of_the_network(name: str) -> None:
+    facts = BACKBONES[name].facts
+    network = build(name)
+    image = torch.zeros(1, 3, facts.size, facts.size, device=next(network.parameters()).device)
+    counter = FlopCounterMode(display=False)
+
+    with torch.no_grad(), counter:
+        features = pooled_features(network(image))
+
+    parameters = sum(each.numel() for each in network.parameters())
+    assert features.shape == (1, facts.feature_dim)
+    assert facts.parameters == pytest.approx(parameters / 1e6, abs=0.051)
+    assert facts.gmacs == pytest.approx(counter.get_total_flops() / 2e9, abs=0.051)
+
+
+def build(name: str) -> nn.Module:
+    """The network of a backbone up to its features, without memory for its parameters."""
+    arguments = getattr(BACKBONES[name].load, "keywords", {})
+    with torch.device("cpu" if name == "clip-rn50" else "meta"):  # its pooling needs numbers
+        if name == "builtin":
+            network = BuiltinEncoder().fold()
+        elif name == "builtin-photos":
+            network = PhotoEncoder()
+        elif "tag" in arguments:
+            network = clip.build_tower(*clip.find_configs(**arguments))
+            clip.remove_projection(network)
+        else:
+            network = timm_models.build_random(**arguments)
+    return network.eval().requires_grad_(requires_grad=False)
+
+
+def test_listed_licences_are_those_that_timm_states() -> None:
     for name, spec in BACKBONES.items():
         arguments = getattr(spec.load, "keywords", {})
         if "model" in arguments:
-            architecture = arguments["model"].split(".")[0]
-            with torch.device("meta"):
-                network = timm.create_model(architecture, num_classes=0)
-            assert network.num_features == spec.feature_dim, name
+            assert timm.get_pretrained_cfg(arguments["model"]).license == spec.facts.licence, name
+        elif "tag" in arguments and not name.startswith("clip-"):
+            tower = open_clip.get_model_config(arguments["architecture"])["vision_cfg"]
+            tags = timm.list_pretrained(f"{tower['timm_model_name']}.*")
+            licences = {timm.get_pretrained_cfg(each).license for each in tags}
+            assert spec.facts.licence in licences or not tags, name
+
+
+@pytest.mark.parametrize("name", [n for n, spec in BACKBONES.items() if spec.repository])
+def test_images_are_prepared_as_by_the_transform_of_the_library(name: str) -> None:
+    arguments, size = BACKBONES[name].load.keywords, BACKBONES[name].facts.size
+    pixels = np.random.default_rng(0).integers(0, 256, (300, 431, 3), np.uint8)
+    image, buffer = Image.fromarray(pixels), io.BytesIO()
+    image.save(buffer, "PNG")
+    if "tag" in arguments:
+        configs = clip.find_configs(**arguments)
+        preprocessing = clip.preprocessing_of(*configs)
+        said = {k: configs[1][k] for k in ("mean", "std", "interpolation", "resize_mode")}
+        transform = open_clip.image_transform(size, is_train=False, **said)
+    else:
+        config = timm_models.find_config(arguments["model"])
+        preprocessing = timm_models.preprocessing_of(config, arguments["size"])
+        data = resolve_data_config({"input_size": (3, size, size)}, pretrained_cfg=config)
+        transform = create_transform(**data)
+
+    prepared = prepare(lambda: io.BytesIO(buffer.getvalue()), preprocessing, "exact")
+
+    assert preprocessing.size == size
+    ours = normalise(prepared[None], preprocessing, torch.float32)[0]
+    torch.testing.assert_close(ours, transform(image), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("dinov3-vit-s16", "dinov3-license (has to be accepted"),
+        ("mobileclip2-s0", "apple-amlr (research only)"),
+        ("mae-vit-b16", "cc-by-nc-4.0 (no commercial use)"),
+        ("timm:resnet18.fb_ssl_yfcc100m_ft_in1k", "cc-by-nc-4.0 (no commercial use)"),
+    ],
+)
+def test_a_licence_with_a_condition_is_told_of(name: str, said: str) -> None:
+    (sentence,) = warn_of_licence(name)
+
+    assert sentence.startswith(f"the weights of {name} have a licence with a condition, {said}")
+
+
+@pytest.mark.parametrize(
+    "name", ["clip-vit-b16", "c-radio-v3-vit-b16", "timm:resnet18.tv_in1k", "builtin-text"]
+)
+def test_other_licences_are_not_told_of(name: str) -> None:
+    assert warn_of_licence(name) == ()
 
 
 def test_listing_the_backbones_imports_no_library_of_networks() -> None:

@@ -1,9 +1,11 @@
 """CLIP towers against open_clip's own forward, through files of random weights."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import open_clip
 import pytest
+import timm
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
+from tests.small_clip import BACKBONE, NAME, known_to_open_clip, write_weights
 
 IMAGES = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
 
@@ -178,6 +181,51 @@ def test_an_unknown_architecture_raises_an_error_with_the_known_ones() -> None:
 def test_an_unknown_pretraining_raises_an_error_with_the_known_ones() -> None:
     with pytest.raises(BackboneError, match=r"ViT-B-32 has no pretraining 'nowhere'.*openai"):
         load_backbone("open_clip:ViT-B-32/nowhere", BackboneOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "model", "dim", "size"),
+    [
+        ("mobileclip2-s0", "fastvit_mci0", 512, 64),
+        ("pe-core-vit-s16", "vit_pe_core_small_patch16_384", 512, 96),
+    ],
+)
+def test_named_towers_give_the_features_of_timm_at_any_size(
+    tmp_path: Path, name: str, model: str, dim: int, size: int
+) -> None:
+    torch.manual_seed(0)
+    network = timm.create_model(model, num_classes=dim).eval()
+    tensors = {f"visual.trunk.{key}": value for key, value in network.state_dict().items()}
+    save_file(tensors, tmp_path / "clip.safetensors")
+    pooled = BackboneOptions(weights=str(tmp_path / "clip.safetensors"), image_size=size)
+    projected = replace(pooled, features="projected")
+    images = nn.functional.interpolate(IMAGES[:1], size)
+
+    features = load_backbone(name, pooled).encode(images)
+    if hasattr(network, "set_input_size"):
+        network.set_input_size((size, size))
+    with torch.inference_mode():
+        tokens = network.forward_features(images)
+        expected = network.forward_head(tokens, pre_logits=True)
+        expected_projected = network(images)
+
+    torch.testing.assert_close(features, expected, rtol=1e-3, atol=1e-4)
+    features = load_backbone(name, projected).encode(images)
+    torch.testing.assert_close(features, expected_projected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_transformer_of_open_clip_takes_another_size_as_open_clip_does(tmp_path: Path) -> None:
+    with known_to_open_clip(tmp_path):
+        path = write_weights(tmp_path / "clip.safetensors")
+        model = open_clip.create_model(NAME, pretrained=str(path), force_image_size=64).eval()
+        images = nn.functional.interpolate(IMAGES, 64)
+
+        backbone = load_backbone(BACKBONE, BackboneOptions(str(path), "projected", image_size=64))
+
+    assert backbone.preprocessing.size == 64
+    with torch.inference_mode():
+        expected = model.encode_image(images)
+    torch.testing.assert_close(backbone.encode(images), expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Networks of timm against timm's own forward, and one with its real weights on real images."""
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -10,9 +11,10 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones import BACKBONES, load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.features.description import FeatureKind
 from difficulty_service.images.preparation import normalise, prepare
 
 IMAGES = torch.randn(2, 3, 224, 224, generator=torch.Generator().manual_seed(0))
@@ -72,6 +74,73 @@ def test_features_equal_those_of_timm_without_its_classifier(
         expected = network(IMAGES)
     assert features.shape == (2, backbone.feature_dim)
     torch.testing.assert_close(features, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "size"),
+    [
+        ("dinov2-reg-vit-s14", 112),
+        ("dinov3-vit-s16", 128),
+        ("dinov3-convnext-tiny", 96),
+        pytest.param("c-radio-v3-vit-b16", 128, marks=pytest.mark.slow),
+    ],
+)
+def test_named_networks_give_the_features_of_timm_at_any_size(
+    tmp_path: Path, name: str, size: int
+) -> None:
+    spec = BACKBONES[name]
+    network = random_network(spec.load.keywords["model"], num_classes=0)
+    options = saved(network, tmp_path / "weights.safetensors")
+    images = nn.functional.interpolate(IMAGES[:1], size)
+
+    backbone = load_backbone(name, replace(options, image_size=size))
+    features = backbone.encode(images)
+
+    if network.pretrained_cfg["fixed_input_size"]:
+        network.set_input_size((size, size))
+    with torch.inference_mode():
+        expected = network(images)
+    assert (backbone.feature_dim, backbone.preprocessing.size) == (spec.facts.feature_dim, size)
+    torch.testing.assert_close(features, expected, rtol=1e-3, atol=1e-4)
+
+
+def test_another_size_changes_the_margin_of_the_centre_crop_with_it() -> None:
+    backbone = load_backbone("resnet34", BackboneOptions(image_size=112, random=True))
+
+    assert (backbone.preprocessing.size, backbone.preprocessing.resize) == (112, 128)
+    assert backbone.encode(torch.zeros(1, 3, 112, 112)).shape == (1, 512)
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "said"),
+    [
+        ("dinov2-vit-s14", 230, r"multiple of 14 pixels, and 230 is none; use image_size=224"),
+        ("timm:levit_128s", 256, r"takes images of 224 pixels only; use image_size=224"),
+        ("builtin", 64, r"builtin takes images of 32 pixels only; use image_size=32"),
+        ("clip-rn50", 256, r"clip-rn50 takes images of 224 pixels only; use image_size=224"),
+        ("pe-core-vit-s16", 100, r"multiple of 16 pixels, and 100 is none; use image_size=96"),
+        ("builtin-text", 64, r"image_size does not apply to texts; leave out image_size"),
+    ],
+)
+def test_a_size_that_a_network_does_not_take_is_refused(name: str, size: int, said: str) -> None:
+    options = BackboneOptions(image_size=size, random=name != "builtin-text")
+
+    with pytest.raises(BackboneError, match=said):
+        load_backbone(name, options)
+
+
+def test_features_of_another_size_say_it_and_are_made_again_by_what_they_say() -> None:
+    asked = BackboneOptions(image_size=112, random=True)
+    first = load_backbone("timm:resnet18", asked)
+    preprocessing = first.preprocessing.describe()
+    kind = FeatureKind(
+        **asked.describe(), feature_dim=first.feature_dim, preprocessing=preprocessing
+    )
+
+    again = replace(BackboneOptions.as_described(kind, asked.device), random=True)
+
+    assert preprocessing["size"] == 112
+    assert load_backbone("timm:resnet18", again).preprocessing == first.preprocessing
 
 
 @pytest.mark.parametrize("classes", [0, 7])

@@ -8,9 +8,11 @@ from typing import Any
 import datasets
 import numpy as np
 import pytest
+import timm
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from safetensors.torch import save_file
 
 from difficulty_service.base.errors import ConfigError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
@@ -55,6 +57,22 @@ def by_row(scores: Scores) -> list[float]:
     """The scores of images from files, in the order of the other objects."""
     rows = zip(scores["sample_id"].to_pylist(), scores["rmd"].to_pylist(), strict=True)
     return [score for _, score in sorted(rows, key=lambda row: row[0][-6:])]
+
+
+def test_a_licence_with_a_condition_and_the_size_of_the_input_are_told_of(
+    folder: Path, tmp_path: Path
+) -> None:
+    weights = tmp_path / "weights.safetensors"
+    save_file(timm.create_model("resnet18").state_dict(), weights)
+    name = "timm:resnet18.fb_ssl_yfcc100m_ft_in1k"
+    options = OPTIONS | {"weights": weights, "image_size": 40}
+
+    with pytest.warns(UserWarning, match=f"the weights of {name} have a licence .* commercial"):
+        scored = score_dataset(folder, backbone=name, **options)
+    with pytest.warns(UserWarning, match="no commercial use"):
+        backbone(name, weights=weights, device="cpu")
+
+    assert scored.provenance.preprocessing["size"] == 40
 
 
 class MapDataset(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
