@@ -21,11 +21,16 @@ from difficulty_service.backbones.plugged import find_plugin, load_plugged, plug
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
     BUILTIN_TEXT_DIM,
+    TEXT_BACKBONES,
     TRANSFORMERS_PREFIX,
     modality_of,
     text_backbone_names,
 )
-from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS, cached_weights
+from difficulty_service.backbones.weights_files import (
+    PACKAGED_WEIGHTS,
+    TIMM_FILENAMES,
+    cached_weights,
+)
 from difficulty_service.base.errors import BackboneError
 
 if TYPE_CHECKING:
@@ -130,7 +135,7 @@ def find_loader(name: str) -> Loader:
         raise BackboneError(
             f"{name!r} names no pretraining", "expected open_clip:ARCH/TAG", parameter="backbone"
         )
-    close = difflib.get_close_matches(name, BACKBONES, n=3)
+    close = difflib.get_close_matches(name, [*BACKBONES, *TEXT_BACKBONES], n=3)
     start = f"did you mean {' or '.join(close)}? Expected" if close else "expected"
     raise BackboneError(
         f"unknown backbone {name!r}",
@@ -142,7 +147,8 @@ def find_loader(name: str) -> Loader:
 def _find_text_loader(name: str) -> Loader:
     if name == BUILTIN_TEXT:
         return _load_builtin_text
-    model = name.removeprefix(TRANSFORMERS_PREFIX)
+    spec = TEXT_BACKBONES.get(name)
+    model = name.removeprefix(TRANSFORMERS_PREFIX) if spec is None else spec.repository
     if not model:
         raise BackboneError(
             f"{name!r} names no model", "expected transformers:NAME", parameter="backbone"
@@ -158,6 +164,9 @@ def warn_of_licence(name: str) -> tuple[str, ...]:
     spec = BACKBONES.get(name)
     if spec is not None:
         return licence_warnings(name, spec.facts.licence, spec.repository or "")
+    if name in TEXT_BACKBONES:
+        text = TEXT_BACKBONES[name]
+        return licence_warnings(name, text.licence, text.repository)
     if find_plugin(name) is None and name.startswith(TIMM_PREFIX):
         from difficulty_service.backbones.timm_models import find_config
 
@@ -188,14 +197,23 @@ def list_backbones() -> list[BackboneListing]:
         for name, spec in BACKBONES.items()
     ]
     listings += [BackboneListing(name, text, None, "any") for name, text in _libraries().items()]
-    builtin, library = text_backbone_names()
     ngrams = "hashed n-grams of characters, projected at random, works offline"
-    encoders = "any encoder of transformers: a name on the hub, or a folder"
-    return [
-        *listings,
-        BackboneListing(builtin, ngrams, BUILTIN_TEXT_DIM, "in the package", "text"),
-        BackboneListing(library, encoders, None, "any", "text"),
+    listings.append(
+        BackboneListing(BUILTIN_TEXT, ngrams, BUILTIN_TEXT_DIM, "in the package", "text")
+    )
+    listings += [
+        BackboneListing(
+            *(name, spec.description, spec.feature_dim),
+            "to download" if cached_weights(spec.repository, TIMM_FILENAMES) is None else "cached",
+            modality="text",
+            parameters=spec.parameters,
+            licence=spec.licence,
+        )
+        for name, spec in TEXT_BACKBONES.items()
     ]
+    encoders = "any encoder of transformers: a name on the hub, or a folder"
+    library = f"{TRANSFORMERS_PREFIX}NAME"
+    return [*listings, BackboneListing(library, encoders, None, "any", "text")]
 
 
 def weights_state(name: str, spec: BackboneSpec) -> str:

@@ -1,4 +1,8 @@
-"""Encoders of texts of the library transformers: BERT and its relatives, as one vector per text."""
+"""Encoders of texts of the library transformers, as one vector per text.
+
+The vector is what the files of Sentence Transformers beside the model state, or else the mean over
+the tokens.
+"""
 
 import hashlib
 import json
@@ -7,16 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
+from difficulty_service.backbones.sentence_files import (
+    DenseLayer,
+    SentenceSettings,
+    read_sentence_settings,
+)
 from difficulty_service.backbones.text_encoder import TextEncoder, refuse_image_options
+from difficulty_service.backbones.weights import read_weights
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.base.files import file_sha256
 
 MAX_TOKENS = 512
-"""Largest number of tokens of a text, special ones included; what comes after is cut off."""
+"""Largest number of tokens of a text, special ones included, where the model states none; what
+comes after is cut off."""
 
 WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 CONFIG_FILE = "config.json"
@@ -26,11 +37,12 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     """An encoder by its name on the hub, or by a folder that `save_pretrained` wrote."""
     refuse_image_options(name, options)
     folder = find_folder(name, model)
+    stated = read_sentence_settings(name, folder)
     tokenizer, network = _load(name, folder)
     network = (
         network.eval().requires_grad_(requires_grad=False).to(options.device, options.precision)
     )
-    length = max_tokens(tokenizer, network.config)
+    length = max_tokens(tokenizer, network.config, stated.max_tokens)
     hidden = getattr(network.config, "hidden_size", None)
     if not isinstance(hidden, int) or tokenizer.pad_token_id is None:
         raise BackboneError(
@@ -38,23 +50,26 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
             parameter="backbone",
         )
     padding = int(tokenizer.pad_token_id)
-    prepare = Tokens(tokenizer, length)
+    prepare = Tokens(tokenizer, length, stated)
     # The first call sets the truncation, which threads that share a tokenizer must not do at once.
     prepare("")
     settings = {
         "model": model if not Path(model).exists() else Path(model).name,
         "max_tokens": length,
-        "pooling": "mean",
+        **stated.describe(),
         "tokenizer_sha256": hashlib.sha256(
             tokenizer.backend_tokenizer.to_str().encode()
         ).hexdigest(),
     }
+    dense = [load_dense(layer).to(options.device) for layer in stated.dense]
+    for each in dense:
+        hidden = len(next(each.parameters()))
     return TextEncoder(
         name=name,
         feature_dim=hidden,
         preprocessing=TextPreprocessing(length, prepare, settings),
-        weights_sha256=_digest(folder),
-        network=MeanOfTokens(network, padding),
+        weights_sha256=_digest(folder, stated.dense),
+        network=PooledTokens(network, padding, stated, prepare.prompt_length(), dense),
     )
 
 
@@ -64,32 +79,71 @@ class Tokens:
 
     tokenizer: Any
     length: int
+    stated: SentenceSettings
 
     def __call__(self, text: str) -> Tensor:
-        """Ids of the tokens of a text, -1 after its end. Shape (length,), int64."""
-        ids = self.tokenizer(text, truncation=True, max_length=self.length)["input_ids"]
+        """Ids of the tokens of prompt and text, -1 after the end. Shape (length,), int64."""
+        whole = self.stated.prompt + text
+        if self.stated.lowercase:
+            whole = whole.lower()
+        ids = self.tokenizer(whole, truncation=True, max_length=self.length)["input_ids"]
         padded = torch.full((self.length,), -1, dtype=torch.int64)
         padded[: len(ids)] = torch.tensor(ids, dtype=torch.int64)
         return padded
 
+    def prompt_length(self) -> int:
+        """Number of tokens of the prompt, without the one that ends a text."""
+        if not self.stated.prompt:
+            return 0
+        ids = self("")
+        ids = ids[ids >= 0]
+        ends = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id}
+        return len(ids) - (int(ids[-1]) in ends)
+
 
 @dataclass(frozen=True)
-class MeanOfTokens:
-    """The mean over the tokens of the last hidden states; tokens of padding do not count."""
+class PooledTokens:
+    """The vector of each text, made of the last hidden states; tokens of padding do not count."""
 
     network: Any
     padding: int
+    stated: SentenceSettings
+    prompt_length: int
+    dense: list[nn.Sequential]
 
     def __call__(self, ids: Tensor) -> Tensor:
-        """Means (samples, hidden size), float32, of ids (samples, length), -1 after each text."""
+        """Vectors (samples, dim), float32, of ids (samples, length), -1 after each text."""
         is_token = ids >= 0
         longest = max(1, int(is_token.sum(1).max()))
         ids, is_token = ids[:, :longest], is_token[:, :longest]
         states = self.network(
             input_ids=ids.masked_fill(~is_token, self.padding), attention_mask=is_token.long()
         ).last_hidden_state.float()
-        weights = is_token.unsqueeze(2).float()
-        return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+        vectors = self._pool(states, is_token)
+        for layer in self.dense:
+            vectors = layer(vectors)
+        return nn.functional.normalize(vectors, dim=1) if self.stated.normalise else vectors
+
+    def _pool(self, states: Tensor, is_token: Tensor) -> Tensor:
+        if self.stated.pooling == "cls":
+            return states[:, 0]
+        if self.stated.pooling == "lasttoken":
+            last = (is_token.sum(1) - 1).clamp(min=0)
+            return states[torch.arange(len(states), device=states.device), last]
+        weights = is_token.float()
+        if not self.stated.pools_prompt:
+            weights[:, : self.prompt_length] = 0
+        return (states * weights.unsqueeze(2)).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
+
+
+def load_dense(layer: DenseLayer) -> nn.Sequential:
+    """A dense layer with its activation, in float32 on the CPU."""
+    weights = read_weights(layer.weights)
+    rows, columns = weights["linear.weight"].shape
+    linear = nn.Linear(columns, rows, bias="linear.bias" in weights)
+    linear.load_state_dict({key.removeprefix("linear."): value for key, value in weights.items()})
+    activation = nn.Tanh() if layer.activation == "Tanh" else nn.Identity()
+    return nn.Sequential(linear, activation).eval().requires_grad_(requires_grad=False)
 
 
 def find_folder(name: str, model: str) -> Path:
@@ -116,6 +170,7 @@ def _from_hub(name: str, model: str) -> Path:
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
     wanted = ["*.json", "*.txt", "*.model", "model*.safetensors", "pytorch_model.bin"]
+    wanted += [f"*_Dense/{each}" for each in WEIGHTS_FILES[::2]]
     try:
         try:
             cached = Path(snapshot_download(model, allow_patterns=wanted, local_files_only=True))
@@ -160,19 +215,21 @@ def _load(name: str, folder: Path) -> tuple[Any, Any]:
     return tokenizer, network
 
 
-def max_tokens(tokenizer: Any, config: Any) -> int:  # noqa: ANN401 - classes without types
-    """The most tokens that a tokenizer, a network and `MAX_TOKENS` allow.
+def max_tokens(tokenizer: Any, config: Any, stated: int | None) -> int:  # noqa: ANN401 - untyped
+    """The most tokens that a tokenizer and a network allow of those stated, else of `MAX_TOKENS`.
 
     RoBERTa and its relatives count places from the padding id on, so they have that many fewer.
     """
-    places = getattr(config, "max_position_embeddings", None) or MAX_TOKENS
+    most = stated or MAX_TOKENS
+    places = getattr(config, "max_position_embeddings", None) or most
     if "roberta" in str(getattr(config, "model_type", "")):
         places -= int(config.pad_token_id or 0) + 1
-    return int(min(MAX_TOKENS, tokenizer.model_max_length, places))
+    return int(min(most, tokenizer.model_max_length, places))
 
 
-def _digest(folder: Path) -> str:
+def _digest(folder: Path, dense: tuple[DenseLayer, ...]) -> str:
     """SHA-256 of the weights, whether in one file or in several, and of the configuration."""
     weights = sorted(folder.glob("model*.safetensors")) or [folder / "pytorch_model.bin"]
-    digests = [file_sha256(each) for each in [folder / CONFIG_FILE, *weights]]
+    layers = [layer.weights for layer in dense]
+    digests = [file_sha256(each) for each in [folder / CONFIG_FILE, *weights, *layers]]
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest()

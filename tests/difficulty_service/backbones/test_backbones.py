@@ -156,6 +156,7 @@ def test_images_are_prepared_as_by_the_transform_of_the_library(name: str) -> No
     [
         ("dinov3-vit-s16", "dinov3-license (has to be accepted"),
         ("mobileclip2-s0", "apple-amlr (research only)"),
+        ("embeddinggemma-300m", "gemma (has to be accepted"),
         ("mae-vit-b16", "cc-by-nc-4.0 (no commercial use)"),
         ("timm:resnet18.fb_ssl_yfcc100m_ft_in1k", "cc-by-nc-4.0 (no commercial use)"),
     ],
