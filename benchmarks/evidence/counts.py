@@ -33,10 +33,11 @@ from benchmarks.studies.newsgroups import encode
 
 SIZES = (10_000, 2_000, 500)
 IMAGES = {
-    "CIFAR-10N": ("cifar10-train", SIZES),
-    "CIFAR-100": ("cifar100-test", (10_000, 2_000)),
-    "Tiny ImageNet": ("tiny-imagenet", (2_000,)),
+    "CIFAR-10N": ("cifar10-train", SIZES, ("builtin",)),
+    "CIFAR-100": ("cifar100-test", (10_000, 2_000), ("builtin",)),
+    "Tiny ImageNet": ("tiny-imagenet", (2_000,), ("builtin", "builtin-photos")),
 }
+"""Images of each set of labels, how many are drawn, and what encodes them."""
 KINDS = {
     "CIFAR-10N": [(OFFICIAL, 0), ("aggre", 0), ("rand1", 0), ("worst", 0)]
     + [("symmetric", rate) for rate in (0.03, 0.2)],
@@ -45,7 +46,7 @@ KINDS = {
 }
 BINS = 10
 COUNTS = (
-    *("dataset", "labels", "samples", "draws", "wrong", "expected", "above_half"),
+    *("dataset", "labels", "features", "samples", "draws", "wrong", "expected", "above_half"),
     *("above_half_wrong_share", "suspicion_auroc", "minus_label_margin", "minus_label_margin_95"),
     "machine",
 )
@@ -115,20 +116,19 @@ def judge(samples: Labelled) -> Found:
 
 
 def draw_images(
-    study: Study, source: str, kind: str, rate: float, size: int, seed: int
+    study: Study, images: Images, label_set: LabelSet, size: int, seed: int
 ) -> Labelled:
     """Some images of a set; the draw chooses them and where wrong labels are planted."""
-    images = read_images(study, source, "builtin")
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(images.labels), min(size, len(images.labels)), replace=False))
     chosen = Images(images.features[rows], images.labels[rows], images.positions[rows])
-    if kind == OFFICIAL:
+    if label_set.kind == OFFICIAL:
         return Labelled(chosen.features, chosen.labels, chosen.labels)
-    if rate and kind == "symmetric":
+    if label_set.rate and label_set.kind == "symmetric":
         classes = int(images.labels.max()) + 1
         truth = Truth(chosen.labels, np.arange(classes), np.empty((len(rows), 0)))
-        return Labelled(chosen.features, symmetric(truth, rate, random), chosen.labels)
-    samples, _ = label_samples(study, chosen, LabelSet(source, kind, rate))
+        return Labelled(chosen.features, symmetric(truth, label_set.rate, random), chosen.labels)
+    samples, _ = label_samples(study, chosen, label_set)
     return Labelled(samples.features, samples.labels, chosen.labels)
 
 
@@ -141,24 +141,27 @@ def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
     return Labelled(texts.features[rows], symmetric(truth, rate, random), right)
 
 
-def sets(study: Study) -> Iterator[tuple[str, int, Callable[[int], Labelled]]]:
-    """Name, number of samples and how to draw each set of labels."""
-    for name, (source, sizes) in IMAGES.items():
-        extract(study, source, "builtin")
-        for kind, rate in KINDS[name]:
-            title = f"{name}, {kind}" + (f" {100 * rate:g} %" if rate else "")
-            for size in sizes:
-                yield title, size, partial(draw_images, study, source, kind, rate, size)
-    table = str(study.shared / "data/newsgroups20_bydate.parquet")
-    features, labels = encode(table, "train", "builtin-text")
-    texts = Labelled(features, labels, labels)
+def sets(study: Study) -> Iterator[tuple[tuple[str, str, str], int, Callable[[int], Labelled]]]:
+    """Names of dataset, labels and features, number of samples, and how to draw each set."""
+    for name, (source, sizes, encoders) in IMAGES.items():
+        for features in encoders:
+            extract(study, source, features)
+            images = read_images(study, source, features)
+            for kind, rate in KINDS[name]:
+                labels = kind + (f" {100 * rate:g} %" if rate else "")
+                for size in sizes:
+                    draw = partial(draw_images, study, images, LabelSet(source, kind, rate), size)
+                    yield (name, labels, features), size, draw
+    table, encoder = str(study.shared / "data/newsgroups20_bydate.parquet"), "builtin-text"
+    encoded, given = encode(table, "train", encoder)
+    texts = Labelled(encoded, given, given)
     for rate in (0.05, 0.2):
-        for size in (len(labels), 2_000):
-            title = f"20 Newsgroups, symmetric {100 * rate:g} %"
-            yield title, size, partial(draw_texts, texts, rate, size)
+        for size in (len(given), 2_000):
+            names = ("20 Newsgroups", f"symmetric {100 * rate:g} %", encoder)
+            yield names, size, partial(draw_texts, texts, rate, size)
 
 
-def row_of(title: str, size: int, draws: list[Found]) -> Row:
+def row_of(names: tuple[str, str, str], size: int, draws: list[Found]) -> Row:
     """The row of a set of labels: means over the draws, and the precision of all of them."""
 
     def mean(name: str) -> float:
@@ -166,8 +169,8 @@ def row_of(title: str, size: int, draws: list[Found]) -> Row:
 
     flagged = sum(each.flagged for each in draws)
     right = sum(each.right_flags for each in draws)
-    dataset, labels = title.split(", ")
-    row = {"dataset": dataset, "labels": labels, "samples": str(size), "draws": str(len(draws))}
+    row = dict(zip(("dataset", "labels", "features"), names, strict=True))
+    row |= {"samples": str(size), "draws": str(len(draws))}
     row |= {name: f"{mean(name):.0f}" for name in ("wrong", "expected")}
     row |= {"above_half": f"{mean('flagged'):.0f}", "machine": machine()}
     if right:
@@ -220,9 +223,9 @@ def main() -> None:
     require_data(study)
     rows: list[Row] = []
     all_draws: list[Found] = []
-    for title, size, draw in sets(study):
+    for names, size, draw in sets(study):
         draws = [judge(draw(seed)) for seed in range(arguments.seeds)]
-        rows.append(row_of(title, size, draws))
+        rows.append(row_of(names, size, draws))
         all_draws += draws
         print(", ".join(rows[-1].values()), flush=True)
     write_counts(arguments.docs, rows, all_draws)

@@ -15,6 +15,7 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.timm_models import build, find_config, preprocessing_of
 from difficulty_service.backbones.weights import read_weights
+from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
@@ -29,6 +30,7 @@ NAMES = {
     "builtin": "builtin",
     "MobileNetV2": f"timm:{MOBILENET}-{MOBILENET_SIZE}px",
     LARGE_MOBILENET: f"timm:{MOBILENET}",
+    "builtin-photos": "builtin-photos",
 }
 """Name of every backbone of the study in the descriptions of its features."""
 
@@ -116,7 +118,7 @@ def extract(
     study: Study, source: str, backbone: str, augment_runs: int = 0, *, flip: bool = False
 ) -> None:
     """Extracts the features that are missing."""
-    weights = None if backbone == "builtin" else str(study.weights)
+    weights = None if backbone in PACKAGED_WEIGHTS else str(study.weights)
     request = ExtractRequest(
         str(study.shared / "data" / SOURCES[source].tables),
         study.store(source, backbone, augment_runs, flip=flip),

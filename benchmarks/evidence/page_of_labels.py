@@ -246,6 +246,7 @@ def counts(tables: Tables) -> str:
     rows = [
         [
             f"{row['dataset']}, {row['labels']}, {grouped(row['samples'])}",
+            row["features"],
             *(grouped(row[key]) or "-" for key in keys),
         ]
         for row in found
@@ -256,4 +257,4 @@ def counts(tables: Tables) -> str:
 Expected is the sum of `p_wrong`{took}.
 Errors of people are undercounted; with ten images per class, many right labels are accused.
 
-{markdown(("labels", "wrong", "expected", "above ½", "share wrong"), rows)}"""
+{markdown(("labels", "features", "wrong", "expected", "above ½", "share wrong"), rows)}"""

@@ -148,7 +148,7 @@ def test_counts_are_means_over_the_draws_and_shares_those_of_all(tmp_path: Path)
     p_wrong, wrong = np.array([0.05, 0.95, 0.93]), np.array([False, True, False])
     draws = [Found(1, 2.0, 2, 1, suspicion, 0.8, p_wrong, wrong) for suspicion in (0.9, 0.92)]
 
-    write_counts(tmp_path, [row_of("CIFAR-10N, worst", 10_000, draws)], draws)
+    write_counts(tmp_path, [row_of(("CIFAR-10N", "worst", "builtin"), 10_000, draws)], draws)
 
     row = read_rows(tmp_path / TABLES / "counts.csv")[0]
     assert (row["dataset"], row["labels"], row["samples"]) == ("CIFAR-10N", "worst", "10000")
@@ -161,12 +161,12 @@ def test_counts_are_means_over_the_draws_and_shares_those_of_all(tmp_path: Path)
     ]
     assert ranges[1]["wrong_share"] == "0.500"
     page = (tmp_path / "evidence.md").read_text()
-    assert "| CIFAR-10N, worst, 10,000 | 1 | 2 | 2 | 0.50 |" in page
+    assert "| CIFAR-10N, worst, 10,000 | builtin | 1 | 2 | 2 | 0.50 |" in page
 
 
 def test_labels_of_which_none_is_wrong_have_no_auroc() -> None:
     draw = Found(0, 0.4, 0, 0, np.nan, np.nan, np.array([0.2]), np.array([False]))
 
-    row = row_of("CIFAR-10N, official", 500, [draw, draw])
+    row = row_of(("CIFAR-10N", "official", "builtin"), 500, [draw, draw])
 
     assert not row.keys() & {"suspicion_auroc", "above_half_wrong_share"}
