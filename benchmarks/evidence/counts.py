@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,6 +52,10 @@ COUNTS = (
     "machine",
 )
 RANGES = ("p_wrong_from", "p_wrong_to", "labels", "mean_p_wrong", "wrong_share")
+
+
+Names: TypeAlias = tuple[str, str, str]
+"""Names of a dataset, of its labels and of its features."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,7 @@ def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
     return Labelled(texts.features[rows], symmetric(truth, rate, random), right)
 
 
-def sets(study: Study) -> Iterator[tuple[tuple[str, str, str], int, Callable[[int], Labelled]]]:
+def sets(study: Study) -> Iterator[tuple[Names, int, Callable[[int], Labelled]]]:
     """Names of dataset, labels and features, number of samples, and how to draw each set."""
     for name, (source, sizes, encoders) in IMAGES.items():
         for features in encoders:
@@ -161,7 +166,7 @@ def sets(study: Study) -> Iterator[tuple[tuple[str, str, str], int, Callable[[in
             yield names, size, partial(draw_texts, texts, rate, size)
 
 
-def row_of(names: tuple[str, str, str], size: int, draws: list[Found]) -> Row:
+def row_of(names: Names, size: int, draws: list[Found]) -> Row:
     """The row of a set of labels: means over the draws, and the precision of all of them."""
 
     def mean(name: str) -> float:

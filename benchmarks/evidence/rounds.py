@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.evidence.counts import Labelled, sets
+from benchmarks.evidence.counts import Labelled, Names, sets
 from benchmarks.evidence.data import Study, require_data
 from benchmarks.evidence.page import DOCS, TABLES
 from benchmarks.evidence.tables import Row, write_rows
@@ -38,7 +38,7 @@ from difficulty_service.scores.store import score_in_memory
 
 ORDERS = ("p_wrong", "rmd", "random")
 COLUMNS = (
-    *("dataset", "labels", "samples", "draws", "order", "reviewed", "found", "left"),
+    *("dataset", "labels", "features", "samples", "draws", "order", "reviewed", "found", "left"),
     *("said", "low", "high", "covered", "machine"),
 )
 
@@ -96,11 +96,11 @@ def review(samples: Labelled, rows: NDArray[np.int64], order: str) -> Round:
     return Round(found, int(samples.wrong.sum()) - found, *said)
 
 
-def row_of(title: str, size: int, order: str, reviewed: int, rounds: list[Round]) -> Row:
+def row_of(names: Names, size: int, order: str, reviewed: int, rounds: list[Round]) -> Row:
     """The row of an order: means over the draws."""
-    dataset, labels = title.split(", ")
-    row = {"dataset": dataset, "labels": labels, "samples": str(size), "draws": str(len(rounds))}
-    row |= {"order": order, "reviewed": str(reviewed)}
+    row = dict(zip(("dataset", "labels", "features"), names, strict=True))
+    row |= {"samples": str(size), "draws": str(len(rounds)), "order": order}
+    row["reviewed"] = str(reviewed)
     for name in ("found", "left", "said", "low", "high"):
         row[name] = f"{np.mean([getattr(each, name) for each in rounds]):.0f}"
     row["covered"] = str(sum(each.covered for each in rounds))
@@ -108,7 +108,7 @@ def row_of(title: str, size: int, order: str, reviewed: int, rounds: list[Round]
 
 
 def rows_of(
-    title: str, size: int, draw: Callable[[int], Labelled], seeds: int, share: float
+    names: Names, size: int, draw: Callable[[int], Labelled], seeds: int, share: float
 ) -> Iterator[Row]:
     """The rows of a set of labels, of which a share is looked at in each order."""
     draws = [draw(seed) for seed in range(seeds)]
@@ -119,7 +119,7 @@ def rows_of(
             review(samples, order_of(scores, order, seed)[:reviewed], order)
             for seed, (samples, scores) in enumerate(zip(draws, before, strict=True))
         ]
-        yield row_of(title, size, order, reviewed, rounds)
+        yield row_of(names, size, order, reviewed, rounds)
 
 
 def main() -> None:
@@ -135,8 +135,8 @@ def main() -> None:
     study = Study(arguments.folder, shared, arguments.limit)
     require_data(study)
     rows: list[Row] = []
-    for title, size, draw in sets(study):
-        for row in rows_of(title, size, draw, arguments.seeds, arguments.share):
+    for names, size, draw in sets(study):
+        for row in rows_of(names, size, draw, arguments.seeds, arguments.share):
             rows.append(row)
             print(", ".join(row.values()), flush=True)
     write_rows(arguments.docs / TABLES / "rounds.csv", COLUMNS, rows)

@@ -51,6 +51,12 @@ RIGHT_BEFORE, BY_CHANCE_BEFORE, SEEN_BEFORE = 25.0, 20.0, 10.0
 by chance or by what was seen. Else a pair of classes of its own could explain each strange label
 of few."""
 
+
+def seen_before(classes: int) -> float:
+    """SEEN_BEFORE for up to ten classes, fewer for more: they have more pairs to explain with."""
+    return SEEN_BEFORE * min(1.0, 10 / classes)
+
+
 LOG_SCALES = tuple(step / 4 for step in range(-4, 10))
 """Natural logarithms of the scales to try, as multiples of the one without wrong labels."""
 
@@ -196,8 +202,10 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
         None where no sample has a density or no class another one.
     """
     known = ~log_densities.isnan().any(dim=1)
-    if not known.any() or int(log_prior.isfinite().sum()) < 2:  # noqa: PLR2004 - one and another
+    num_classes = int(log_prior.isfinite().sum())
+    if not known.any() or num_classes < 2:  # noqa: PLR2004 - one and another
         return None
+    before = seen_before(num_classes)
     log_densities, labels, counted = log_densities[known], labels[known], counted[known]
     impossible = _impossible(None if verified is None else verified[known], log_densities)
     sums = sums.clone().fill_diagonal_(0)
@@ -215,7 +223,7 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
 
     def fit(log_scale: float) -> tuple[Tensor, _Shares]:
         rows = explanations(log_scale)
-        return rows, _shares(rows)
+        return rows, _shares(rows, before)
 
     tried = [math.log(sums_scale) + step for step in LOG_SCALES]
     fits = [fit(each) for each in tried]
@@ -231,7 +239,7 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
     )
     fits.append(fit(log_scale))
     found = fits[-1][1]
-    low, high = _interval(fits)
+    low, high = _interval(fits, before)
     return LabelNoise(
         scale=math.exp(log_scale),
         wrong=found.wrong,
@@ -262,8 +270,11 @@ class _Shares:
     likelihood: float
 
 
-def _shares(explanations: Tensor) -> _Shares:
-    """The likeliest shares of explanations of labels, (samples, 3)."""
+def _shares(explanations: Tensor, before: float) -> _Shares:
+    """The likeliest shares of explanations of labels, (samples, 3).
+
+    As many labels as `before` says were wrong by what was seen, besides these.
+    """
     right, by_chance, followed = explanations.numpy().T
     samples = len(right)
 
@@ -272,11 +283,11 @@ def _shares(explanations: Tensor) -> _Shares:
         flipped = (1 - seen) * by_chance + seen * followed
         total = (1 - wrong) * right + wrong * flipped
         value = np.log(total).sum() + RIGHT_BEFORE * math.log1p(-wrong)
-        value += BY_CHANCE_BEFORE * math.log1p(-seen) + SEEN_BEFORE * math.log(seen)
+        value += BY_CHANCE_BEFORE * math.log1p(-seen) + before * math.log(seen)
         slopes = [
             wrong * (1 - wrong) * ((flipped - right) / total).sum() - RIGHT_BEFORE * wrong,
             seen * (1 - seen) * (wrong * (followed - by_chance) / total).sum()
-            + SEEN_BEFORE * (1 - seen)
+            + before * (1 - seen)
             - BY_CHANCE_BEFORE * seen,
         ]
         return -value / samples, np.array(slopes) / -samples
@@ -288,28 +299,30 @@ def _shares(explanations: Tensor) -> _Shares:
     return _Shares(float(wrong), float(seen), -float(found.fun))
 
 
-def _log_likelihood(explanations: Tensor, wrong: float, seen: float) -> float:
+def _log_likelihood(explanations: Tensor, wrong: float, seen: float, before: float) -> float:
     """Log-probability of labels and shares, up to a constant."""
     right, by_chance, followed = explanations.numpy().T
     total = (1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * followed)
-    before = RIGHT_BEFORE * math.log1p(-wrong) + SEEN_BEFORE * math.log(seen)
-    return float(np.log(total).sum()) + before + BY_CHANCE_BEFORE * math.log1p(-seen)
+    known = RIGHT_BEFORE * math.log1p(-wrong) + BY_CHANCE_BEFORE * math.log1p(-seen)
+    return float(np.log(total).sum()) + known + before * math.log(seen)
 
 
-def _interval(fits: Sequence[tuple[Tensor, _Shares]]) -> tuple[float, float]:
+def _interval(fits: Sequence[tuple[Tensor, _Shares]], before: float) -> tuple[float, float]:
     """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels.
 
     A share is in it if it is likely enough with any `seen`, at any of some scales, each with its
     explanations and their likeliest shares.
     """
-    least = max(_log_likelihood(rows, found.wrong, found.seen) for rows, found in fits)
+    least = max(_log_likelihood(rows, found.wrong, found.seen, before) for rows, found in fits)
     least -= CHI_SQUARED_95 / 2
     ends: list[float] = []
     for rows, found in fits:
 
         def excess(wrong: float, rows: Tensor = rows) -> float:
             best = scipy.optimize.minimize_scalar(
-                lambda seen: -_log_likelihood(rows, wrong, seen), bounds=(0, 1), method="bounded"
+                lambda seen: -_log_likelihood(rows, wrong, seen, before),
+                bounds=(0, 1),
+                method="bounded",
             )
             return -float(best.fun) - least
 

@@ -23,6 +23,7 @@ from difficulty_service.gaussians.label_noise import (
     judge_labels,
     likeliest_classes,
     log_class_prior,
+    seen_before,
 )
 from difficulty_service.gaussians.products import Workspace
 
@@ -286,6 +287,29 @@ def test_wrong_labels_that_always_name_the_same_class_follow_what_was_seen() -> 
 
     assert seen[0] > 0.8
     assert seen[1] < 0.5
+
+
+@pytest.mark.parametrize(("classes", "labels"), [(2, 10), (10, 10), (20, 5), (100, 1), (1000, 0.1)])
+def test_the_more_classes_the_fewer_labels_are_taken_to_follow_what_was_seen(
+    classes: int, labels: float
+) -> None:
+    assert seen_before(classes) == pytest.approx(labels)
+
+
+@pytest.mark.parametrize(("classes", "share"), [(10, 10 / 30), (40, 2.5 / 22.5)])
+def test_where_no_label_is_wrong_the_share_that_was_seen_is_that_of_the_labels_before(
+    classes: int, share: float
+) -> None:
+    labels = torch.arange(800) % classes
+    log_densities = 60 * torch.nn.functional.one_hot(labels, classes).double()
+    log_prior = log_class_prior(labels.bincount())
+    sums = torch.zeros(classes, classes, dtype=torch.float64)
+    add_label_sums(log_densities + log_prior, labels, sums)
+
+    noise = fit_noise(log_densities, log_prior, labels, sums, torch.ones(800), SUMS_SCALE)
+
+    assert noise is not None
+    assert noise.seen == pytest.approx(share, rel=0.01)
 
 
 def test_the_likeliest_classes_are_those_of_the_largest_shares() -> None:
