@@ -7,7 +7,9 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
@@ -18,7 +20,15 @@ from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import KnownImages
-from difficulty_service.images.preparation import normalise, prepare, prepare_runs, stack
+from difficulty_service.images.appearance import SampledPixels, measure, sample_pixels
+from difficulty_service.images.preparation import (
+    decode,
+    normalise,
+    pixels_of,
+    stack,
+    to_view,
+    to_views,
+)
 
 MAX_TEXT_BYTES = 2_000_000
 """Largest size of a text, of which an encoder needs many times its memory."""
@@ -60,6 +70,8 @@ class Batch:
         values: Before encoding, uint8 views of the new images, shape
             (images * runs, 3, size, size); afterwards their features, shape (images * runs, dim).
             None where no image is new.
+        appearance: Numbers of each new image that tell how it looks; None for texts.
+            Shape (images, numbers).
     """
 
     shard: int
@@ -67,6 +79,7 @@ class Batch:
     reused: list[Image]
     bad: list[BadImage]
     values: Tensor | None
+    appearance: NDArray[np.float32] | None = None
 
     @property
     def num_images(self) -> int:
@@ -96,15 +109,18 @@ def prepare_batch(
     """Reads the samples of a group and decodes those whose features are not known."""
     batch = Batch(group.shard, [], list(group.reused), list(group.bad), None)
     views: list[Tensor] = []
+    sampled: list[SampledPixels] = []
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
     for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
         with task.watch.working_on(sample.sample_id) if task.watch else nullcontext():
-            views += _prepare_sample(replace(sample, open=opener), backbone, task, batch)
+            views += _prepare_sample(replace(sample, open=opener), backbone, task, batch, sampled)
+    appearance = measure(sampled) if sampled else None
     if clock:
         reading = clock.seconds_here(READ) - read_before
         clock.add(DECODE, time.perf_counter() - began - reading)
-    return replace(batch, values=stack_samples(views) if views else None)
+    values = stack_samples(views) if views else None
+    return replace(batch, values=values, appearance=appearance)
 
 
 def stack_samples(views: list[Tensor]) -> Tensor:
@@ -126,9 +142,16 @@ def read_text(opener: ImageOpener) -> bytes:
 
 
 def _prepare_sample(
-    sample: Sample, backbone: Backbone, task: ExtractionTask, batch: Batch
+    sample: Sample,
+    backbone: Backbone,
+    task: ExtractionTask,
+    batch: Batch,
+    sampled: list[SampledPixels],
 ) -> Iterable[Tensor]:
-    """Adds a sample to a batch; gives its views, none where its features are known or it is bad."""
+    """Adds a sample to a batch; gives its views, none where its features are known or it is bad.
+
+    Some pixels of an image with views are added to `sampled`.
+    """
     # Before the image is read: a file that changes meanwhile is read again next time.
     stamp = file_stamp(sample.file) if sample.file else None
     content = None
@@ -141,7 +164,7 @@ def _prepare_sample(
         if task.known and row is not None:
             _add_known(image, task.known, batch.reused, batch.bad)
             return []
-        views = _views(sample.sample_id, data, backbone, task.options)
+        views = _views(sample.sample_id, data, backbone, task.options, sampled)
     except ImageError as error:
         batch.bad.append(BadImage(sample.sample_id, str(error), content, stamp))
         return []
@@ -158,16 +181,25 @@ def _add_known(image: Image, known: KnownImages, reused: list[Image], bad: list[
 
 
 def _views(
-    sample_id: str, data: bytes, backbone: Backbone, options: ExtractOptions
+    sample_id: str,
+    data: bytes,
+    backbone: Backbone,
+    options: ExtractOptions,
+    sampled: list[SampledPixels],
 ) -> Iterable[Tensor]:
     """Views of one image, each of shape (3, size, size); or the numbers of one text."""
     preprocessing = backbone.preprocessing
     if isinstance(preprocessing, TextPreprocessing):
         return [preprocessing.prepare(data.decode())]
     opener: ImageOpener = partial(io.BytesIO, data)
+    decoded = decode(opener, *options.reading)
+    views: Iterable[Tensor]
     if options.augmentation is None:
-        return [prepare(opener, preprocessing, *options.reading)]
-    return prepare_runs(opener, preprocessing, sample_id, options.augmentation, *options.reading)
+        views = [to_view(decoded, preprocessing, options.max_pixels)]
+    else:
+        views = to_views(decoded, preprocessing, sample_id, options.augmentation)
+    sampled.append(sample_pixels(pixels_of(decoded)))
+    return views
 
 
 def encode_batch(

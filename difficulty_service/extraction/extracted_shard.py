@@ -1,8 +1,9 @@
 """What a shard, or the finished part of one, becomes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import numpy as np
 import torch
 
 from difficulty_service.base.errors import DatasetError
@@ -11,6 +12,7 @@ from difficulty_service.datasets.sample import Dataset
 from difficulty_service.extraction.batches import Batch, Image
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part
+from difficulty_service.images.appearance import to_struct
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,10 @@ def join_batches(
     part = make_part(
         images, torch.cat(features) if features else torch.empty(0, feature_dim), run_numbers
     )
+    appearance = [batch.appearance for batch in batches if batch.appearance is not None]
+    if appearance:
+        of_rows = np.concatenate(appearance).repeat(len(run_numbers), axis=0)
+        part = replace(part, appearance=to_struct(of_rows))
     return ExtractedShard(
         part,
         [bad for batch in batches for bad in batch.bad],

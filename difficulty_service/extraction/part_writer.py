@@ -1,15 +1,16 @@
 """Writes what was extracted of a shard, together with the features that are known from before."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from difficulty_service.base.files import file_stamp
+from difficulty_service.base.tables import to_arrow
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.extraction.extracted_shard import ExtractedShard, make_part
-from difficulty_service.features.part import Part, read_bad_images
+from difficulty_service.features.part import Part, join_appearance, read_bad_images
 from difficulty_service.features.part_images import read_stamps
 from difficulty_service.features.previous import PreviousFeatures, set_aside
 from difficulty_service.features.store import FeatureStore
@@ -52,6 +53,7 @@ class PartWriter:
         rows = np.array([image.known_row for image in extracted.reused], dtype=np.int64)
         run_numbers = self.store.description.run_numbers
         reused = make_part(extracted.reused, previous.read_features(rows), run_numbers)
+        reused = replace(reused, appearance=previous.read_appearance(rows))
         return _merge(extracted.part, reused, ranks)
 
 
@@ -62,6 +64,10 @@ def _merge(first: Part, second: Part, ranks: Mapping[str, int]) -> Part:
     stamps = [*(first.stamps or []), *(second.stamps or [])]
     order = np.argsort([ranks[sample_id] for sample_id in ids], kind="stable")
     rows = torch.from_numpy(order)
+    parts = (first, second)
+    appearance = join_appearance(
+        [part.appearance for part in parts], [len(part.sample_ids) for part in parts]
+    )
     return Part(
         sample_ids=[ids[row] for row in order],
         labels=torch.cat([first.labels, second.labels])[rows],
@@ -69,6 +75,7 @@ def _merge(first: Part, second: Part, ranks: Mapping[str, int]) -> Part:
         features=torch.cat([first.features, second.features])[rows],
         contents=[contents[row] for row in order],
         stamps=[stamps[row] for row in order],
+        appearance=None if appearance is None else appearance.take(to_arrow(order)),
     )
 
 

@@ -67,7 +67,7 @@ class ExtractOptions:
 
     @property
     def reading(self) -> tuple[Mode, int, "Corruption | None"]:
-        """What `prepare` and `prepare_runs` take to read an image."""
+        """What `decode` takes to read an image."""
         return self.preprocess, self.max_pixels, self.corruption
 
     def read(self, opener: ImageOpener) -> bytes:

@@ -92,6 +92,9 @@ class ArrayFeatures:
     def contents(self, shard: int) -> None:
         """None: nobody knows what the features were made of."""
 
+    def appearance(self, shard: int) -> None:
+        """None, as for `contents`."""
+
     def _read(self, first: int, rows: slice) -> Tensor:
         """Features of rows counted from `first`, on the CPU, contiguous. Shape (rows, dim)."""
         chosen = slice(first + rows.start, first + rows.stop)

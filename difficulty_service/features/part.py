@@ -90,7 +90,7 @@ def _digest(features: Tensor, block: int, rows: int) -> int:
     return xxhash.xxh3_64_intdigest(features[block * rows : (block + 1) * rows].numpy().data)
 
 
-FEATURES, ERRORS_KEY = "features", b"errors"
+FEATURES, APPEARANCE, ERRORS_KEY = "features", "appearance", b"errors"
 PREFETCH_BYTES = 1 << 20
 """Bytes to prefetch per call; Linux truncates a call to the largest request of the disk."""
 
@@ -110,6 +110,8 @@ class Part:
         features: float32. Shape (rows, dim).
         contents: Digest of the encoded image of each row; None where they are not known.
         stamps: Stamp of the file of each row, None for images that are not files of their own.
+        appearance: Numbers of the image of each row, by name, null where they are not known; None
+            where they are known of none.
     """
 
     sample_ids: Sequence[str]
@@ -118,6 +120,7 @@ class Part:
     features: Tensor
     contents: Sequence[bytes] | None = None
     stamps: Sequence[int | None] | None = None
+    appearance: pa.StructArray | None = None
 
 
 @dataclass(frozen=True)
@@ -150,6 +153,7 @@ def write_part(path: Path, part: Part, bad_images: Sequence[BadImage]) -> None:
             "label": pa.array(part.labels.numpy(), pa.int32()),
             "run": pa.array(part.runs.numpy(), pa.int16()),
             **_identities(part),
+            **({} if part.appearance is None else {APPEARANCE: part.appearance}),
             FEATURES: pa.FixedSizeListArray.from_arrays(flat, part.features.shape[1]),
         }
     )
@@ -254,6 +258,27 @@ def read_contents(path: Path, runs: int) -> pa.FixedSizeBinaryArray | None:
     """Digest of each sample of a part, which has some rows each; None where none are stored."""
     batch, _ = map_part(path)
     return batch["content"][::runs] if "content" in batch.schema.names else None
+
+
+def read_appearance(path: Path, rows: slice | None = None) -> pa.StructArray | None:
+    """Numbers of the image of each row of a part, or of some; None where none are stored."""
+    batch, _ = map_part(path)
+    return batch[APPEARANCE][rows or slice(None)] if APPEARANCE in batch.schema.names else None
+
+
+def join_appearance(
+    columns: Sequence[pa.StructArray | None], lengths: Sequence[int]
+) -> pa.StructArray | None:
+    """The numbers of several parts of these lengths, in order; None where none are stored."""
+    kind = next((column.type for column in columns if column is not None), None)
+    if kind is None:
+        return None
+    return pa.concat_arrays(
+        [
+            pa.nulls(length, kind) if column is None else column.cast(kind)
+            for column, length in zip(columns, lengths, strict=True)
+        ]
+    )
 
 
 def matrix_of(column: pa.FixedSizeListArray) -> Tensor:

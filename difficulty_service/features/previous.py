@@ -14,6 +14,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 from filelock import FileLock, Timeout
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import FeatureStoreError, Setting
 from difficulty_service.base.files import remove_leftovers
+from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.description import FeatureDescription, is_store, read_description
 from difficulty_service.features.known_images import (
     ImageList,
@@ -28,7 +30,12 @@ from difficulty_service.features.known_images import (
     index_images,
     join_images,
 )
-from difficulty_service.features.part import open_part, read_bad_images
+from difficulty_service.features.part import (
+    join_appearance,
+    open_part,
+    read_appearance,
+    read_bad_images,
+)
 from difficulty_service.features.part_images import bad_images_list, keep_images, read_images
 from difficulty_service.features.store import (
     PART_FILES,
@@ -109,6 +116,19 @@ class PreviousFeatures:
         ascending = torch.cat(pieces).view(len(rows), self.runs, -1)
         places = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
         return ascending[torch.from_numpy(places)].flatten(0, 1)
+
+    def read_appearance(self, rows: NDArray[np.int64]) -> pa.StructArray | None:
+        """How the images of one or more rows of the index look, as `read_features`."""
+        pieces = list(self._pieces(np.sort(rows)))
+        ascending = join_appearance(
+            [read_appearance(self.files[file], of_part) for file, of_part in pieces],
+            [of_part.stop - of_part.start for _, of_part in pieces],
+        )
+        if ascending is None:
+            return None
+        places = np.argsort(np.argsort(rows, kind="stable"), kind="stable")
+        of_runs = places[:, None] * self.runs + np.arange(self.runs)
+        return ascending.take(to_arrow(of_runs.ravel()))
 
     def _pieces(self, rows: NDArray[np.int64]) -> Iterator[tuple[int, slice]]:
         """Ascending rows as files and slices of their parts."""

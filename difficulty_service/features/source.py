@@ -39,6 +39,13 @@ class FeatureSource(Protocol):
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
         """Digest of what each sample of a part was read from; None where that is not known."""
 
+    def appearance(self, shard: int) -> pa.StructArray | None:
+        """Numbers that tell how the image of each sample of a part looks, by their names.
+
+        None where they are known of none, as of texts and arrays, and in features that were
+        extracted before there were any.
+        """
+
     def pieces(self, num_rows: int) -> Iterator[tuple[int, slice]]:
         """All rows, about `num_rows` at a time, as parts and slices of them.
 

@@ -30,6 +30,7 @@ from difficulty_service.features.part import (
     Part,
     open_part,
     prefetch_part,
+    read_appearance,
     read_bad_images,
     read_contents,
     write_part,
@@ -127,6 +128,10 @@ class FeatureStore:
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
         """Digest of each sample of a part; see `FeatureSource`."""
         return read_contents(self.part_file(shard), self.runs)
+
+    def appearance(self, shard: int) -> pa.StructArray | None:
+        """How the image of each sample of a part looks; see `FeatureSource`."""
+        return read_appearance(self.part_file(shard), slice(None, None, self.runs))
 
     def bad_images(self) -> list[BadImage]:
         """Images that could not be read so far, in the order of the dataset."""

@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from torch import Tensor
 
@@ -98,13 +99,17 @@ __all__ = [
     "DEFAULT_MAX_PIXELS",
     "Augmentation",
     "Mode",
+    "decode",
     "decoder_name",
     "normalise",
+    "pixels_of",
     "prepare",
     "prepare_runs",
     "read_image",
     "set_up_decoding_thread",
     "stack",
+    "to_view",
+    "to_views",
 ]
 
 Mode = Literal["fast", "exact"]
@@ -137,13 +142,29 @@ def prepare(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     corruption: "Corruption | None" = None,
 ) -> Tensor:
-    """Reads one image, corrupts it if asked, resizes its shorter side and crops the centre.
+    """Reads one image as `decode` does, and makes its `to_view`. Shape (3, size, size)."""
+    return to_view(decode(opener, mode, max_pixels, corruption), preprocessing, max_pixels)
+
+
+def decode(
+    opener: ImageOpener,
+    mode: Mode = "fast",
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    corruption: "Corruption | None" = None,
+) -> DecodedImage:
+    """Reads one image as `read_image` does, and corrupts it if asked."""
+    return _corrupted(read_image(opener, mode, max_pixels), corruption)
+
+
+def to_view(
+    decoded: DecodedImage, preprocessing: Preprocessing, max_pixels: int = DEFAULT_MAX_PIXELS
+) -> Tensor:
+    """Resizes the shorter side of an image and crops the centre.
 
     Where the preprocessing says so, the image is squashed to the square instead of cropped.
-    Raises ImageError as `read_image` does, or where the resized image would exceed `max_pixels`.
+    Raises ImageError where the resized image would exceed `max_pixels`.
     Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
     """
-    decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
@@ -176,13 +197,23 @@ def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
     max_pixels: int = DEFAULT_MAX_PIXELS,
     corruption: "Corruption | None" = None,
 ) -> Tensor:
-    """Reads one image once, corrupts it if asked, and makes all its random crops and flips.
+    """Reads one image once as `decode` does, and makes its `to_views`.
+
+    Shape (runs, 3, size, size).
+    """
+    decoded = decode(opener, mode, max_pixels, corruption)
+    return to_views(decoded, preprocessing, sample_id, augmentation)
+
+
+def to_views(
+    decoded: DecodedImage, preprocessing: Preprocessing, sample_id: str, augmentation: Augmentation
+) -> Tensor:
+    """All random crops and flips of an image.
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
     the first views are the same however many runs there are. Uint8, stored in memory as (runs,
     size, size, 3). Shape (runs, 3, size, size).
     """
-    decoded = _corrupted(read_image(opener, mode, max_pixels), corruption)
     height, width = size_of(decoded)
     crops = [
         # The id comes last because it may contain any character.
@@ -225,6 +256,13 @@ def size_of(image: DecodedImage) -> tuple[int, int]:
     if isinstance(image, Tensor):
         return image.shape[1], image.shape[2]
     return image.height, image.width
+
+
+def pixels_of(image: DecodedImage) -> NDArray[np.uint8]:
+    """The pixels of an image, on its memory where it is a tensor. Shape (height, width, 3)."""
+    if isinstance(image, Tensor):
+        return image.permute(1, 2, 0).numpy()
+    return np.asarray(image)
 
 
 def to_tensor(image: DecodedImage) -> Tensor:

@@ -87,11 +87,18 @@ class ChangedFeatures:
 
     def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
         """Digest of what each sample of a part was read from; see `FeatureSource`."""
-        contents = self._source.contents(shard)
-        if contents is None or self._kept is None:
-            return contents
+        return self._of_kept(shard, self._source.contents(shard))
+
+    def appearance(self, shard: int) -> pa.StructArray | None:
+        """How the image of each sample of a part looks; see `FeatureSource`."""
+        return self._of_kept(shard, self._source.appearance(shard))
+
+    def _of_kept(self, shard: int, column: pa.Array | None) -> pa.Array | None:
+        """The values of the samples of a part that are not left out."""
+        if column is None or self._kept is None:
+            return column
         first, end = (row // self.runs for row in self._starts[shard : shard + 2])
-        return contents.filter(pa.array(self._kept[first:end].numpy()))
+        return column.filter(pa.array(self._kept[first:end].numpy()))
 
 
 @dataclass(frozen=True)

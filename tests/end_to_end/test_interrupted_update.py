@@ -185,7 +185,8 @@ def mark_features(store: FeatureStore) -> dict[str, list[float]]:
         column = (
             table["features"].combine_chunks().from_arrays(marked.ravel().numpy(), marked.shape[1])
         )
-        feather.write_feather(table.set_column(5, table.field("features"), column), file)
+        place = table.schema.get_field_index("features")
+        feather.write_feather(table.set_column(place, table.field(place), column), file)
     return features_by_id(store)
 
 

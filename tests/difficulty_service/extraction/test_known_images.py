@@ -9,6 +9,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
@@ -19,7 +20,9 @@ from difficulty_service.extraction.schedules import SMALL_SIZE
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.description import FeatureDescription
+from difficulty_service.features.part import map_part, read_appearance, write_batch
 from difficulty_service.features.previous import open_previous, prepare_store
+from difficulty_service.images.appearance import NUMBERS, from_struct, measure, sample_pixels
 from tests.factories import png_of
 
 SIZE = 8
@@ -130,3 +133,34 @@ def test_an_image_that_cannot_be_read_any_more_is_bad(tmp_path: Path) -> None:
     assert [(bad.sample_id, bad.reason) for bad in store.bad_images()] == [
         ("after 1", "no such file")
     ]
+
+
+def test_how_images_look_is_kept_with_their_features_and_reused(tmp_path: Path) -> None:
+    levels = [3, 250, 128, 90]
+    images = [png(level) for level in levels]
+    extract_into(tmp_path, make_dataset([opener(data) for data in images]), AveragePixel())
+
+    moved = [images[2], png(40), images[1], images[0]]
+    extract_into(tmp_path, make_dataset([opener(data) for data in moved], "after"), AveragePixel())
+
+    numbers = from_struct(read_appearance(tmp_path / "part-00000.arrow"))
+    pixels = [np.array(Image.open(io.BytesIO(data))) for data in moved]
+    expected = measure([sample_pixels(each) for each in pixels])
+    np.testing.assert_array_equal(numbers, expected)
+    assert len(np.unique(numbers[:, NUMBERS.index("p25")])) == 4
+
+
+def test_features_of_a_version_without_such_numbers_are_reused_without_them(
+    tmp_path: Path,
+) -> None:
+    images = [png(level) for level in (3, 250)]
+    extract_into(tmp_path, make_dataset([opener(data) for data in images]), AveragePixel())
+    file = tmp_path / "part-00000.arrow"
+    batch, _ = map_part(file)
+    write_batch(file, batch.drop_columns(["appearance"]))
+
+    added = [images[1], png(90), images[0]]
+    extract_into(tmp_path, make_dataset([opener(data) for data in added], "after"), AveragePixel())
+
+    numbers = from_struct(read_appearance(file))
+    assert np.isnan(numbers).all(axis=1).tolist() == [True, False, True]
