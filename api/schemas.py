@@ -376,6 +376,7 @@ class ScoreRow(BaseModel):
     percentile: float | None = of_column("percentile")
     duplicate_of: str | None = of_column("duplicate_of")
     near_duplicate_of: str | None = of_column("near_duplicate_of")
+    image_fault: str | None = of_column("image_fault")
     kmeans: float | None = of_column("kmeans")
     knn: float | None = of_column("knn")
     suspicion: float | None = of_column("suspicion")

@@ -165,6 +165,14 @@ _OWN_COLUMNS = (
         remedy=("score with ", Setting("near_duplicates", 0.97)),
     ),
     Column(
+        "image_fault",
+        "dictionary of string",
+        "name of a fault",
+        "Clearest fault of the image, whatever its label; null for an image without one. Texts and "
+        "features that were not extracted from images by this version have no such column.",
+        remedy=("extract the features of images again with ", Setting("resume", value=False)),
+    ),
+    Column(
         "kmeans",
         "float32",
         _LENGTH,

@@ -8,6 +8,7 @@ from pathlib import Path
 from difficulty_service.base.errors import Setting
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.score_columns import COLUMNS, COMPUTED_BY, Column
+from difficulty_service.scores.image_faults import FAULTS
 from difficulty_service.scores.provenance import Provenance
 from docs.marked_parts import with_parts
 
@@ -16,7 +17,9 @@ PAGE = Path(__file__).with_name("score-file.md")
 
 def page() -> str:
     """The whole page, with what is made of declarations written anew."""
-    return with_parts(PAGE, "columns.py", {"columns": _columns(), "keys": _keys()})
+    return with_parts(
+        PAGE, "columns.py", {"columns": _columns(), "faults": _faults(), "keys": _keys()}
+    )
 
 
 def _columns() -> str:
@@ -35,6 +38,11 @@ def _settings(column: Column) -> str:
     unwanted = any(isinstance(part, str) and part.endswith("without ") for part in remedy)
     options = [f"`{as_option(part)}`" for part in remedy if isinstance(part, Setting)]
     return " ".join(["no", *options] if unwanted else options)
+
+
+def _faults() -> str:
+    rows = [f"| {fault.name} | {fault.why} |\n" for fault in FAULTS]
+    return "| fault | an image has it where |\n| --- | --- |\n" + "".join(rows)
 
 
 def _keys() -> str:

@@ -67,6 +67,11 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
             f"{summary.num_near_duplicates:,} of them {copies} of others, exact copies included "
             "(column near_duplicate_of)"
         )
+    if summary.image_faults:
+        number = sum(summary.image_faults.values())
+        kinds = ", ".join(f"{fault} {count:,}" for fault, count in summary.image_faults.items())
+        verb = "has" if number == 1 else "have"
+        out.print(f"{number:,} of them {verb} a fault: {kinds} (column image_fault)")
     if summary.caution is not None:
         out.print(f"\n{summary.caution}", markup=False)
     if summary.num_compared:

@@ -100,6 +100,9 @@ class ScoreResult(Found):
     """Samples nearly like an earlier one, exact copies included; null where they were not looked
     for."""
 
+    image_faults: dict[str, int] | None
+    """Images with each `image_fault` that occurs; null where it is not known how samples look."""
+
     labels: Labels | None
     """null without `suspicion`."""
 
@@ -139,6 +142,7 @@ class ScoreResult(Found):
             skipped_file=str(extracted.errors_file) if extracted and num_skipped else None,
             exact_copies=summary.num_duplicates,
             near_copies=summary.num_near_duplicates,
+            image_faults=None if summary.image_faults is None else dict(summary.image_faults),
             labels=None if summary.labels is None else Labels.of(summary.labels),
             clearest=summary.doubtful.to_pylist(),
             hardest=summary.hardest.to_pylist(),

@@ -457,6 +457,9 @@ def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
         f"{noun.capitalize()}s": _count(provenance.num_samples),
         f"{noun.capitalize()}s with a score": _count(provenance.num_scored),
         f"{noun.capitalize()}s that could not be read": _count(provenance.num_bad_images),
+        "Faults of images": ", ".join(
+            f"{fault} {count:,}" for fault, count in (provenance.image_faults or {}).items()
+        ),
         "Fitted on": _fitted_on(provenance),
         "Shrinkage": provenance.shrinkage,
         "Augmented copies of each image": _count(provenance.augment_runs or None),

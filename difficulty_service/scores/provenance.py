@@ -170,6 +170,8 @@ class Provenance(Extraction):
     """Smallest cosine of near copies that was asked for; null where they were not looked for."""
     num_near_duplicates: int | None = None
     """Number of samples with a `near_duplicate_of`; null where they were not looked for."""
+    image_faults: Mapping[str, int] | None = None
+    """Number of images with each `image_fault` that occurs; only with that column."""
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     marks: Mapping[str, int] | None = None

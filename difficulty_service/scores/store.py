@@ -20,6 +20,7 @@ from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
 from difficulty_service.scores.fit_store import fit_store_posteriors
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.image_faults import ImageFaults, find_image_faults
 from difficulty_service.scores.label_counts import (
     Evidence,
     LabelCounts,
@@ -164,6 +165,8 @@ class ScoreSummary:
         round: Number of the round and of each kind of decision, in words; None in the first.
         caution: What to know before anything else, which is among the warnings; None if nothing is.
         num_near_duplicates: None where they were not looked for.
+        image_faults: Number of images with each fault, of those that occur; None where it is not
+            known how the samples look.
         labels: How many labels are of which kind; None without suspicion.
         hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
         doubtful: The samples that look most like another class than their own, the clearest
@@ -179,6 +182,7 @@ class ScoreSummary:
     num_doubtful: int
     num_duplicates: int
     num_near_duplicates: int | None
+    image_faults: Mapping[str, int] | None
     labels: LabelCounts | None
     modality: str
     warnings: tuple[str, ...]
@@ -212,10 +216,10 @@ def score_store(
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
-        copies, description = rows.finish()
+        added, description = rows.finish()
         extremes = Extremes(EXTREMES_KEPT, rows.counts.evidence)
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
-        write_scores(out, _complete_tables(tables, copies, extremes), description)
+        write_scores(out, _complete_tables(tables, added, extremes), description)
     counts, decided = rows.counts, Decided.of(description)
     return ScoreSummary(
         num_samples=counts.samples,
@@ -227,6 +231,7 @@ def score_store(
         num_doubtful=counts.by_evidence,
         num_duplicates=counts.duplicates,
         num_near_duplicates=counts.near_duplicates,
+        image_faults=description.image_faults,
         labels=LabelCounts(
             counts.judged,
             counts.suspicious,
@@ -252,17 +257,17 @@ def score_in_memory(
     """Like `score_store`, with the contents of the score file as the result."""
     rows = _Rows(store, fitted, options)
     batches = list(rows)
-    copies, description = rows.finish()
+    added, description = rows.finish()
     ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
     ordered.sort()
     table = pa.Table.from_batches(with_percentiles(batches, ordered))
-    for name, duplicates in copies.items():
-        table = table.append_column(name, duplicates.column(0, len(table)))
+    for name, found in added.items():
+        table = table.append_column(name, found.column(0, len(table)))
     return ScoreFile(to_schema(table), description)
 
 
 class _Rows:
-    """The rows of a score file but for their percentiles and copies, and what is known of all."""
+    """The rows of a score file but for their percentiles, copies and faults, and what all have."""
 
     def __init__(
         self,
@@ -321,8 +326,8 @@ class _Rows:
         )
         return [name for name in scorers if name != "suspicion"]
 
-    def finish(self) -> tuple[dict[str, Duplicates], Provenance]:
-        """The copies that were looked for, by their column, and the metadata of the score file."""
+    def finish(self) -> tuple[dict[str, Duplicates | ImageFaults], Provenance]:
+        """The columns that need all samples, by their names, and the metadata of the score file."""
         copies: dict[str, Duplicates] = {}
         if self._store.runs == 1:  # crops of copies differ
             hashes = np.frombuffer(self._hashes, np.uint64)
@@ -333,6 +338,7 @@ class _Rows:
             near = find_near_duplicates(self._store, self.counts.samples, threshold)
             copies["near_duplicate_of"] = near
             self.counts.near_duplicates = len(near.positions)
+        faults = find_image_faults(self._store)
         separation = Separation.of(
             self.counts.unlike,
             self.counts.class_sizes.values(),
@@ -367,26 +373,30 @@ class _Rows:
                 num_duplicates=counts.duplicates,
                 near_duplicates=threshold,
                 num_near_duplicates=counts.near_duplicates,
+                image_faults=None if faults is None else faults.counts,
                 num_bad_images=features.num_samples - counts.samples,
                 warnings=tuple(warnings),
             )
         )
+        added: dict[str, Duplicates | ImageFaults] = {**copies}
+        if faults is not None:
+            added["image_fault"] = faults
         if self._before is None:
-            return copies, provenance
+            return added, provenance
         suspicious = pa.chunked_array(self._suspicious, pa.string())
         newly_doubtful = count_newly_doubtful(self._before, suspicious, provenance)
-        return copies, provenance.updated(Provenance.of(given(newly_doubtful=newly_doubtful)))
+        return added, provenance.updated(Provenance.of(given(newly_doubtful=newly_doubtful)))
 
 
 def _complete_tables(
-    tables: Iterable[pa.Table], copies: Mapping[str, Duplicates], extremes: Extremes
+    tables: Iterable[pa.Table], added: Mapping[str, Duplicates | ImageFaults], extremes: Extremes
 ) -> Iterator[pa.Table]:
     """The row groups of a score file with all columns; `extremes` sees each of them."""
     start = 0
     for table in tables:
         num_rows = len(table)
-        for name, duplicates in copies.items():
-            table = table.append_column(name, duplicates.column(start, num_rows))
+        for name, found in added.items():
+            table = table.append_column(name, found.column(start, num_rows))
         start += len(table)
         extremes.update(table)
         yield table
