@@ -19,6 +19,7 @@ from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
+from difficulty_service.review.sample_columns import fault_columns
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.marks import remembered_marks
@@ -129,7 +130,7 @@ def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str
 def join_columns(
     explored: ExploredFile, content: ScoreFile, options: ExploreOptions
 ) -> Sequence[str]:
-    """Keeps the columns of tables for all rounds, in place of those before.
+    """Keeps the faults of images and the columns of tables for all rounds, in place of others.
 
     Gives sentences about what does not match or cannot be shown.
 
@@ -141,7 +142,8 @@ def join_columns(
 
     path = joined_file(explored.settings)
     path.unlink(missing_ok=True)
-    if not options.columns:
+    faults = fault_columns(content.table)
+    if not options.columns and not faults:
         return ()
     scored = content.table["sample_id"].to_pylist()
     # Rounds before this one have the samples that were dropped since.
@@ -154,7 +156,9 @@ def join_columns(
     recorded = content.provenance.dataset_options
     dataset = ScoredDataset(find, None if recorded is None else recorded.id_column)
     joined = join_tables(ids, list(map(TableSource.parse, options.columns)), dataset)
-    write_joined(path, ids, joined.columns)
+    rows = [*range(len(scored)), *[-1] * len(others)]
+    own = {name: column.take(rows) for name, column in faults.items()}
+    write_joined(path, ids, {**own, **joined.columns})
     return joined.notes
 
 

@@ -50,6 +50,9 @@ LIKELIEST_CLASSES = {
 }
 """Columns of the classes that fit best, and those of their probabilities."""
 
+FAULT_COLUMN = "image_fault"
+"""Column of the faults of images."""
+
 _CLASSIFIER: Remedy = (
     "evaluate a classifier with ",
     Setting("write_scores", "loss.parquet"),
@@ -165,7 +168,7 @@ _OWN_COLUMNS = (
         remedy=("score with ", Setting("near_duplicates", 0.97)),
     ),
     Column(
-        "image_fault",
+        FAULT_COLUMN,
         "dictionary of string",
         "name of a fault",
         "Clearest fault of the image, whatever its label; null for an image without one. Texts and "

@@ -193,12 +193,13 @@ def _views(
         return [preprocessing.prepare(data.decode())]
     opener: ImageOpener = partial(io.BytesIO, data)
     decoded = decode(opener, *options.reading)
+    seen = sample_pixels(pixels_of(decoded))  # first, while the pixels are in the cache
     views: Iterable[Tensor]
     if options.augmentation is None:
         views = [to_view(decoded, preprocessing, options.max_pixels)]
     else:
         views = to_views(decoded, preprocessing, sample_id, options.augmentation)
-    sampled.append(sample_pixels(pixels_of(decoded)))
+    sampled.append(seen)
     return views
 
 

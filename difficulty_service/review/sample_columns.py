@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.labels import decode_dictionary, is_text
+from difficulty_service.score_columns import FAULT_COLUMN
 
 Kind: TypeAlias = Literal["category", "number", "date", "text"]
 
@@ -157,6 +158,14 @@ def can_show(kind: pa.DataType) -> bool:
             is_text,
         )
     )
+
+
+def fault_columns(scores: pa.Table) -> SampleColumns:
+    """The faults of images as a column, where the scores name any."""
+    if FAULT_COLUMN not in scores.column_names:
+        return {}
+    column = to_sample_column(FAULT_COLUMN, scores[FAULT_COLUMN])
+    return {} if isinstance(column, str) else {FAULT_COLUMN: column}
 
 
 def to_sample_column(name: str, column: pa.ChunkedArray) -> SampleColumn | str:

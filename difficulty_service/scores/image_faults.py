@@ -1,10 +1,10 @@
 """Images with a fault that has nothing to do with their label: blurred, dark, nearly one colour.
 
-A fault is a number of the image beyond a limit, and each limit is stated once, in `FAULTS`. Where
-even the median image is beyond it, as in X-rays or upscaled photographs, that is what the images
-are like. Then the limit is where an image is unlike the rest instead: `OUTLYING` standard
-deviations below the median, which are estimated by the median absolute deviation (Iglewicz and
-Hoaglin, 1993), and below half the median.
+A fault is a number of the image below a limit, and each limit is stated once, in `FAULTS`. The
+number is also below half that of the median image, because images of 32 pixels are all soft. Where
+even the median image is below the limit, as in X-rays or upscaled photographs, that is what the
+images are like. Then an image has to be unlike the rest, too: `OUTLYING` standard deviations below
+the median, which are estimated by the median absolute deviation (Iglewicz and Hoaglin, 1993).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -23,7 +23,7 @@ OUTLYING = 3.5
 """Robust standard deviations from the median beyond which an image is unlike the rest."""
 
 OUTLYING_SHARE = 0.5
-"""Share of the median below which it is at least, for images that are nearly all alike."""
+"""Share of the median that the number of a faulty image is below: small images are all soft."""
 
 DEVIATION_OF_MAD = 1.4826
 """Standard deviation of a normal distribution, in median absolute deviations."""
@@ -101,7 +101,7 @@ FAULTS = (
     Fault(
         "blurred",
         lambda image: image.sharpness,
-        0.35,
+        0.4,
         "edges are wider than about 1/100 of the shorter side, or four pixels of a small image",
     ),
     Fault(
@@ -189,10 +189,13 @@ def _limit(fault: Fault, values: NDArray[np.floating[Any]]) -> float:
     median = float(np.median(known))
     if fault.of_median:
         return fault.limit * median
-    if median >= fault.limit or not fault.can_be_usual:
+    if not fault.can_be_usual:
         return fault.limit
+    limit = min(fault.limit, OUTLYING_SHARE * median)
+    if median >= fault.limit:
+        return limit
     deviation = DEVIATION_OF_MAD * float(np.median(np.abs(known - median)))
-    return min(median - OUTLYING * deviation, OUTLYING_SHARE * median)
+    return min(limit, median - OUTLYING * deviation)
 
 
 def _numbers(store: FeatureSource) -> Iterator[NDArray[np.float32]]:

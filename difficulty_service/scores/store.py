@@ -15,6 +15,7 @@ from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.options import ScorerOptions
+from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.duplicates import Duplicates, find_duplicates, find_near_duplicates
 from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
@@ -380,7 +381,7 @@ class _Rows:
         )
         added: dict[str, Duplicates | ImageFaults] = {**copies}
         if faults is not None:
-            added["image_fault"] = faults
+            added[FAULT_COLUMN] = faults
         if self._before is None:
             return added, provenance
         suspicious = pa.chunked_array(self._suspicious, pa.string())

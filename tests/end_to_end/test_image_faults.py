@@ -35,6 +35,7 @@ def test_faults_are_counted_written_and_dropped(
     done = difficulty(
         "score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas", *options
     )
+    report = difficulty("report", scores, "--out", tmp_path / "page.html")
     dropped = difficulty(
         "clean", scores, "--drop", "image_fault in ('dark', 'blurred')", "--out", cleaned
     )
@@ -44,6 +45,9 @@ def test_faults_are_counted_written_and_dropped(
     table = read_scores(scores, ["sample_id", "image_fault"]).table.to_pylist()
     found = {row["sample_id"]: row["image_fault"] for row in table if row["image_fault"]}
     assert found == {"cat/003.png": "dark", "bird/001.png": "one colour"}
+    assert report.returncode == 0, report.stderr
+    page = (tmp_path / "page.html").read_text()
+    assert "dark 1, one colour 1" in page
     assert dropped.returncode == 0, dropped.stderr
     left = pyarrow.csv.read_csv(tmp_path / "cleaned.dropped.csv")
     assert left["sample_id"].to_pylist() == ["cat/003.png"]

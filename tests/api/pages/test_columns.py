@@ -3,6 +3,7 @@
 import html
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
 
@@ -14,7 +15,7 @@ from fastapi.testclient import TestClient
 from api.app import create_app
 from api.explore import ExploreOptions, explorer_settings, join_columns
 from api.explored import ExploredFile, add_round
-from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.marks import Mark, MarkedSample, marks_file, write_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
@@ -91,6 +92,22 @@ def test_a_category_is_one_of_its_values(client: TestClient) -> None:
     assert rows_of(client, ("is.camera", "A"), (f"is.{HOSTILE}", "true")) == [
         row for row in of_a if row % 2 == 0
     ]
+
+
+def test_faults_of_images_filter_without_being_asked_for(folder: Path, tmp_path: Path) -> None:
+    content = scores_of(range(SAMPLES))
+    faults = pa.array([{4: "dark", 7: "blurred"}.get(row) for row in range(SAMPLES)])
+    content = replace(content, table=to_schema(content.table.append_column("image_fault", faults)))
+    settings = explorer_settings(tmp_path / "scores.parquet", str(folder), 0)
+    settings.data_dir.mkdir()
+    explored = ExploredFile(tmp_path / "scores.parquet", str(folder), settings)
+    job = add_round(explored, content)
+
+    join_columns(explored, content, ExploreOptions(explored.scores))
+
+    with TestClient(create_app(settings), base_url=f"http://localhost/jobs/{job.id}/") as client:
+        assert rows_of(client, ("is.image_fault", "dark")) == [4]
+        assert rows_of(client, ("is.image_fault", "dark"), ("is.image_fault", "blurred")) == [4, 7]
 
 
 def test_a_range_includes_both_ends_and_no_sample_without_a_value(client: TestClient) -> None:

@@ -69,7 +69,10 @@ def test_the_numbers_are_those_of_loops_over_the_grid(height: int, width: int) -
     expected = {
         "height": height,
         "width": width,
-        **{f"p{share:02}": sorted(luma)[round(share / 100 * 575)] for share in (1, 25, 99)},
+        **{
+            f"p{share:02}": sorted(luma)[round(share / 100 * (GRID**2 - 1))]
+            for share in (1, 25, 99)
+        },
         "sharpness": min(ratios.values()),
         "grey_rows": grey / GRID,
     }

@@ -10,6 +10,7 @@ from difficulty_service.review.sample_columns import (
     MOST_VALUES,
     MOST_WHOLE_VALUES,
     SampleColumn,
+    fault_columns,
     to_sample_column,
 )
 
@@ -134,3 +135,11 @@ def test_some_samples_keep_their_values() -> None:
     assert shown(["a", None, "b"]).take([2, 1, -1]).at(range(3)) == ["b", None, None]
     assert shown([0.5, 1.5]).take([1, -1]).at(range(2)) == ["1.5", None]
     assert shown(["a" * 300, None, "b"]).take([2, 1, -1]).at(range(3)) == ["b", None, None]
+
+
+def test_faults_are_a_column_only_where_an_image_has_one() -> None:
+    none = pa.table({"image_fault": pa.array([None, None], pa.string()).dictionary_encode()})
+    some = pa.table({"image_fault": pa.array([None, "dark"]).dictionary_encode()})
+
+    assert fault_columns(none) == fault_columns(pa.table({"rmd": [1.0]})) == {}
+    assert fault_columns(some)["image_fault"].at([0, 1]) == [None, "dark"]

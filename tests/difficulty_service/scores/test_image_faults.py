@@ -11,7 +11,7 @@ from PIL import Image, ImageFilter
 
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.images.appearance import measure, sample_pixels, to_struct
+from difficulty_service.images.appearance import NUMBERS, measure, sample_pixels, to_struct
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.image_faults import (
     FAULTS,
@@ -95,6 +95,18 @@ def test_where_most_images_are_dark_only_one_unlike_the_rest_is() -> None:
     darks[3], darks[4] = scene(3) // 22, scene(4) // 6
 
     assert faults_of(darks) == ["dark" if place == 3 else None for place in range(30)]
+
+
+def test_where_all_images_are_soft_only_one_that_is_much_softer_is_blurred() -> None:
+    soft = [
+        np.asarray(Image.fromarray(scene(seed)).filter(ImageFilter.GaussianBlur(0.9)))
+        for seed in range(30)
+    ]
+    soft[3] = PLANTED["blurred"](scene(3))
+    sharpness = numbers_of(soft)[:, NUMBERS.index("sharpness")]
+
+    assert (sharpness < 0.4).sum() > 1  # below the limit for images of usual sharpness
+    assert faults_of(soft) == ["blurred" if place == 3 else None for place in range(30)]
 
 
 def test_an_image_is_small_beside_the_others_and_not_by_its_pixels() -> None:
