@@ -333,8 +333,7 @@ class MarksChanged(BaseModel):
 
 def of_column(name: str) -> Any:  # noqa: ANN401 - the default of a field, whatever its type
     """The field of a column that only some score files have, described as on every page."""
-    column = COLUMNS[name]
-    return Field(default=None, description=f"{column.sentence} Values: {column.values}.")
+    return Field(default=None, description="{0.sentence} Values: {0.values}.".format(COLUMNS[name]))
 
 
 class ScoreRow(BaseModel):

@@ -115,7 +115,7 @@ FAULTS = (
         "elongated",
         lambda image: image.short / np.maximum(image.height, image.width),
         1 / 3,
-        "one side is more than three times the other, and the backbone sees the square in the "
+        "one side is more than three times the other, and most backbones see the square in the "
         "middle, less than a third",
     ),
 )
