@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
+from difficulty_service.audit.files import EXPLANATION_VERSION
 from difficulty_service.base.errors import AuditError
 from difficulty_service.scores.provenance import Provenance
 
@@ -101,8 +102,6 @@ MIN_HARD = 10
 
 SIGNIFICANT = 0.05
 
-FORMAT_VERSION = 1
-
 Similarities = NDArray[np.floating[Any]]
 
 
@@ -158,7 +157,7 @@ class Explanation:
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON values, and the shares that are hard and easy."""
         shares = {"hard_share": HARD_SHARE, "easy_share": EASY_SHARE, "significant": SIGNIFICANT}
-        return {"format_version": FORMAT_VERSION, **shares, **asdict(self)}
+        return {"format_version": EXPLANATION_VERSION, **shares, **asdict(self)}
 
 
 @dataclass(frozen=True)

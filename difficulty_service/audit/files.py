@@ -6,7 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from difficulty_service.audit.explanation import FORMAT_VERSION
 from difficulty_service.base.checksums import dump_checked, load_checked
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.files import replacing
@@ -14,6 +13,10 @@ from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.table_files import TableFile, open_table_file, table_endings
 from difficulty_service.datasets.table_files import read_columns as read_columns_of_file
+
+EXPLANATION_VERSION = 1
+"""Version of the file of explanations. It is here because what computes them imports SciPy, which
+the web server does not need."""
 
 
 def open_tables(
@@ -73,10 +76,10 @@ def read_explanation(path: Path) -> Mapping[str, Any] | None:
         return None
     except ValueError as error:
         raise AuditError(f"{path} is damaged: {error}", "run `difficulty explain` again") from error
-    if values.get("format_version") != FORMAT_VERSION:
+    if values.get("format_version") != EXPLANATION_VERSION:
         raise AuditError(
             f"{path} has version {values.get('format_version')} of explanations, but this package "
-            f"reads {FORMAT_VERSION}",
+            f"reads {EXPLANATION_VERSION}",
             "run `difficulty explain` again",
         )
     return values

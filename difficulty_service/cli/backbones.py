@@ -68,7 +68,8 @@ def describe_facts(listing: "BackboneListing") -> str:
 
     facts = []
     if listing.feature_dim is not None:
-        facts.append(f"{listing.feature_dim} features")
+        of_texts = " of texts" if listing.modality == "text" else ""
+        facts.append(f"{listing.feature_dim} features{of_texts}")
     if listing.size is not None:
         facts.append(f"{listing.size} px")
     if listing.parameters is not None:

@@ -53,8 +53,8 @@ of few."""
 
 
 def seen_before(classes: int) -> float:
-    """SEEN_BEFORE for up to ten classes, fewer for more: they have more pairs to explain with."""
-    return SEEN_BEFORE * min(1.0, 10 / classes)
+    """SEEN_BEFORE for up to ten classes, and for more in inverse proportion to their pairs."""
+    return SEEN_BEFORE * min(1.0, (10 / classes) ** 2)
 
 
 LOG_SCALES = tuple(step / 4 for step in range(-4, 10))

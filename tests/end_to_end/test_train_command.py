@@ -1,5 +1,6 @@
 """`difficulty train` without a run: the list of recipes."""
 
+import re
 import subprocess
 from collections.abc import Callable
 
@@ -11,14 +12,14 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def test_every_recipe_that_ships_with_the_package_is_listed_with_what_it_trains(
-    difficulty: Command, monkeypatch: pytest.MonkeyPatch
+    difficulty: Command,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-
     done = difficulty("train", "--list")
 
     assert done.returncode == 0, done.stderr
-    listed = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[1:-2])
+    table = done.stdout.partition("\n")[2].partition("\n\n")[0]
+    rows = re.findall(r"^(\w+) +(\S.*(?:\n +\S.*)*)", table, re.MULTILINE)
+    listed = {name: " ".join(title.split()) for name, title in rows}
     assert list(listed) == list(shipped_recipes())
     assert all(read_recipe(name).name == name for name in listed)
     assert listed["mmce_cifar10"].startswith("MMCE on CIFAR-10, a baseline of Mukhoti")

@@ -29,7 +29,7 @@ sys.exit(main())
 ROOT = Path(__file__).resolve().parents[3]
 LIBRARIES = ("libtorch", "torchvision", "faiss")
 PAGES = ("", "/images", "/images/0", "/classes", "/pairs", "/map", "/map/points", "/errors")
-DIM = BACKBONES["builtin"].feature_dim
+DIM = BACKBONES["builtin"].facts.feature_dim
 
 
 def libraries_of(process: int) -> list[str]:

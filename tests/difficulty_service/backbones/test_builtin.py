@@ -24,7 +24,7 @@ def test_features_equal_those_of_the_unfolded_network(tmp_path: Path) -> None:
     backbone = load_backbone("builtin", BackboneOptions(str(tmp_path / "encoder.safetensors")))
     features = backbone.encode(images)
 
-    assert backbone.feature_dim == FEATURE_DIM == BACKBONES["builtin"].feature_dim
+    assert backbone.feature_dim == FEATURE_DIM == BACKBONES["builtin"].facts.feature_dim
     assert backbone.preprocessing.size == 32
     assert features.dtype == torch.float32
     torch.testing.assert_close(features, expected, rtol=0.02, atol=0.01)

@@ -81,7 +81,9 @@ def test_features_of_photographs_equal_those_of_timm(shared: Path, published: Ba
     features, expected = ours.encode(images), published.encode(images)
 
     assert preprocessing == published.preprocessing
-    assert ours.feature_dim == published.feature_dim == BACKBONES["builtin-photos"].feature_dim
+    assert (
+        ours.feature_dim == published.feature_dim == BACKBONES["builtin-photos"].facts.feature_dim
+    )
     # Folded weights are rounded to half precision once more.
     torch.testing.assert_close(features, expected, rtol=0, atol=0.01 * float(expected.abs().max()))
 

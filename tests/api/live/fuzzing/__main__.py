@@ -28,7 +28,7 @@ from difficulty_service.backbones import BACKBONES
 
 SEED = 21
 CLASSES = ["bird", "cat", "dog"]
-DIM = BACKBONES["builtin"].feature_dim
+DIM = BACKBONES["builtin"].facts.feature_dim
 """Number of features of the backbone `builtin`."""
 
 JSON = {"Content-Type": "application/json"}
