@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
 
 TIMEOUT = 120.0
-LINES = 2  # that are printed once it serves
+LINES = 5  # that are printed once it serves
 
 ForkCommand = Callable[..., ForkServerProcess]
 Exploring = Callable[[str, Path], AbstractContextManager[str]]
