@@ -104,7 +104,6 @@ __all__ = [
     "normalise",
     "pixels_of",
     "prepare",
-    "prepare_runs",
     "read_image",
     "set_up_decoding_thread",
     "stack",
@@ -186,23 +185,6 @@ def to_view(
     except (MemoryError, RuntimeError, ValueError) as error:
         raise ImageError(f"cannot be resized: {one_line(error)}") from error
     return to_tensor(F.center_crop(decoded, [preprocessing.size]))
-
-
-def prepare_runs(  # noqa: PLR0913, PLR0917 - one parameter for each step
-    opener: ImageOpener,
-    preprocessing: Preprocessing,
-    sample_id: str,
-    augmentation: Augmentation,
-    mode: Mode = "fast",
-    max_pixels: int = DEFAULT_MAX_PIXELS,
-    corruption: "Corruption | None" = None,
-) -> Tensor:
-    """Reads one image once as `decode` does, and makes its `to_views`.
-
-    Shape (runs, 3, size, size).
-    """
-    decoded = decode(opener, mode, max_pixels, corruption)
-    return to_views(decoded, preprocessing, sample_id, augmentation)
 
 
 def to_views(

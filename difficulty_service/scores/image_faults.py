@@ -158,7 +158,9 @@ def find_image_faults(store: FeatureSource) -> ImageFaults | None:
     Reads the numbers of all images twice, and holds one byte for each.
     """
     step = max(1, -(-store.description.num_samples // MOST_IN_SAMPLE))
-    sample = np.concatenate([rows[::step] for rows in _numbers(store)])
+    columns = (store.appearance(shard) for shard in range(store.num_parts))
+    known = [from_struct(column)[::step] for column in columns if column is not None]
+    sample = np.concatenate([np.empty((0, len(NUMBERS)), np.float32), *known])
     if np.isnan(sample).all():
         return None
     limits = find_limits(sample)

@@ -15,10 +15,11 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import (
     Augmentation,
+    decode,
     normalise,
     prepare,
-    prepare_runs,
     stack,
+    to_views,
 )
 from difficulty_service.interface.encoder import backbone
 from difficulty_service.pipeline import ExtractRequest, extract
@@ -95,7 +96,9 @@ def test_the_view_of_each_augmentation_run_is_mirrored_too(runs: int, tmp_path: 
     image.save(tmp_path / "photos" / "cat" / "0.png")
     network = load_backbone("builtin", BackboneOptions())
     views = stack(
-        list(prepare_runs(opener(image), network.preprocessing, "cat/0.png", Augmentation(runs)))
+        list(
+            to_views(decode(opener(image)), network.preprocessing, "cat/0.png", Augmentation(runs))
+        )
     )
     mirrored = stack([view.flip(2) for view in views])
     expected = sum(

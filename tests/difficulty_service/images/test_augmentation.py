@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.preparation import (
     Augmentation,
     Mode,
+    decode,
     draw_crop,
     prepare,
-    prepare_runs,
+    to_views,
 )
 
 PREPROCESSING = Preprocessing(32, 32, "bicubic", (0, 0, 0), (1, 1, 1))
@@ -30,11 +32,18 @@ def opener() -> ImageOpener:
     return lambda: io.BytesIO(buffer.getvalue())
 
 
+def views_of(
+    opener: ImageOpener, sample_id: str, augmentation: Augmentation, mode: Mode = "fast"
+) -> Tensor:
+    """All views of an image, read anew."""
+    return to_views(decode(opener, mode), PREPROCESSING, sample_id, augmentation)
+
+
 @pytest.mark.parametrize("mode", ["fast", "exact"])
 def test_the_views_of_a_sample_are_reproducible(opener: ImageOpener, mode: Mode) -> None:
-    first = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
-    prepare_runs(opener, PREPROCESSING, "b/2.png", Augmentation(3), mode)
-    second = prepare_runs(opener, PREPROCESSING, "a/1.png", Augmentation(5), mode)
+    first = views_of(opener, "a/1.png", Augmentation(5), mode)
+    views_of(opener, "b/2.png", Augmentation(3), mode)
+    second = views_of(opener, "a/1.png", Augmentation(5), mode)
 
     assert first.shape == (5, 3, 32, 32)
     assert first.dtype == torch.uint8
@@ -42,8 +51,8 @@ def test_the_views_of_a_sample_are_reproducible(opener: ImageOpener, mode: Mode)
 
 
 def test_fewer_runs_give_the_first_views_of_more_runs(opener: ImageOpener) -> None:
-    many = prepare_runs(opener, PREPROCESSING, "x", Augmentation(5))
-    few = prepare_runs(opener, PREPROCESSING, "x", Augmentation(2))
+    many = views_of(opener, "x", Augmentation(5))
+    few = views_of(opener, "x", Augmentation(2))
 
     assert torch.equal(many[:2], few)
 
@@ -54,21 +63,21 @@ def test_fewer_runs_give_the_first_views_of_more_runs(opener: ImageOpener) -> No
 def test_another_sample_or_seed_gives_other_views(
     opener: ImageOpener, sample_id: str, augmentation: Augmentation
 ) -> None:
-    reference = prepare_runs(opener, PREPROCESSING, "x", Augmentation(1))
-    other = prepare_runs(opener, PREPROCESSING, sample_id, augmentation)
+    reference = views_of(opener, "x", Augmentation(1))
+    other = views_of(opener, sample_id, augmentation)
 
     assert not torch.equal(reference, other)
 
 
 def test_both_modes_crop_the_same_views(opener: ImageOpener) -> None:
-    fast = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "fast").to(torch.int64)
-    exact = prepare_runs(opener, PREPROCESSING, "x", Augmentation(8), "exact").to(torch.int64)
+    fast = views_of(opener, "x", Augmentation(8), "fast").to(torch.int64)
+    exact = views_of(opener, "x", Augmentation(8), "exact").to(torch.int64)
 
     assert (fast - exact).abs().max() <= 2
 
 
 def test_about_half_of_the_views_are_mirrored(opener: ImageOpener) -> None:
-    views = prepare_runs(opener, PREPROCESSING, "x", Augmentation(200)).to(torch.int64)
+    views = views_of(opener, "x", Augmentation(200)).to(torch.int64)
 
     grows_to_the_right = views[:, 0, 16, -1] > views[:, 0, 16, 0]
     assert 70 < int(grows_to_the_right.sum()) < 130
@@ -96,6 +105,6 @@ def test_crops_stay_inside_images_of_any_shape(size: tuple[int, int]) -> None:
 
 
 def test_a_view_differs_from_the_plain_image(opener: ImageOpener) -> None:
-    view = prepare_runs(opener, PREPROCESSING, "x", Augmentation(1))[0]
+    view = views_of(opener, "x", Augmentation(1))[0]
 
     assert not torch.equal(view, prepare(opener, PREPROCESSING))
