@@ -25,6 +25,7 @@ ForkCommand = Callable[..., ForkServerProcess]
 PRELOADED = [
     *("api.online.scorer", "api.server", "api.worker.job_child", "difficulty_service.cli"),
     "trainer.runs.train",
+    "tests.preloaded",
     # What the first image, run, picture or download of a process loads.
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
     *("torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg", "httpx2"),

@@ -1,0 +1,27 @@
+"""Loads what commands load as they go, so that a forked process need not.
+
+Not the library of the hub: it reads the environment, which a forked process may have changed.
+"""
+
+import pkgutil
+from importlib import import_module
+
+import httpx2
+from PIL import Image
+
+import difficulty_service.cli
+import trainer.commands
+
+NAMES = (
+    *("api.cli", "api.commands", "difficulty_service.review.class_folders"),
+    *("anyio.streams.tls", "cyclopts.help", "cyclopts.validators", "filelock", "httpcore2"),
+    *("onnxruntime", "pyarrow.acero", "rich.progress", "truststore"),
+)
+
+for package in (difficulty_service.cli, trainer.commands):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        import_module(module.name)
+for name in NAMES:
+    import_module(name)
+Image.init()
+httpx2.Client().close()  # the first one reads the certificates of the system
