@@ -39,7 +39,7 @@ def extract(
     """Turns every image or text of a dataset into a feature vector.
 
     The same command resumes a run that was stopped. Samples that cannot be read are counted and
-    listed in `errors.parquet` beside the features.
+    listed in `errors.csv` beside the features.
 
     Args:
         dataset: Folder, table, tar shards, hf:NAME, or a glob.
@@ -151,7 +151,7 @@ def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:
 def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
     from difficulty_service.base.wording import count_of
-    from difficulty_service.features.errors_file import describe_reasons
+    from difficulty_service.features.errors_file import as_csv, describe_reasons
 
     samples = request.dataset.modality
     total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
@@ -173,7 +173,8 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
         counts.append(f"{entries} of the dataset {'was' if skipped == 1 else 'were'} skipped")
     if counts:
         alarm.print(
-            f"{'; '.join(counts)}; {extracted.errors_file} lists each with its reason", markup=False
+            f"{'; '.join(counts)}; {as_csv(extracted.errors_file)} lists each with its reason",
+            markup=False,
         )
     for phrase in describe_reasons(extracted.bad_images, samples, as_option):
         alarm.print(f"  {as_text(phrase)}", markup=False)

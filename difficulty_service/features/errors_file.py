@@ -1,4 +1,4 @@
-"""The file `errors.parquet`: what of a dataset has no features, and why."""
+"""The files `errors.parquet` and `errors.csv`: what of a dataset has no features, and why."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -9,7 +9,13 @@ import pyarrow as pa
 
 from difficulty_service.base.errors import FeatureStoreError, Setting, as_keyword
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import UNREADABLE, read_parquet, strings_to_arrow, write_parquet
+from difficulty_service.base.tables import (
+    UNREADABLE,
+    csv_writer,
+    read_parquet,
+    strings_to_arrow,
+    write_parquet,
+)
 from difficulty_service.base.wording import count_of
 
 
@@ -81,11 +87,22 @@ def errors_table(errors: Sequence[BadImage]) -> pa.Table:
 
 
 def write_errors(folder: Path, errors: Sequence[BadImage]) -> Path:
-    """Writes the file into the folder of a feature store; it appears whole or not at all."""
-    path = folder / ERRORS_FILE
+    """Writes both files into the folder of a feature store; each appears whole or not at all.
+
+    Returns:
+        Path of the Parquet file; the same rows for people to look at are in `errors.csv` beside it.
+    """
+    path, table = folder / ERRORS_FILE, errors_table(errors)
     with replacing(path) as temporary:
-        write_parquet(temporary, errors_table(errors))
+        write_parquet(temporary, table)
+    with replacing(as_csv(path)) as temporary, csv_writer(temporary, table.schema) as write:
+        write(table)
     return path
+
+
+def as_csv(path: Path) -> Path:
+    """Where the rows of an `errors.parquet` lie for people to look at."""
+    return path.with_suffix(".csv")
 
 
 def read_errors(folder: Path) -> list[BadImage]:

@@ -163,9 +163,9 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             bytes or a path; a label is an integer or text, or one-hot. With `modality="text"`, the
             samples of a table, of a Hugging Face dataset or of pairs are texts.
         labels: One label for each image, where `images` is an array or a list without them.
-        backbone: Name of the backbone; `difficulty backbones` lists them. The default, `builtin`,
-            or `builtin-text` for texts, works offline and is small; `builtin-photos` works offline
-            too and tells photographs apart better.
+        backbone: Name of the backbone; `difficulty backbones` lists them. The default is that of
+            the command: a CLIP, or a network of the package where its weights cannot be had, with
+            a warning. `builtin`, `builtin-photos` and `builtin-text` work offline.
         out: Score file to write. The features are kept beside it, as `difficulty score` does;
             without it they are in a temporary folder until the call ends.
         marks: What people decided, as for `score`; it is remembered beside `out` and holds for
@@ -191,8 +191,7 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             parameter="undo_round",
         )
     scoring = scoring_options(options)
-    default = "builtin-text" if options.get("modality") == "text" else "builtin"
-    usual = {"resume": not is_pairs(images), "backbone": backbone or default}
+    usual = {"resume": not is_pairs(images), "backbone": backbone}
     request = plan_extraction("", Path(), extraction_options({**usual, **options}))
     if labels is not None:
         images = zip_labels(images, labels)

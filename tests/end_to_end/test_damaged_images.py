@@ -157,11 +157,11 @@ def test_every_kind_of_damage_has_a_reason_of_its_own(
 
     assert done.returncode == 0
     assert "20 of 30 images have features" in done.stdout
-    errors = tmp_path / "store" / "errors.parquet"
+    errors = tmp_path / "store" / "errors.csv"
     assert f"10 images could not be read; {errors} lists each with its reason\n" in done.stderr
     assert done.stderr.count("\n  1 image, cat/") == 7
     assert "\n  3 images, first cat/1 bad.png: not an image of a known format" in done.stderr
-    reasons = pq.read_table(errors)["reason"].to_pylist()
+    reasons = pq.read_table(errors.with_suffix(".parquet"))["reason"].to_pylist()
     expected = {
         "cut off": "",
         "beheaded": "not an image of a known format",

@@ -2,12 +2,14 @@
 
 import shlex
 import subprocess
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+import difficulty_service as ds
 from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -36,6 +38,22 @@ def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so
     assert provenance.image_sizes.num_images == 20
     median = f"is {provenance.image_sizes.median_side:g} in the median"
     assert f"less than 64 pixels, and the shorter side of 20 images {median}" in warnings[0]
+
+
+@pytest.mark.usefixtures("offline")
+def test_without_network_python_scores_as_the_command_does_and_warns(
+    difficulty: Command, few_photos: Path, tmp_path: Path
+) -> None:
+    done = difficulty("score", few_photos, "--out", tmp_path / "scores.parquet")
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        scores = ds.score_dataset(few_photos, progress=False)
+
+    assert done.returncode == 0, done.stderr
+    why = [str(each.message) for each in caught if "of clip-vit-b16 are miss" in str(each.message)]
+    assert ["therefore builtin," in sentence for sentence in why] == [True]
+    assert scores.to_arrow()["rmd"] == read_scores(tmp_path / "scores.parquet").table["rmd"]
 
 
 @pytest.mark.usefixtures("offline")

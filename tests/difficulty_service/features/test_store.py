@@ -1,5 +1,6 @@
 """The feature store: whole parts, resuming, and refusing features of other settings."""
 
+import csv
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pyarrow import feather
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.features import store as feature_store
 from difficulty_service.features.description import FeatureDescription, is_store, read_description
-from difficulty_service.features.errors_file import BadImage, read_errors, write_errors
+from difficulty_service.features.errors_file import BadImage, as_csv, read_errors, write_errors
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import (
     PREFETCHED_PARTS,
@@ -123,12 +124,16 @@ def test_a_part_that_went_missing_is_named_when_it_is_read_not_when_it_is_asked_
         store.open_part(shard, [], rows)
 
 
-def test_errors_are_a_parquet_file_for_people(tmp_path: Path) -> None:
+def test_errors_are_a_parquet_file_and_one_that_a_spreadsheet_opens_without_running_it(
+    tmp_path: Path,
+) -> None:
     store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
 
-    path = write_errors(store.folder, [BadImage("photo 9", "truncated")])
+    path = write_errors(store.folder, [BadImage('=1+1,"ä".png', "truncated")])
 
-    assert pq.read_table(path).to_pylist() == [{"sample_id": "photo 9", "reason": "truncated"}]
+    assert pq.read_table(path).to_pylist() == [{"sample_id": '=1+1,"ä".png', "reason": "truncated"}]
+    with as_csv(path).open(newline="", encoding="utf-8") as file:
+        assert list(csv.reader(file)) == [["sample_id", "reason"], ['\'=1+1,"ä".png', "truncated"]]
 
 
 def test_errors_are_read_back_and_none_where_none_were_written(tmp_path: Path) -> None:

@@ -62,7 +62,8 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
     marks = pa.table({"sample_id": ["cat/1.png"], "mark": ["relabel"], "label": ["dog"]})
 
     scores = [
-        ds.score_dataset(photos, out=out, progress=False, marks=given) for given in (marks, None)
+        ds.score_dataset(photos, out=out, progress=False, marks=given, backbone="builtin")
+        for given in (marks, None)
     ]
 
     for each in scores:
@@ -70,11 +71,15 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
         assert rows["cat/1.png"]["label_name"] == "dog"
         assert rows["cat/1.png"]["mark"] == "relabel"
 
-    undone = ds.score_dataset(photos, out=out, progress=False, undo_round=1).to_arrow()
+    undone = ds.score_dataset(
+        photos, out=out, progress=False, undo_round=1, backbone="builtin"
+    ).to_arrow()
     assert "mark" not in undone.column_names
     assert (tmp_path / "scores.marks.undone.csv").exists()
     with pytest.raises(ConfigError, match="call them in turn"):
-        ds.score_dataset(photos, out=out, progress=False, undo_round=1, marks=marks)
+        ds.score_dataset(
+            photos, out=out, progress=False, undo_round=1, marks=marks, backbone="builtin"
+        )
 
 
 @pytest.mark.parametrize(

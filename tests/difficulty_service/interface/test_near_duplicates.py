@@ -31,7 +31,12 @@ def test_near_duplicates_among_images_are_named() -> None:
     pairs = [(image, "cat" if row % 2 else "dog") for row, image in enumerate(images)]
 
     scores = score_dataset(
-        pairs, near_duplicates=0.99, shrinkage="leave-one-out", device="cpu", progress=False
+        pairs,
+        near_duplicates=0.99,
+        shrinkage="leave-one-out",
+        device="cpu",
+        progress=False,
+        backbone="builtin",
     )
 
     names = scores["near_duplicate_of"].to_pylist()
@@ -50,4 +55,6 @@ def test_a_number_that_is_no_cosine_above_zero_is_an_error(cosine: float) -> Non
         ConfigError,
         match=r"near_duplicates=.* should be (greater|less) than|should be a finite number",
     ):
-        score_dataset([(Image.new("RGB", (8, 8)), "cat")] * 4, near_duplicates=cosine)
+        score_dataset(
+            [(Image.new("RGB", (8, 8)), "cat")] * 4, near_duplicates=cosine, backbone="builtin"
+        )

@@ -125,9 +125,11 @@ def test_images_and_labels_apart_are_scored_as_pairs_are() -> None:
     pairs = list(zip(images, labels, strict=True))
 
     with pytest.warns(UserWarning, match="unreliable"):
-        apart = ds.score_dataset(images, labels, shrinkage="oas", progress=False)
+        apart = ds.score_dataset(
+            images, labels, shrinkage="oas", progress=False, backbone="builtin"
+        )
     with pytest.warns(UserWarning, match="unreliable"):
-        together = ds.score_dataset(pairs, shrinkage="oas", progress=False)
+        together = ds.score_dataset(pairs, shrinkage="oas", progress=False, backbone="builtin")
 
     assert apart["rmd"].to_pylist() == together["rmd"].to_pylist()
     assert apart["label_name"].to_pylist() == labels
