@@ -9,7 +9,6 @@ from typing import Any
 import structlog
 from asgi_correlation_id import CorrelationIdMiddleware
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.concurrency import run_in_threadpool
@@ -46,6 +45,7 @@ from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
 from difficulty_service.base.apart import Apart, Limits, call_apart
 from difficulty_service.base.threads import num_workers
+from difficulty_service.bodies.service import ProblemSchema
 
 ROUTERS = (
     system.router,
@@ -204,33 +204,6 @@ AUTHENTICATED = ("401", "403", "429", "500", "503")  # wherever a key may be nee
 WITH_BODY = ("400", "413", "415", "422")
 WITH_PARAMETERS = ("404", "422")
 UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # the framework's own errors
-
-
-class ProblemSchema(BaseModel):
-    """An error (RFC 9457)."""
-
-    model_config = ConfigDict(
-        title="Problem",
-        json_schema_extra={
-            "examples": [
-                {
-                    "type": "/problems/invalid-request",
-                    "title": "A field of the request is wrong",
-                    "status": 422,
-                    "detail": "limit: Input should be greater than or equal to 1",
-                    "remedy": "correct the fields named; /openapi.json has their schema",
-                    "field": "limit",
-                }
-            ]
-        },
-    )
-
-    type: str = Field(description="Stable name of the kind of problem")
-    title: str
-    status: int
-    detail: str = Field(description="What is wrong, with the value")
-    remedy: str = Field(description="What to do about it")
-    field: str | None = Field(default=None, description="Field of the request that is at fault")
 
 
 def with_problems(app: FastAPI) -> Callable[[], dict[str, Any]]:

@@ -23,8 +23,8 @@ from api.jobs.files import (
     open_stored_parquet,
 )
 from api.jobs.store import Job, encode, job_of
+from api.jobs.stored_result import StoredResult
 from api.results.score_columns import write_columns
-from api.schemas import StoredResult
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import now, write_transaction
 from api.storage.tables import JOBS, id_of

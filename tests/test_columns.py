@@ -1,6 +1,6 @@
 """The columns of a score file are declared once, and so described on their page and in the API."""
 
-from api.schemas import ScoreRow
+from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.score_columns import COLUMNS
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.provenance import Provenance

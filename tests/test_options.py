@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from rich.console import Console
 
 import difficulty_service as ds
-from api.schemas import JobCreate
 from difficulty_service.base.errors import ConfigError
+from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.cli import create_app as create_command_line
 from difficulty_service.interface.options import ImageOptions
 from difficulty_service.options import DatasetScoring, sentence_of

@@ -10,10 +10,10 @@ from sqlalchemy import Engine
 
 from api.http.problems import gone, invalid
 from api.jobs.remote_images import fetch_image, fetch_limits
-from api.schemas import JobDataset, JobRequest
 from api.settings import Settings
 from api.uploads.store import get_upload, touch, upload_path
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.bodies.jobs import JobDataset, JobRequest
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from difficulty_service.datasets.storage import Boundary, boundary_at, is_uri

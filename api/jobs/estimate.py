@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from statistics import median
 
-from pydantic import BaseModel, Field
 from sqlalchemy import Engine
 
 from api.http.problems import unreadable
@@ -13,25 +12,15 @@ from api.jobs.failures import describe_failure
 from api.jobs.queue import live_workers
 from api.jobs.store import succeeded_at_once
 from api.jobs.submission import validate_submission
-from api.schemas import JobCreate, JobRequest
 from api.settings import Settings
 from difficulty_service.base.apart import Apart, ProcessEnded
 from difficulty_service.base.errors import DifficultyError
+from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobRequest
 
 LONGEST_COUNT = 10.0  # seconds, after which the number of samples counts as unknown
 RECENT = 20  # jobs that are looked at
 SampleCounts = Apart[[JobRequest, DatasetLocation, Settings], int]
 """Counts the samples of a dataset in a process of its own, by listing them."""
-
-
-class JobEstimate(BaseModel):
-    """How long a job would take once it runs; null is what nobody knows yet."""
-
-    samples: int | None = Field(description="Null where listing the dataset takes too long")
-    passes: int = Field(description="Number of times that the network sees each sample")
-    jobs: int = Field(description="Number of recent jobs with this backbone on such a device")
-    rate: float | None = Field(description="Median of their passes a second, each job as a whole")
-    seconds: float | None
 
 
 def count_samples() -> Callable[[JobRequest, DatasetLocation, Settings], int]:

@@ -8,10 +8,10 @@ from typing import get_origin
 
 from api.http.problems import STORAGE_REASONS, Problem
 from api.http.public_text import hide_paths
-from api.schemas import JobCreate, JobError
 from api.settings import Settings
 from difficulty_service.base.contract import given
 from difficulty_service.base.errors import DifficultyError, FeatureStoreError, Setting
+from difficulty_service.bodies.jobs import JobCreate, JobError
 
 PERMANENT_ERRORS = (FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
 """Errors of reading a dataset that the next attempt would meet again."""

@@ -24,9 +24,9 @@ from api.jobs.joined_table import JOINED_FILE
 from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
-from api.storage.tables import FINAL_STATES
 from difficulty_service.base.checksums import DamagedFile, verify
 from difficulty_service.base.tables import UNREADABLE, require_checksum
+from difficulty_service.bodies.jobs import FINAL_STATES
 
 SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"

@@ -4,12 +4,11 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from pydantic import BaseModel
-
 from api.http.problems import Problem, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.settings import Settings
 from difficulty_service.base.wording import count_of
+from difficulty_service.bodies.service import FolderEntry, FolderPage
 from difficulty_service.datasets.archive import ZIP_EXTENSION
 from difficulty_service.datasets.class_folders import visible
 from difficulty_service.datasets.image_openers import IMAGE_EXTENSIONS
@@ -23,26 +22,6 @@ PEEKED_ENTRIES = 300  # of each folder in it
 PAGE = 100
 DATASETS = {"table": LIMITED_EXTENSIONS, "tar": TAR_EXTENSIONS, "zip": (ZIP_EXTENSION,)}
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
-
-
-class FolderEntry(BaseModel):
-    """A folder, table, tar or zip; `path` is that of a job, null where a job cannot name it."""
-
-    name: str
-    path: str | None
-    kind: str
-    hint: str  # what a folder holds
-
-
-class FolderPage(BaseModel):
-    """The folders, then the tables and archives in a folder of a root, each by name."""
-
-    root: str
-    path: str
-    hint: str
-    start: int  # number of entries before this page
-    more: int  # and after it
-    entries: list[FolderEntry]
 
 
 def look_into(settings: Settings, root: str, path: str, start: int) -> FolderPage:

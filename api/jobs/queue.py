@@ -13,9 +13,10 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from api.jobs.store import Job, add_event, encode, finish, job_of
-from api.schemas import JobError, StoredResult
+from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS, WORKERS
+from difficulty_service.bodies.jobs import JobError
 
 
 @dataclass(frozen=True)

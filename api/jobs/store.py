@@ -9,21 +9,20 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from api.schemas import JobError, JobRequest, StoredResult
+from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import (
     APPLIED_MARKS,
     DELETING,
     EVENTS,
-    FINAL_STATES,
     JOBS,
     SHARED_JOBS,
     STATES,
-    State,
     is_id,
     new_id,
 )
 from difficulty_service.base.contract import Contract
+from difficulty_service.bodies.jobs import FINAL_STATES, JobError, JobRequest, State
 
 
 @dataclass(frozen=True)

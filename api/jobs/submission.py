@@ -8,7 +8,6 @@ from sqlalchemy import Engine
 from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.store import Job, get_job
-from api.schemas import JobCreate, JobDataset
 from api.settings import Settings
 from api.uploads.store import get_upload
 from difficulty_service.backbones import find_loader
@@ -18,6 +17,7 @@ from difficulty_service.backbones.text_encoders import (
     require_modality,
 )
 from difficulty_service.base.errors import BackboneError, DatasetError, as_keyword
+from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.datasets.file_search import parse_glob
 
 WILDCARDS = frozenset("*?[")

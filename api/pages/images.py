@@ -36,9 +36,9 @@ from api.routes.conditions import Conditions, as_problem
 from api.routes.marks import apply_changes
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
-from api.schemas import Decision, ListOrder, MarkChange
 from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
 from difficulty_service.review.charts import Bar, histogram
 from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples

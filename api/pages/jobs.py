@@ -14,7 +14,6 @@ from starlette.responses import Response
 from api.explored import Rounds
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import Problem, conflict, reason_of
-from api.jobs.folders import FolderPage
 from api.jobs.marks import numbers_of_marks
 from api.jobs.queue import live_workers
 from api.jobs.store import (
@@ -31,9 +30,9 @@ from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.results import succeeded_job
 from api.routes.system import estimate, get_backbones, get_folders
-from api.schemas import BackbonePublic, JobCreate
 from api.settings import Settings
-from api.storage.tables import FINAL_STATES
+from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
+from difficulty_service.bodies.service import BackbonePublic, FolderPage
 from difficulty_service.options import (
     EncodingOptions,
     ReadingOptions,

@@ -18,7 +18,7 @@ from api.http.parameters import parse_decimal
 from api.http.problems import Problem, invalid, too_many
 from api.jobs.store import Event, events_after, get_job
 from api.routes.jobs import find_job
-from api.storage.tables import FINAL_STATES
+from difficulty_service.bodies.jobs import FINAL_STATES
 
 POLL_SECONDS = 0.5
 PAGE = 500

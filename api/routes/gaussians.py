@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import State, UploadFile
 from starlette.formparsers import MultiPartException
@@ -22,6 +21,7 @@ from api.online.process import JobGaussians, ScoringModels, ScoringProcess
 from api.online.sample_scores import SampleScores
 from api.routes.jobs import find_job
 from api.settings import Settings
+from difficulty_service.bodies.samples import ScoredSample, ScoredSamples
 
 router = APIRouter(tags=["single samples"])
 
@@ -33,38 +33,6 @@ MAX_TEXT_BYTES = 1_000_000
 """Largest size of a single text in UTF-8, of which an encoder needs a hundred times its memory."""
 
 Labels = Sequence[Label | None] | None
-
-
-class ClassLabel(BaseModel):
-    """A class of the dataset of the job."""
-
-    index: int
-    name: str
-
-
-class ScoredSample(BaseModel):
-    """Scores of one sample; larger is harder.
-
-    Without a label, the distances are those to the nearest class. The percentile is the fraction of
-    the samples of the job that are easier.
-    """
-
-    name: str | None = None
-    label: ClassLabel | None = None
-    nearest_label: ClassLabel | None = None
-    md: float | None = None
-    md_agnostic: float | None = None
-    rmd: float | None = None
-    label_margin: float | None = None
-    percentile: float | None = None
-    error: str | None = None
-
-
-class ScoredSamples(BaseModel):
-    """Scores in the order of the samples sent."""
-
-    gaussians: str
-    samples: list[ScoredSample]
 
 
 IMAGES_SCHEMA = {

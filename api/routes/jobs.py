@@ -20,9 +20,9 @@ from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import Job
 from api.jobs.submission import validate_submission
 from api.results.reviews import open_review
-from api.schemas import JobCreate, JobPage, JobProgress, JobPublic
 from api.settings import Settings
-from api.storage.tables import FINAL_STATES, is_id
+from api.storage.tables import is_id
+from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate, JobPage, JobProgress, JobPublic
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 

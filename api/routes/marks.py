@@ -17,7 +17,6 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api import schemas
 from api.http.api_keys import Principal, ReadKey, WriteKey
 from api.http.problems import conflict, invalid
 from api.jobs.marks import (
@@ -37,6 +36,7 @@ from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_jo
 from api.routes.reviewers import owned_job, require_overseer
 from api.settings import Settings
 from api.storage.tables import FINAL
+from difficulty_service.bodies import marks as bodies
 from difficulty_service.scores.marks import FORMULA_STARTS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -57,15 +57,15 @@ def read_marks(
     key: ReadKey,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
-        int, Query(ge=0, le=schemas.LARGEST_ROW, description="`next` of the previous page")
+        int, Query(ge=0, le=bodies.LARGEST_ROW, description="`next` of the previous page")
     ] = 0,
-) -> schemas.MarkPage:
+) -> bodies.MarkPage:
     """The marks of this key, in the order of the score file."""
     job = succeeded_job(request, key, job_id)
     engine = request.app.state.engine
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
-    return schemas.MarkPage(
+    return bodies.MarkPage(
         marks=[_public(mark) for mark in following[:limit]],
         counts=_counts(engine, key.owner, job),
         next=None if is_last else following[limit].row,
@@ -74,18 +74,18 @@ def read_marks(
 
 @router.post("/marks", summary="Mark samples", responses=NOT_FINISHED)
 def change_marks(
-    job_id: str, body: schemas.MarkChanges, request: Request, key: WriteKey
-) -> schemas.MarksChanged:
+    job_id: str, body: bodies.MarkChanges, request: Request, key: WriteKey
+) -> bodies.MarksChanged:
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
     apply_changes(request, key.owner, job, body.marks)
-    return schemas.MarksChanged(counts=_counts(request.app.state.engine, key.owner, job))
+    return bodies.MarksChanged(counts=_counts(request.app.state.engine, key.owner, job))
 
 
 @router.post("/decisions", summary="Decide finally about samples", responses=NOT_FINISHED)
 def decide(
-    job_id: str, body: schemas.MarkChanges, request: Request, key: WriteKey
-) -> schemas.MarksChanged:
+    job_id: str, body: bodies.MarkChanges, request: Request, key: WriteKey
+) -> bodies.MarksChanged:
     """Stores or removes up to 1000 final decisions, which count whatever reviewers decided.
 
     For the owner of the job and keys with the scope admin.
@@ -93,7 +93,7 @@ def decide(
     owned_job(request, key, job_id)
     job = succeeded_job(request, key, job_id)
     apply_changes(request, FINAL, job, body.marks)
-    return schemas.MarksChanged(counts=_counts(request.app.state.engine, FINAL, job))
+    return bodies.MarksChanged(counts=_counts(request.app.state.engine, FINAL, job))
 
 
 Of = Annotated[
@@ -128,7 +128,7 @@ async def export_parquet(job_id: str, request: Request, key: ReadKey, of: Of = "
 
 
 def apply_changes(
-    request: Request, owner: str, job: Job, changes: Sequence[schemas.MarkChange]
+    request: Request, owner: str, job: Job, changes: Sequence[bodies.MarkChange]
 ) -> None:
     """Stores or removes the marks of some samples, unless one was marked elsewhere meanwhile.
 
@@ -156,12 +156,12 @@ def apply_changes(
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
-def _counts(engine: Engine, owner: str, job: Job) -> schemas.MarkCounts:
+def _counts(engine: Engine, owner: str, job: Job) -> bodies.MarkCounts:
     counts = by_mark(count_marks(engine, owner, job.id))
-    return schemas.MarkCounts(**{mark.value: number for mark, number in counts.items()})
+    return bodies.MarkCounts(**{mark.value: number for mark, number in counts.items()})
 
 
-def _rows_of(samples: ScoredSamples, changes: Sequence[schemas.MarkChange]) -> list[int]:
+def _rows_of(samples: ScoredSamples, changes: Sequence[bodies.MarkChange]) -> list[int]:
     wanted = [change.sample_id for change in changes if change.sample_id is not None]
     found: dict[str, int] = {}
     if wanted:
@@ -246,9 +246,9 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
             yield piece
 
 
-def _public(mark: SampleMark) -> schemas.MarkPublic:
+def _public(mark: SampleMark) -> bodies.MarkPublic:
     at = datetime.fromtimestamp(mark.at, UTC)
-    return schemas.MarkPublic(
+    return bodies.MarkPublic(
         row=mark.row,
         sample_id=mark.sample_id,
         mark=mark.mark,

@@ -27,8 +27,8 @@ from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside
 from api.routes.jobs import address, find_job, in_turn
-from api.schemas import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.bodies.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 

@@ -16,8 +16,8 @@ from api.jobs.store import Job
 from api.results.reviews import Review, open_review
 from api.routes.jobs import find_job, in_turn
 from api.routes.results import NOT_FINISHED, succeeded_job
-from api.schemas import MarkCounts
 from api.storage.tables import FINAL
+from difficulty_service.bodies.marks import MarkCounts
 from difficulty_service.scores.marks import Mark
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/reviewers", tags=["marks"])

@@ -10,12 +10,11 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey, WriteKey
-from api.jobs.estimate import JobEstimate, estimate_job
-from api.jobs.folders import MOST_ENTRIES, FolderPage, look_into
+from api.jobs.estimate import estimate_job
+from api.jobs.folders import MOST_ENTRIES, look_into
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.routes.jobs import in_turn
-from api.schemas import BackbonePublic, Backbones, Health, JobCreate, Part, Readiness
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
@@ -24,6 +23,15 @@ from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
     TRANSFORMERS_PREFIX,
     modality_of,
+)
+from difficulty_service.bodies.jobs import JobCreate, JobEstimate
+from difficulty_service.bodies.service import (
+    BackbonePublic,
+    Backbones,
+    FolderPage,
+    Health,
+    Part,
+    Readiness,
 )
 
 router = APIRouter(tags=["service"])

@@ -5,10 +5,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Request, Response
-from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
@@ -20,10 +19,10 @@ from api.uploads.checking import UploadChecks
 from api.uploads.store import Upload
 from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
 from difficulty_service.base.files import file_sha256
+from difficulty_service.bodies.uploads import LARGEST, UploadCreate, UploadList, UploadPublic
 
 router = APIRouter(prefix="/v1/uploads", tags=["uploads"])
 
-LARGEST = 1 << 62
 PAGE = 100
 OFFSET_HEADER = {"Upload-Offset": {"description": "Bytes received", "schema": {"type": "integer"}}}
 BODY = {
@@ -32,42 +31,6 @@ BODY = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-
-
-class UploadCreate(BaseModel):
-    """A dataset to be uploaded as one file, which is never unpacked.
-
-    A tar or zip holds a folder per class, or a tar the samples of a WebDataset; Parquet holds
-    encoded images and labels.
-    """
-
-    model_config = ConfigDict(
-        extra="forbid", json_schema_extra={"examples": [{"format": "zip", "size": 1048576}]}
-    )
-
-    format: Literal["tar", "zip", "parquet"]
-    size: Annotated[int, Field(ge=1, le=LARGEST)] | None = Field(
-        default=None, description="Number of bytes, if known, with which the upload is complete"
-    )
-
-
-class UploadPublic(BaseModel):
-    """An upload and the number of bytes received."""
-
-    id: str
-    format: str
-    size: int | None
-    received: int
-    state: Literal["open", "complete"]
-    sha256: str | None
-    created_at: datetime
-    links: dict[str, str]
-
-
-class UploadList(BaseModel):
-    """Uploads, newest first."""
-
-    uploads: list[UploadPublic]
 
 
 @router.post(

@@ -7,9 +7,11 @@ supported database.
 import re
 import secrets
 import time
-from typing import Literal, get_args
+from typing import get_args
 
 import sqlalchemy as sa
+
+from difficulty_service.bodies.jobs import State
 
 METADATA = sa.MetaData(
     naming_convention={
@@ -20,9 +22,7 @@ METADATA = sa.MetaData(
     }
 )
 
-State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
-FINAL_STATES = ("succeeded", "failed", "cancelled")
 
 DELETING = "deleting"  # state of a job whose files are being deleted; to every client it is gone
 

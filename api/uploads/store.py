@@ -16,9 +16,10 @@ from sqlalchemy import Engine, Row, delete, insert, select, update
 from api.http.problems import Problem
 from api.settings import Settings
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import DELETING, FINAL_STATES, JOBS, UPLOADS, is_id, new_id
+from api.storage.tables import DELETING, JOBS, UPLOADS, is_id, new_id
 from api.uploads.checking import UploadChecks
 from difficulty_service.base.files import file_sha256
+from difficulty_service.bodies.jobs import FINAL_STATES
 
 FORMATS = ("tar", "zip", "parquet")
 

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from api.jobs.failures import Failure
 from api.jobs.queue import Progress
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 
 STOP = "stop"
 

@@ -12,7 +12,7 @@ import structlog
 
 from api.jobs.failures import Failure
 from api.jobs.queue import Progress
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.worker.heartbeat import OutOfTime, RunningJob, Stopped, stopping_seconds
 from api.worker.job_messages import STOP, Beat, Ending, Failed, Interrupted, Message, Succeeded

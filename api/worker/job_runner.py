@@ -31,8 +31,8 @@ from api.jobs.files import (
 )
 from api.jobs.marks import applied_marks
 from api.jobs.store import Job, get_job
+from api.jobs.stored_result import StoredResult
 from api.results.score_columns import write_columns
-from api.schemas import StoredResult
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts, save
 from api.worker.feature_cache import FeatureCache

@@ -1,6 +1,6 @@
 """What jobs answer, for tests that run none."""
 
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 
 
 def stored_result(prefix: str = "jobs", **changes: object) -> StoredResult:

@@ -15,7 +15,8 @@ from api.jobs.files import SCORES_FILE, delete_left_files, finish_deletions
 from api.jobs.store import counts, events_after, get_job
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
-from api.storage.tables import FINAL_STATES, JOBS
+from api.storage.tables import JOBS
+from difficulty_service.bodies.jobs import FINAL_STATES
 
 POLL_SECONDS = 0.02
 STUCK_SECONDS = 180.0  # without any fault

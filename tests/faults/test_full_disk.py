@@ -11,7 +11,7 @@ from httpx2 import Response
 from api.jobs.failures import describe_failure
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from tests.factories import client_of, write_image_folder

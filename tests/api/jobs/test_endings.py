@@ -15,7 +15,7 @@ from api.jobs.store import (
     events_after,
     request_cancel,
 )
-from api.schemas import JobError
+from difficulty_service.bodies.jobs import JobError
 from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:

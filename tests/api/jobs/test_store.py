@@ -19,8 +19,8 @@ from api.jobs.store import (
     oldest_queued_age,
     request_cancel,
 )
-from api.schemas import JobError
 from api.storage.tables import EVENTS
+from difficulty_service.bodies.jobs import JobError
 from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from api.jobs.store import encode
-from api.schemas import JobResult, StoredResult
+from api.jobs.stored_result import StoredResult
+from difficulty_service.bodies.jobs import JobResult
 from tests.api.stored_results import stored_result
 
 WRITTEN = (

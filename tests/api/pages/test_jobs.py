@@ -18,7 +18,7 @@ from api.jobs.store import (
     list_jobs,
     submit,
 )
-from api.schemas import JobError
+from difficulty_service.bodies.jobs import JobError
 from difficulty_service.scores.marks import Mark
 from tests.factories import client_of
 

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job, SubmitLimits, submit
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.keys import Key, create_key

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from api.schemas import JobRequest
 from api.settings import Settings
+from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.score_columns import DEFAULT_SCORERS
 from tests.factories import client_of
 

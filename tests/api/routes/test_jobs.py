@@ -8,8 +8,8 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
 from api.jobs.queue import Progress, claim, fail, heartbeat
-from api.schemas import JobError
 from api.storage.artifacts import Artifacts
+from difficulty_service.bodies.jobs import JobError
 
 Body = dict[str, object]
 

@@ -12,7 +12,7 @@ from sqlalchemy import Engine
 from api.jobs.marks import applied_marks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from difficulty_service.scores.file import write_scores

@@ -12,8 +12,8 @@ from PIL import Image
 
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
-from api.schemas import JobError
 from api.storage.artifacts import Artifacts
+from difficulty_service.bodies.jobs import JobError
 from tests.factories import client_of
 
 COLOURS = {"cat": "red", "dog": "blue"}

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from api.jobs.marks import encode_marks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job, SubmitLimits, submit
-from api.schemas import StoredResult
+from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer

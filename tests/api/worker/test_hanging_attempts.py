@@ -12,7 +12,7 @@ from typing import Any
 
 from api.jobs.queue import live_workers
 from api.jobs.store import Job
-from api.schemas import JobError
+from difficulty_service.bodies.jobs import JobError
 
 LONG = {"augment_runs": 30}
 """Fields of a job whose images take long enough to interrupt it."""

@@ -18,8 +18,8 @@ from api.http.problems import Problem
 from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
 from api.jobs.store import Job
+from api.jobs.stored_result import StoredResult
 from api.results.score_columns import map_columns
-from api.schemas import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker.job_child import cached_loader

@@ -13,13 +13,13 @@ from sqlalchemy import Engine
 
 from api.jobs.failures import describe_failure
 from api.jobs.store import Job
-from api.schemas import JobError
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.worker import job_observer
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import DifficultyError
+from difficulty_service.bodies.jobs import JobError
 from tests.factories import png_of
 
 Fail = Callable[..., JobError]

@@ -1,0 +1,1 @@
+"""JSON bodies of the REST service: `api` answers with them, and `client` reads them."""

@@ -1,0 +1,111 @@
+"""Bodies of the routes of marks."""
+
+from datetime import datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from difficulty_service.scores.marks import Mark
+
+ListOrder = Literal["doubtful", "hardest", "easiest", "unusual", "random", "file"]
+"""Orders in which the samples of a job are listed."""
+
+
+MOST_CHANGES = 1000
+
+
+LARGEST_ROW = 2**53
+
+
+Name = Annotated[str, Field(min_length=1, max_length=4000)]
+
+
+class Decision(BaseModel):
+    """A mark, with the new class of a sample that is relabelled."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    mark: Mark
+    label: Name | None = Field(default=None, description="Name of a class, for relabel")
+
+    @model_validator(mode="after")
+    def _has_a_label_to_relabel(self) -> Self:
+        if (self.mark is Mark.RELABEL) != (self.label is not None):
+            raise ValueError("give a `label` with relabel, and with no other mark")
+        return self
+
+
+class MarkChange(BaseModel):
+    """The new mark of one sample."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "examples": [
+                {"sample_id": "cat/0042.jpg", "decision": {"mark": "relabel", "label": "dog"}}
+            ]
+        },
+    )
+
+    sample_id: Name | None = Field(default=None, description="Id in the score file, or else `row`")
+    row: Annotated[int, Field(ge=0, le=LARGEST_ROW)] | None = Field(
+        default=None, description="Row in the score file, or else `sample_id`"
+    )
+    decision: Decision | None = Field(description="Null removes the mark")
+    seen: Decision | None = Field(
+        default=None,
+        description="The mark that the caller knows of: another one is not replaced, but answered "
+        "with 409; without this field any mark is replaced",
+    )
+    order: ListOrder | Literal[""] = Field(
+        default="",
+        description="Order of the list in which the sample came up; empty where several were "
+        "marked at once. What was met in the order `random` tells how many labels are wrong",
+    )
+
+    @model_validator(mode="after")
+    def _names_one_sample(self) -> Self:
+        if (self.sample_id is None) == (self.row is None):
+            raise ValueError("give either `sample_id` or `row`")
+        return self
+
+
+class MarkChanges(BaseModel):
+    """Changes that are made together, or not at all."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    marks: Annotated[list[MarkChange], Field(min_length=1, max_length=MOST_CHANGES)]
+
+
+class MarkPublic(BaseModel):
+    """A mark of a sample."""
+
+    row: int
+    sample_id: str
+    mark: Mark
+    label: str | None
+    order: str
+    at: datetime
+
+
+class MarkCounts(BaseModel):
+    """Number of samples with each mark."""
+
+    keep: int
+    relabel: int
+    drop: int
+
+
+class MarkPage(BaseModel):
+    """Marks in the order of the score file."""
+
+    marks: list[MarkPublic]
+    counts: MarkCounts
+    next: int | None = Field(description="`after` for the next page; null at the end")
+
+
+class MarksChanged(BaseModel):
+    """Number of samples with each mark, after the change."""
+
+    counts: MarkCounts

@@ -1,0 +1,94 @@
+"""Bodies of the routes of a job's results."""
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from difficulty_service.score_columns import COLUMNS
+
+
+def of_column(name: str) -> Any:  # noqa: ANN401 - the default of a field, whatever its type
+    """The field of a column that only some score files have, described as on every page."""
+    return Field(default=None, description="{0.sentence} Values: {0.values}.".format(COLUMNS[name]))
+
+
+class ScoreRow(BaseModel):
+    """One sample of a score file, with the columns that were computed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "sample_id": "cat/0042.jpg",
+                    "label": 3,
+                    "label_name": "cat",
+                    "md": 812.4,
+                    "md_agnostic": 640.9,
+                    "rmd": 171.5,
+                    "rmd_loo": 174.0,
+                    "nearest_label": 5,
+                    "nearest_label_name": "dog",
+                    "label_margin": 30.2,
+                    "percentile": 0.997,
+                    "duplicate_of": None,
+                    "thumbnail": "/v1/jobs/01k.../thumbnails/cat%2F0042.jpg",
+                }
+            ]
+        }
+    )
+
+    sample_id: str
+    label: int
+    label_name: str
+    md: float | None = of_column("md")
+    md_agnostic: float | None = of_column("md_agnostic")
+    rmd: float | None = of_column("rmd")
+    rmd_std: float | None = of_column("rmd_std")
+    rmd_loo: float | None = of_column("rmd_loo")
+    nearest_label: int | None = of_column("nearest_label")
+    nearest_label_name: str | None = of_column("nearest_label_name")
+    label_margin: float | None = of_column("label_margin")
+    percentile: float | None = of_column("percentile")
+    duplicate_of: str | None = of_column("duplicate_of")
+    near_duplicate_of: str | None = of_column("near_duplicate_of")
+    image_fault: str | None = of_column("image_fault")
+    kmeans: float | None = of_column("kmeans")
+    knn: float | None = of_column("knn")
+    suspicion: float | None = of_column("suspicion")
+    p_wrong: float | None = of_column("p_wrong")
+    suggested_label: int | None = of_column("suggested_label")
+    suggested_label_name: str | None = of_column("suggested_label_name")
+    first_label: int | None = of_column("first_label")
+    p_first: float | None = of_column("p_first")
+    second_label: int | None = of_column("second_label")
+    p_second: float | None = of_column("p_second")
+    third_label: int | None = of_column("third_label")
+    p_third: float | None = of_column("p_third")
+    agree: float | None = of_column("agree")
+    mark: str | None = of_column("mark")
+    loss: float | None = of_column("loss")
+    doubt: float | None = of_column("doubt")
+    thumbnail: str = Field(description="Address of a thumbnail")
+
+
+class ScorePage(BaseModel):
+    """A page of the scores of a job."""
+
+    samples: list[ScoreRow]
+    matching: int = Field(description="Number of samples with the label, on all pages")
+    next: str | None = Field(description="`after` for the next page; null at the end")
+
+
+class UnreadableImage(BaseModel):
+    """An image without a score, and the reason."""
+
+    sample_id: str
+    reason: str
+
+
+class ErrorPage(BaseModel):
+    """A page of the unreadable images, in the order of the dataset."""
+
+    errors: list[UnreadableImage]
+    total: int
+    next: int | None = Field(description="`after` for the next page; null at the end")
