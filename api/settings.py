@@ -31,8 +31,8 @@ PREFIX = "DIFFICULTY_"
 SECRETS = Path("/run/secrets")
 """Folder where containers have secrets as files: `difficulty_database_url` has that setting."""
 
-OTHERS = ("DIFFICULTY_SHARED",)
-"""Variables with the prefix that tests and benchmarks read."""
+OTHERS = ("DIFFICULTY_KEY", "DIFFICULTY_SHARED")
+"""Variables with the prefix that the client, and tests and benchmarks read."""
 
 
 class Settings(BaseSettings):

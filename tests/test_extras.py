@@ -230,6 +230,7 @@ def test_help_lists_the_commands_of_all_extras(core: Run) -> None:
         ("serve", "serve", "structlog"),
         ("keys list", "serve", "sqlalchemy"),
         ("explore scores.parquet", "serve", "structlog"),
+        ("mcp", "mcp", "mcp"),
     ],
 )
 def test_a_command_without_its_packages_is_one_line_with_the_remedy(
@@ -289,7 +290,7 @@ def imported(package: str) -> Iterator[tuple[str, Path]]:
                 yield str(node.module).partition(".")[0], file
 
 
-ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "postgresql", "ray", "text", "xlsx")
+ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "mcp", "postgresql", "ray", "text", "xlsx")
 """Extras whose packages are imported where they are asked for."""
 
 

@@ -24,6 +24,16 @@ DATASETS = {"table": LIMITED_EXTENSIONS, "tar": TAR_EXTENSIONS, "zip": (ZIP_EXTE
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
 
 
+def list_roots(settings: Settings, start: int) -> FolderPage:
+    """A page of the roots, by name; the path of each as a dataset is empty."""
+    names = sorted(settings.roots)
+    entries = [FolderEntry(name=name, path="", kind="root", hint="") for name in names]
+    more = max(0, len(names) - start - PAGE)
+    hint = count_of(len(names), "root")
+    shown = entries[start : start + PAGE]
+    return FolderPage(root="", path="", hint=hint, start=start, more=more, entries=shown)
+
+
 def look_into(settings: Settings, root: str, path: str, start: int) -> FolderPage:
     """A page of a folder that jobs may read; hidden files and links that lead out are left out."""
     place = resolve(resolve_dataset(settings, root, path), root_boundary(settings, root))

@@ -167,13 +167,23 @@ def read(job_id: str, request: Request, key: ReadKey) -> JobPublic:
     status_code=204,
     summary="Cancel a job, or delete a finished one",
     responses={
-        200: {"model": JobPublic, "description": "It was queued, and is cancelled"},
+        200: {
+            "model": JobPublic,
+            "description": "It was queued, and is cancelled; or, with `only_cancel`, is finished",
+        },
         202: {"model": JobPublic, "description": "It was running, and will be cancelled"},
         204: {"description": "It was finished, and is deleted with its files"},
     },
     response_model=None,
 )
-def remove(job_id: str, request: Request, key: WriteKey) -> Response:
+def remove(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    only_cancel: Annotated[  # noqa: FBT002
+        bool, Query(description="Keep a finished job, which is then the answer")
+    ] = False,
+) -> Response:
     """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
     engine: Engine = request.app.state.engine
     job = find_job(request, key, job_id)
@@ -188,6 +198,8 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
         status = 202 if cancelled.state == "running" else 200
         body = public(cancelled).model_dump_json()
         return Response(body, status, media_type="application/json")
+    if only_cancel:
+        return Response(public(job).model_dump_json(), 200, media_type="application/json")
     state = request.app.state
     delete_finished(engine, state.settings, state.artifacts, job.owner, job.id)
     return Response(status_code=204)

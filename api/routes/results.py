@@ -28,6 +28,7 @@ from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside
 from api.routes.jobs import address, find_job, in_turn
 from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.bodies.marks import ListOrder
 from difficulty_service.bodies.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
@@ -36,6 +37,8 @@ PARQUET = "application/vnd.apache.parquet"
 CHUNK = 1 << 20
 LONGEST_PAGE = 1000
 LARGEST_OFFSET = 2**53
+DOUBTED: ListOrder = "doubtful"
+"""Order by what the pages doubt labels by, whichever column that is."""
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
@@ -103,8 +106,8 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
         str,
         Query(
             max_length=100,
-            description=f"{', '.join(SORTABLE)}; with `-`, largest first; or, with `like` or "
-            f"`text`, {ALIKE}: the most similar first",
+            description=f"{', '.join(SORTABLE)}; with `-`, largest first; {DOUBTED}: the most "
+            f"doubtful labels first; or, with `like` or `text`, {ALIKE}: the most similar first",
         ),
     ] = "-rmd",
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
@@ -124,8 +127,10 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
         try:
             only = keys = None
-            if not is_of_all:
+            if not is_of_all or sort == DOUBTED:
                 samples = request.app.state.open_scores.get(job).samples
+                keys = -samples.doubts if sort == DOUBTED else None
+            if not is_of_all:
                 about = beside(request, key, job, query)
                 only = matching_rows(samples, query, about)
                 if sort == ALIKE and (query.like or query.text):

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.jobs.estimate import estimate_job
-from api.jobs.folders import MOST_ENTRIES, look_into
+from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.routes.jobs import in_turn
@@ -95,11 +95,15 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
 def get_folders(
     request: Request,
     _key: WriteKey,
-    root: Annotated[str, Query(max_length=100)],
+    root: Annotated[
+        str, Query(max_length=100, description="Without it, the roots are listed")
+    ] = "",
     path: Annotated[str, Query(max_length=2000)] = "",
     start: Annotated[int, Query(ge=0, le=MOST_ENTRIES)] = 0,
 ) -> FolderPage:
     """The sub-folders, tables and archives of one folder, with what each folder holds."""
+    if not root and not path:
+        return list_roots(request.app.state.settings, start)
     return look_into(request.app.state.settings, root, path, start)
 
 

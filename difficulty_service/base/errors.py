@@ -17,6 +17,7 @@ DifficultyError
 ├── TrainingError          a run cannot be started, continued or resumed
 │   └── UnmatchedScores    training samples have no score, or scores have no sample
 ├── MetricError            no metric can be computed from the predictions
+├── ServiceError           the service refuses a request, or cannot be reached
 └── MissingPackage         an optional package is not installed
 
 A remedy names parameters as data, because the library is used from the command line, over HTTP and
@@ -141,6 +142,39 @@ class UnmatchedScores(TrainingError):
 
 class MetricError(DifficultyError):
     """No metric can be computed from the predictions."""
+
+
+class ServiceError(DifficultyError):
+    """The service refuses a request, or cannot be reached.
+
+    Attributes:
+        status: Status of the answer; None where there was none.
+        title: What kind of problem it is, in words.
+        detail: What is wrong.
+        kind: Stable name of the kind, such as `not-found`; empty where the answer has none.
+        field: Field of the request that is at fault, if it is known.
+    """
+
+    def __init__(
+        self,
+        detail: str,
+        remedy: str = "",
+        *,
+        status: int | None = None,
+        title: str = "",
+        kind: str = "",
+        field: str | None = None,
+    ) -> None:
+        super().__init__(detail, *filter(None, [remedy]))
+        self.status = status
+        self.title = title
+        self.kind = kind
+        self.field = field
+
+    @property
+    def detail(self) -> str:
+        """What is wrong, without the remedy."""
+        return self.problem
 
 
 class MissingPackage(DifficultyError):

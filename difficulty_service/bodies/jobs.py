@@ -222,6 +222,27 @@ class JobPage(BaseModel):
     next: str | None = Field(description="`before` of the next page; null at the end")
 
 
+class JobEvent(BaseModel):
+    """Something that happened to a job; what does not apply is null."""
+
+    id: int = Field(description="Ids increase with time")
+    kind: str = Field(description="state, progress or warning")
+    at: float = Field(description="Seconds since 1970")
+    state: State | None = None
+    cancel_requested: bool | None = None
+    attempt: int | None = None
+    device: str | None = None
+    done: int | None = None
+    total: int | None = None
+    bad: int | None = None
+    rate: float | None = None
+
+    @property
+    def is_last(self) -> bool:
+        """Whether the job has ended."""
+        return self.state in FINAL_STATES
+
+
 class JobEstimate(BaseModel):
     """How long a job would take once it runs; null is what nobody knows yet."""
 

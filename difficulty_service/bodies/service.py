@@ -88,7 +88,7 @@ class Backbones(BaseModel):
 
 
 class FolderEntry(BaseModel):
-    """A folder, table, tar or zip; `path` is that of a job, null where a job cannot name it."""
+    """A root, folder, table, tar or zip; `path` is that of a job, null where it cannot be named."""
 
     name: str
     path: str | None
@@ -97,7 +97,7 @@ class FolderEntry(BaseModel):
 
 
 class FolderPage(BaseModel):
-    """The folders, then the tables and archives in a folder of a root, each by name."""
+    """The roots, or the folders, then the tables and archives in a folder of one, each by name."""
 
     root: str
     path: str

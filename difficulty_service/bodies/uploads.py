@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 LARGEST = 1 << 62
+UploadFormat = Literal["tar", "zip", "parquet"]
 
 
 class UploadCreate(BaseModel):
@@ -19,7 +20,7 @@ class UploadCreate(BaseModel):
         extra="forbid", json_schema_extra={"examples": [{"format": "zip", "size": 1048576}]}
     )
 
-    format: Literal["tar", "zip", "parquet"]
+    format: UploadFormat
     size: Annotated[int, Field(ge=1, le=LARGEST)] | None = Field(
         default=None, description="Number of bytes, if known, with which the upload is complete"
     )

@@ -25,7 +25,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "clean", "export", "estimate", "annotators"),
+    *("compare_scores", "consensus", "explain", "clean", "export", "estimate", "annotators", "mcp"),
 )
 """Functions that are commands, each in a module of the same name."""
 
