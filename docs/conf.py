@@ -42,6 +42,7 @@ NAVIGATION = {
         "uncertainty": "Uncertainty without labels",
         "scaling": "Scaling",
         "api": "Running and calling the service",
+        "client": "The service from Python",
         "security": "Security",
         "plugins": "Plug-ins",
     },

@@ -26,7 +26,7 @@ from trainer.recipes.tables import TABLES
 ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-NEEDS_A_SERVICE = "api.md"  # its examples have tests of their own, beside a running service
+NEEDS_A_SERVICE = ("api.md", "client.md")  # examples with tests beside a running service
 FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
@@ -73,7 +73,7 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "block", cases(lambda block: block.language == "python" and block.page.name != NEEDS_A_SERVICE)
+    "block", cases(lambda block: block.language == "python" and block.page.name not in NEEDS_A_SERVICE)
 )
 def test_python_on_a_page_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -11,6 +11,7 @@ from difficulty_service.base.errors import ServiceError
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.client.client import AsyncClient, Client
+from difficulty_service.scores.marks import Mark
 
 __all__ = [
     "AsyncClient",
@@ -18,6 +19,7 @@ __all__ = [
     "Decision",
     "JobCreate",
     "JobDataset",
+    "Mark",
     "MarkChange",
     "ServiceError",
 ]

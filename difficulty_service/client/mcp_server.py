@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import inspect
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,10 +11,11 @@ from pydantic import ValidationError
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.client.client import AsyncClient
-from difficulty_service.client.mcp_tools import DoubtfulSamples, Tools
+from difficulty_service.client.mcp_tools import DoubtfulSamples, Tools, faults_of
 
 if TYPE_CHECKING:
     from mcp.server.mcpserver import MCPServer
+    from mcp.server.mcpserver.exceptions import ToolError
 
 INSTRUCTIONS = """Finds samples of labelled datasets whose labels may be wrong.
 
@@ -43,7 +45,7 @@ def create_server(client: AsyncClient) -> "MCPServer[Any]":
             try:
                 return await super().call_tool(*args, **kwargs)
             except ToolError as error:
-                sentence = sentence_of(error.__cause__)
+                sentence = sentence_of(error)
                 if sentence is None:
                     raise
                 text = TextContent(type="text", text=sentence)
@@ -60,10 +62,10 @@ def create_server(client: AsyncClient) -> "MCPServer[Any]":
             content.append(ImageContent(type="image", data=data, mime_type="image/jpeg"))
         return CallToolResult(content=content, structured_content=answer.model_dump(mode="json"))
 
-    doubtful_samples.__annotations__ = {
-        **tools.doubtful_samples.__annotations__,
-        "return": Annotated[CallToolResult, DoubtfulSamples],
-    }
+    # Pictures are beside what is described, not in it.
+    doubtful_samples.__signature__ = inspect.signature(  # type: ignore[attr-defined]
+        tools.doubtful_samples
+    ).replace(return_annotation=Annotated[CallToolResult, DoubtfulSamples])
     server = Server(
         "difficulty",
         instructions=INSTRUCTIONS,
@@ -78,19 +80,16 @@ def create_server(client: AsyncClient) -> "MCPServer[Any]":
     return server
 
 
-def sentence_of(cause: BaseException | None) -> str | None:
+def sentence_of(error: "ToolError") -> str | None:
     """What is wrong with a call, in one line; None for a mistake of this program."""
-    if isinstance(cause, ValidationError):
-        faults = cause.errors(include_url=False, include_input=False)
-        sentence = "; ".join(
-            ": ".join(filter(None, [".".join(map(str, fault["loc"])), fault["msg"]]))
-            for fault in faults
-        )
-    elif isinstance(cause, DifficultyError):
-        sentence = str(cause)
-    else:
-        return None
-    return " ".join(sentence.split())
+    from mcp.server.mcpserver.exceptions import UnexpectedToolError
+
+    cause = error.__cause__
+    if isinstance(cause, DifficultyError):
+        return " ".join(str(cause).split())
+    if isinstance(cause, ValidationError) and not isinstance(error, UnexpectedToolError):
+        return faults_of(cause)
+    return None
 
 
 async def serve(url: str) -> None:

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, Field, ValidationError
 
-from difficulty_service.base.errors import ServiceError
+from difficulty_service.base.errors import ConfigError, ServiceError
 from difficulty_service.bodies.jobs import (
     JobCreate,
     JobDataset,
@@ -155,7 +155,10 @@ class Tools:
             "text_column": text_column,
         }
         chosen = {name: value for name, value in options.items() if value is not None}
-        job = JobCreate.model_validate({"dataset": JobDataset(root=root, path=path), **chosen})
+        try:
+            job = JobCreate.model_validate({"dataset": JobDataset(root=root, path=path), **chosen})
+        except ValidationError as error:
+            raise ConfigError(faults_of(error)) from None
         return summary(await self.client.submit(job))
 
     async def job_status(self, job_id: str) -> JobSummary:
@@ -242,6 +245,13 @@ def number_pictures(pictures: Sequence[bytes | None]) -> list[int | None]:
         count += is_sent
         numbers.append(count if is_sent else None)
     return numbers
+
+
+def faults_of(error: ValidationError) -> str:
+    """The fields at fault and what is wrong with each, in one line."""
+    faults = error.errors(include_url=False, include_input=False)
+    named = ((".".join(map(str, fault["loc"])), fault["msg"]) for fault in faults)
+    return " ".join("; ".join(": ".join(filter(None, each)) for each in named).split())
 
 
 def cut(text: str) -> str:
