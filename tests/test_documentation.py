@@ -73,7 +73,8 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize(
-    "block", cases(lambda block: block.language == "python" and block.page.name not in NEEDS_A_SERVICE)
+    "block",
+    cases(lambda block: block.language == "python" and block.page.name not in NEEDS_A_SERVICE),
 )
 def test_python_on_a_page_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

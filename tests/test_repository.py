@@ -39,10 +39,22 @@ VIOLATIONS = {
     "faiss": ("difficulty_service.scorers.kmeans", "faiss"),
     "onnxruntime": ("difficulty_service.backbones.frozen_network", "onnxruntime"),
     "transformers": ("difficulty_service.backbones.clip", "transformers"),
+    "front-ends": ("difficulty_service.cli.mcp", "difficulty_service.interface.scores"),
+    "mcp": ("difficulty_service.client.mcp_tools", "mcp"),
 }
 
 LOADED_ON_DEMAND = (
-    *("datasets", "faiss", "onnx", "onnxruntime", "open_clip", "ray", "timm", "transformers"),
+    *(
+        "datasets",
+        "faiss",
+        "mcp",
+        "onnx",
+        "onnxruntime",
+        "open_clip",
+        "ray",
+        "timm",
+        "transformers",
+    ),
 )
 
 
