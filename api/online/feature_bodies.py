@@ -12,10 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from api.http.parameters import parse_decimal
 from api.http.problems import Problem, invalid, too_large, unreadable
+from difficulty_service.bodies.samples import JsonBody, Label
 
 COLUMNS = ("features", "label")
 MAX_LABEL_LENGTH = 1000
@@ -145,27 +146,7 @@ def _table_at(metadata: bytes, table: int, number: int) -> int:
     return position + int(struct.unpack_from("<I", metadata, position)[0])
 
 
-ARROW_STREAM = "application/vnd.apache.arrow.stream"
-
 LONGEST_INTEGER = 1000  # bits of an integer that messages quote
-
-Label = str | int
-
-
-class JsonBody(BaseModel):
-    """Feature vectors, or texts for a job of texts, with labels where they are known."""
-
-    model_config = ConfigDict(
-        extra="forbid",
-        json_schema_extra={
-            "oneOf": [{"required": ["features"]}, {"required": ["texts"]}],
-            "examples": [{"features": [[0.1, 0.2]], "labels": ["cat"]}],
-        },
-    )
-
-    features: list[list[float]] | None = Field(None, min_length=1)
-    texts: list[str] | None = Field(None, min_length=1)
-    labels: list[Label | None] | None = None
 
 
 @dataclass(frozen=True)

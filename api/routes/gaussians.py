@@ -16,12 +16,18 @@ from api.http.fair_queue import FairQueue
 from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_large
 from api.jobs.store import Job
 from api.online import feature_bodies
-from api.online.feature_bodies import JsonBody, Label, Vectors
+from api.online.feature_bodies import Vectors
 from api.online.process import JobGaussians, ScoringModels, ScoringProcess
 from api.online.sample_scores import SampleScores
 from api.routes.jobs import find_job
 from api.settings import Settings
-from difficulty_service.bodies.samples import ScoredSample, ScoredSamples
+from difficulty_service.bodies.samples import (
+    ARROW_STREAM,
+    JsonBody,
+    Label,
+    ScoredSample,
+    ScoredSamples,
+)
 
 router = APIRouter(tags=["single samples"])
 
@@ -53,7 +59,7 @@ REQUEST_BODY = {
     "content": {
         MULTIPART: {"schema": IMAGES_SCHEMA},
         JSON: {"schema": JsonBody.model_json_schema()},
-        feature_bodies.ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
+        ARROW_STREAM: {"schema": {"type": "string", "format": "binary"}},
     },
 }
 
@@ -117,16 +123,16 @@ async def _score(call: Call) -> list[ScoredSample]:
     kind = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == MULTIPART:
         return await _score_images(call)
-    if kind not in (JSON, feature_bodies.ARROW_STREAM):
+    if kind not in (JSON, ARROW_STREAM):
         raise Problem(
             415,
             "unsupported-media-type",
             f"bodies of {kind or 'no content type'!r} are not supported",
             f"send {MULTIPART} with images, {JSON} with texts or feature vectors, or "
-            f"{feature_bodies.ARROW_STREAM} with feature vectors",
+            f"{ARROW_STREAM} with feature vectors",
         )
     body = await call.request.body()
-    if kind == feature_bodies.ARROW_STREAM:
+    if kind == ARROW_STREAM:
         return await call.run(_score_vectors, call, partial(feature_bodies.read_arrow, body))
     parsed = await call.run(feature_bodies.parse_json, body)
     if parsed.texts is not None:

@@ -1,6 +1,27 @@
-"""Scores of single samples."""
+"""Bodies of the route of single samples."""
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict, Field
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+"""Content type of feature vectors as an Arrow stream."""
+
+Label = str | int
+
+
+class JsonBody(BaseModel):
+    """Feature vectors, or texts for a job of texts, with labels where they are known."""
+
+    model_config = ConfigDict(
+        extra="forbid",
+        json_schema_extra={
+            "oneOf": [{"required": ["features"]}, {"required": ["texts"]}],
+            "examples": [{"features": [[0.1, 0.2]], "labels": ["cat"]}],
+        },
+    )
+
+    features: list[list[float]] | None = Field(default=None, min_length=1)
+    texts: list[str] | None = Field(default=None, min_length=1)
+    labels: list[Label | None] | None = None
 
 
 class ClassLabel(BaseModel):

@@ -1,6 +1,7 @@
 """What takes several requests: following a job, pages, uploads, downloads."""
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from functools import partial
 from http import HTTPStatus
@@ -45,6 +46,9 @@ PART_BYTES = 8 << 20
 
 LONGEST_PAGE = 1000
 
+STEADY_SECONDS = 10.0
+"""A stream that lasts longer was achieved, even if it had no event."""
+
 
 class _Patience:
     """Pauses between attempts that achieve nothing; gives up after the last of `PAUSES`."""
@@ -77,7 +81,7 @@ def events(job_id: str, *, after: int = 0) -> Series[JobEvent]:
     """
     patience = _Patience()
     while True:
-        request = requests.follow(job_id, after)
+        request, begun = requests.follow(job_id, after), time.monotonic()
         try:
             response = yield from send(request, is_stream=True)
             if response.status_code == HTTPStatus.NO_CONTENT:
@@ -97,6 +101,8 @@ def events(job_id: str, *, after: int = 0) -> Series[JobEvent]:
             error = ServiceError("the service ended the stream of events", "ask for the job again")
         except httpx2.TransportError as failure:
             error = out_of_reach(request, failure)
+        if time.monotonic() - begun > STEADY_SECONDS:
+            patience.renew()
         yield patience.pause(error)
 
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobPublic, State
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
 from difficulty_service.bodies.results import ErrorPage, ScorePage
-from difficulty_service.bodies.samples import ScoredSamples
+from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
 from difficulty_service.bodies.service import Backbones, FolderPage, Readiness
 from difficulty_service.bodies.uploads import UploadCreate, UploadList, UploadPublic
 
@@ -28,7 +28,6 @@ UPLOAD_SECONDS = 660.0
 """Longest wait for the answer to the last bytes of an upload, which is checked before."""
 
 JSON = {"Content-Type": "application/json"}
-ARROW_STREAM = {"Content-Type": "application/vnd.apache.arrow.stream"}
 
 
 @dataclass(frozen=True)
@@ -285,16 +284,9 @@ def score_images(
     return Request("POST", SCORE, read, {"job_id": job_id}, files=forms, fields=fields)
 
 
-class Texts(BaseModel):
-    """Texts to score, with the classes that are known."""
-
-    texts: list[str]
-    labels: list[str | None] | None = None
-
-
 def score_texts(job_id: str, texts: Sequence[str], labels: Labels = None) -> Request[ScoredSamples]:
     """Scores texts against the Gaussians of a finished job, as `score_images`."""
-    body = written(Texts(texts=list(texts), labels=None if labels is None else list(labels)))
+    body = written(JsonBody(texts=list(texts), labels=None if labels is None else list(labels)))
     return Request("POST", SCORE, to(ScoredSamples), {"job_id": job_id}, content=body, headers=JSON)
 
 
@@ -317,7 +309,7 @@ def score_features(
         to(ScoredSamples),
         {"job_id": job_id},
         content=target.getvalue(),
-        headers=ARROW_STREAM,
+        headers={"Content-Type": ARROW_STREAM},
     )
 
 

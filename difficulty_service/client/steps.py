@@ -19,7 +19,7 @@ from difficulty_service.client.requests import Request
 
 T = TypeVar("T")
 
-PAUSES = (0.5, 1.0, 2.0, 4.0)
+PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
 """Seconds before each repetition of a request, where the service names none."""
 
 LONGEST_PAUSE = 120.0
