@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_origin
 
 import httpx2
 
@@ -197,34 +197,47 @@ def _operation(made: Request[T] | Operation[T]) -> Operation[T]:
     return perform(made) if isinstance(made, Request) else made
 
 
-def _described(method: Callable[..., Any], made_by: Callable[..., Any]) -> None:
+def _result(make: Callable[..., Any]) -> Any:  # noqa: ANN401 - a type
+    """The type of the result of what a function makes, a request or an operation."""
+    annotation = inspect.signature(make).return_annotation
+    if isinstance(annotation, str):
+        return annotation.removeprefix("Operation[").removesuffix("]")
+    return get_args(annotation)[-1]
+
+
+def _values(make: Callable[..., Any], kind: Any) -> Any:  # noqa: ANN401 - types
+    """The type of an iterator of the values of the series that a function makes."""
+    steps = get_args(get_args(inspect.signature(make).return_annotation)[0])
+    return kind[next(get_args(step)[0] for step in steps if get_origin(step) is Give)]
+
+
+def _described(method: Callable[..., Any], make: Callable[..., Any], returned: object) -> None:
     """Gives a method the documentation and the parameters of what makes its operation."""
-    functools.update_wrapper(method, made_by)
-    signature = inspect.signature(made_by)
-    of_method = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    parameters = [of_method, *signature.parameters.values()]
-    returned = inspect.Signature.empty
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=parameters, return_annotation=returned
-    )
+    functools.update_wrapper(method, make)
     del method.__wrapped__  # type: ignore[attr-defined]
+    of_method = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    signature = inspect.signature(make)
+    method.__annotations__ = {**make.__annotations__, "return": returned}
+    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[of_method, *signature.parameters.values()], return_annotation=returned
+    )
 
 
 def _call(
     make: Callable[P, Request[T] | Operation[T]],
 ) -> Callable[Concatenate["Client", P], T]:
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.carry_out(make(*args, **kwargs))
+        return self._carry_out(make(*args, **kwargs))
 
-    _described(method, make)
+    _described(method, make, _result(make))
     return method
 
 
 def _each(make: Callable[P, Series[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self.values_of(make(*args, **kwargs))
+        return self._values_of(make(*args, **kwargs))
 
-    _described(method, make)
+    _described(method, make, _values(make, Iterator))
     return method
 
 
@@ -232,9 +245,9 @@ def _await(
     make: Callable[P, Request[T] | Operation[T]],
 ) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
     async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self.carry_out(make(*args, **kwargs))
+        return await self._carry_out(make(*args, **kwargs))
 
-    _described(method, make)
+    _described(method, make, _result(make))
     return method
 
 
@@ -242,9 +255,9 @@ def _async_each(
     make: Callable[P, Series[T]],
 ) -> Callable[Concatenate["AsyncClient", P], AsyncGenerator[T]]:
     def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T]:
-        return self.values_of(make(*args, **kwargs))
+        return self._values_of(make(*args, **kwargs))
 
-    _described(method, make)
+    _described(method, make, _values(make, AsyncIterator))
     return method
 
 
@@ -282,14 +295,14 @@ class Client:
         """Closes the connections."""
         self._http.close()
 
-    def carry_out(self, made: Request[T] | Operation[T]) -> T:
+    def _carry_out(self, made: Request[T] | Operation[T]) -> T:
         """The result of a request or an operation."""
         course = _Course(_operation(made))
         for _ in self._steps(course):
             pass
         return course.result
 
-    def values_of(self, series: Series[T]) -> Iterator[T]:
+    def _values_of(self, series: Series[T]) -> Iterator[T]:
         """The values of a series, as they come."""
         return self._steps(_Course(series))
 
@@ -307,6 +320,7 @@ class Client:
     submit = _call(requests.submit)
     estimate = _call(requests.estimate)
     jobs = _each(operations.jobs)
+    job_page = _call(requests.job_page)
     job = _call(requests.job)
     events = _each(operations.events)
     wait = _call(operations.wait)
@@ -366,14 +380,14 @@ class AsyncClient:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def carry_out(self, made: Request[T] | Operation[T]) -> T:
+    async def _carry_out(self, made: Request[T] | Operation[T]) -> T:
         """The result of a request or an operation."""
         course = _Course(_operation(made))
         async for _ in self._steps(course):
             pass
         return course.result
 
-    def values_of(self, series: Series[T]) -> AsyncGenerator[T]:
+    def _values_of(self, series: Series[T]) -> AsyncGenerator[T]:
         """The values of a series, as they come."""
         return self._steps(_Course(series))
 
@@ -392,6 +406,7 @@ class AsyncClient:
     submit = _await(requests.submit)
     estimate = _await(requests.estimate)
     jobs = _async_each(operations.jobs)
+    job_page = _await(requests.job_page)
     job = _await(requests.job)
     events = _async_each(operations.events)
     wait = _await(operations.wait)

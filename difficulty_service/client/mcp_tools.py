@@ -127,8 +127,7 @@ class Tools:
         self, state: State | None = None, limit: Limit = 10, before: str | None = None
     ) -> Jobs:
         """Lists the jobs of the key, newest first."""
-        asked = requests.job_page(state=state, limit=limit, before=before)
-        page = await self.client.carry_out(asked)
+        page = await self.client.job_page(state=state, limit=limit, before=before)
         return Jobs(jobs=[summary(job) for job in page.jobs], next=page.next)
 
     async def score_dataset(  # noqa: PLR0913 - one parameter for each option

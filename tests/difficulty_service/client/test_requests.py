@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -12,6 +12,7 @@ from api.app import create_app
 from api.settings import Settings
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
+from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.bodies.uploads import UploadCreate
 from difficulty_service.client import AsyncClient, Client, requests
 from difficulty_service.client.requests import Request, ScoreFilter
@@ -102,7 +103,10 @@ def test_both_clients_have_the_same_methods_with_the_same_parameters() -> None:
         return {name: inspect.signature(getattr(client, name)).parameters.keys() for name in names}
 
     assert methods(Client) == methods(AsyncClient)
-    assert "sample_id" in inspect.signature(Client.thumbnail).parameters
+    signature = inspect.signature(Client.thumbnail)
+    assert "sample_id" in signature.parameters
+    assert signature.return_annotation is bytes
+    assert inspect.signature(Client.samples).return_annotation == Iterator[ScoreRow]
     assert "JPEG" in str(Client.thumbnail.__doc__)
 
 
