@@ -276,12 +276,13 @@ def test_a_line_around_points_is_drawn_again_in_the_colour_of_another_theme(
     map_page: "Page", points: Points, draw_around: DrawAround
 ) -> None:
     drawn = "document.getElementById('lasso-canvas').toDataURL()"
+    changed = f"light => {drawn} !== light"
     map_page.get_by_role("button", name="Theme: auto").click()
     draw_around(map_page, of_class(points, "dog", 4))
     light = map_page.evaluate(drawn)
 
     map_page.get_by_role("button", name="Theme: light").click()
 
-    assert map_page.evaluate(drawn) != light
+    map_page.wait_for_function(changed, arg=light)
     map_page.reload()
     assert map_page.get_by_role("button", name="Theme: dark").is_visible()

@@ -31,7 +31,7 @@ PAGES = (
     "/docs",
     "/jobs/none",
 )
-MANY = 5000
+MANY = 3000
 
 
 def axe_source() -> str:
