@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from difficulty_service.base import errors as errors
     from difficulty_service.interface.annotators import annotators as annotators
+    from difficulty_service.interface.backbone_trial import try_backbones as try_backbones
     from difficulty_service.interface.comparisons import compare_scores as compare_scores
     from difficulty_service.interface.comparisons import consensus as consensus
     from difficulty_service.interface.encoder import Encoder as Encoder
@@ -37,6 +38,7 @@ __all__ = [
     "report",
     "score",
     "score_dataset",
+    "try_backbones",
 ]
 
 

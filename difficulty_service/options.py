@@ -167,7 +167,7 @@ class EncodingOptions(Options):
     """Random crops and flips of each image: fitted on all, scores averaged; 0 for none."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    """Seed of corruption, augmentation and K-means."""
+    """Seed of all that is random, such as corruption, augmentation and K-means."""
 
     on_error: Literal["skip", "stop"] = "skip"
     """What happens where an image cannot be read: it is skipped and listed, or the run ends."""
@@ -362,11 +362,16 @@ class VerboseOption(Options):
     """Also print condition numbers, ranks and shrinkage, and `score` the easiest images."""
 
 
-class OutputOptions(VerboseOption):
-    """What is printed of scores, for people or for another program, and what ends in an error."""
+@panel("Output")
+class JsonOption(Options):
+    """Whether another program reads what is printed."""
 
     json_: Annotated[bool, Parameter("--json")] = False
     """Print one JSON object on standard output and nothing else there."""
+
+
+class OutputOptions(JsonOption, VerboseOption):
+    """What is printed of scores, for people or for another program, and what ends in an error."""
 
     quiet: bool = False
     """Print warnings and errors only."""
@@ -375,6 +380,28 @@ class OutputOptions(VerboseOption):
     """Exit with code 3 where more than a number or a percentage of samples are of a kind: almost
     certainly wrong, between two classes, exact copies, near copies or skipped, such as
     'almost certainly wrong: 10' or 'skipped: 1%'. May be repeated."""
+
+
+def listed_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names in the order they are given, each once; one text may hold several, with commas."""
+    return tuple(dict.fromkeys(n.strip() for text in texts for n in text.split(",") if n.strip()))
+
+
+FEWEST_DRAWN = 10
+
+
+@panel("Trial")
+class TrialOptions(Options):
+    """Backbones that are tried on a dataset, and on how much of it."""
+
+    try_: Annotated[
+        Sequence[str], AfterValidator(listed_names), Parameter("--try", metavar="NAME,...")
+    ] = ()
+    """Backbones to try on DATASET, of a library or a run too, separated by commas."""
+
+    sample: Annotated[int, Field(ge=FEWEST_DRAWN, le=MOST_SAMPLES)] | None = None
+    """Samples to draw at random, in proportion to the classes and with some of each; default:
+    2,000, or up to 10,000 for five of each of many classes."""
 
 
 @IN_DATASET

@@ -1,4 +1,4 @@
-"""Writes the keys of `difficulty score --json` in docs/commands.md, from their models.
+"""Writes the keys of what `--json` prints in docs/commands.md, from their models.
 
 Run: python docs/score_result.py
 """
@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
+from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from docs.marked_parts import with_parts
 
@@ -17,7 +18,10 @@ def page() -> str:
     """The page with the present keys."""
     kinds = ", ".join(f"`{kind}`" for kind in KINDS)
     keys = _keys(ScoreResult) + _keys(Labels, "labels.")
-    return with_parts(PAGE, "score_result.py", {"keys": keys, "kinds": f"{kinds}\n"})
+    trial = _keys(BackboneTrial) + _keys(TriedBackbone, "tried[].")
+    trial += _keys(NotTried, "not_tried[].")
+    parts = {"keys": keys, "kinds": f"{kinds}\n", "trial": trial}
+    return with_parts(PAGE, "score_result.py", parts)
 
 
 def _keys(model: type[BaseModel], prefix: str = "") -> str:

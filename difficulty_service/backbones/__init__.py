@@ -170,7 +170,10 @@ def warn_of_licence(name: str) -> tuple[str, ...]:
     if find_plugin(name) is None and name.startswith(TIMM_PREFIX):
         from difficulty_service.backbones.timm_models import find_config
 
-        config = find_config(name.removeprefix(TIMM_PREFIX))
+        try:
+            config = find_config(name.removeprefix(TIMM_PREFIX))
+        except BackboneError:  # whoever loads it says so
+            return ()
         return licence_warnings(name, config.get("license"), str(config.get("hf_hub_id")))
     return ()
 

@@ -1,14 +1,20 @@
-"""`difficulty backbones`: what can turn images or texts into features, and how fast."""
+"""`difficulty backbones`: what turns samples into features, how fast, and what suits a dataset."""
 
+import sys
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Literal
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.options import ExtractionOptions, JsonOption, TrialOptions
 
 if TYPE_CHECKING:
+    from difficulty_service.backbone_trial import BackboneTrial
     from difficulty_service.backbones import BackboneListing
     from difficulty_service.backbones.backbone import BackboneOptions
 
@@ -16,12 +22,15 @@ NUM_IMAGES = 1_000_000
 
 
 def backbones(
+    dataset: str | None = None,
+    /,
     *,
     benchmark: bool = False,
     only: Annotated[list[str] | None, Parameter(metavar="NAME")] = None,
     images: PositiveInt | None = None,
-    device: str | None = None,
-    precision: Literal["auto", "fp32", "bf16"] | None = None,
+    trial: TrialOptions = TrialOptions(),
+    output: JsonOption = JsonOption(),
+    extraction: ExtractionOptions = ExtractionOptions(),
 ) -> None:
     """Lists the backbones, their size, the licence of their weights and whether these are here.
 
@@ -31,20 +40,110 @@ def backbones(
     encoded image to its features; those whose weights are not here run with random ones, which
     are as fast.
 
+    With DATASET and --try some are tried on samples of it: how probable its labels are by the
+    features of each, and how long each takes; one is recommended.
+
     Args:
-        benchmark: Measure the speed of each on this machine instead.
+        dataset: With --try: folder, table, tar shards, hf:NAME, or a glob.
+        benchmark: Measure the speed of each on this machine instead; of the options below only
+            --device and --precision apply.
         only: With --benchmark: measure this backbone, of a library or a run too; repeatable.
         images: With --benchmark: say how long so many images take; default: 1,000,000.
-        device: With --benchmark: auto (default), cpu, cuda, cuda:1, mps.
-        precision: With --benchmark; auto (default): bf16 on recent GPUs, else fp32.
     """
-    if benchmark:
-        run_benchmark(only, images or NUM_IMAGES, device or "auto", precision or "auto")
+    given = {name for name, value in (("only", only), ("images", images)) if value is not None}
+    machine, others = {"device", "precision"}, trial.model_fields_set | output.model_fields_set
+    if trial.try_ or dataset is not None:
+        if dataset is None or not trial.try_:
+            raise WrongCall("a trial needs a DATASET and the names of backbones after --try")
+        given |= {"benchmark"} if benchmark else set()
+        if useless := given | useless_of(extraction):
+            raise WrongCall(f"{options(useless)} would change nothing with --try")
+        run_trial(dataset, trial, extraction, as_json=output.json_)
         return
-    given = {"only": only, "images": images, "device": device, "precision": precision}
-    if useless := [name for name, value in given.items() if value is not None]:
-        raise WrongCall(f"{options(useless)} would change nothing without --benchmark")
+    others |= extraction.given
+    if not benchmark and (useless := given | others):
+        needed = "--try" if useless.isdisjoint(given | machine) else "--benchmark"
+        raise WrongCall(f"{spell(useless)} would change nothing without {needed}")
+    if benchmark and (useless := others - machine):
+        raise WrongCall(f"{spell(useless)} would change nothing with --benchmark")
+    if benchmark:
+        chosen = extraction.machine
+        run_benchmark(only, images or NUM_IMAGES, chosen.device, chosen.precision)
+        return
     print_backbones()
+
+
+def spell(fields: set[str]) -> str:
+    """Fields of models as options: Python takes some of their names for itself."""
+    return options(name.rstrip("_") for name in fields)
+
+
+def useless_of(extraction: ExtractionOptions) -> set[str]:
+    """Names of the given options that a trial does not heed."""
+    from difficulty_service.backbone_trial import useless_options
+
+    return useless_options(extraction)
+
+
+def run_trial(
+    location: str, trial: TrialOptions, extraction: ExtractionOptions, *, as_json: bool
+) -> None:
+    """Tries the backbones with a progress bar; prints a table and a recommendation, or JSON."""
+    from difficulty_service.backbone_trial import TrialCallbacks, try_backbones
+    from difficulty_service.cli.console import err, out, print_warnings
+    from difficulty_service.cli.extract import build_request
+    from difficulty_service.cli.progress import ImageProgressBar, exit_when_interrupted
+    from difficulty_service.datasets import open_dataset
+
+    request = build_request(location, Path(), extraction)
+    names, numbers = trial.try_, count(1)
+    with exit_when_interrupted("stopped; nothing is kept of a trial"), ExitStack() as bars:
+        bar = ImageProgressBar()
+
+        def on_begun(name: str) -> None:
+            nonlocal bar
+            bars.close()
+            err.print(f"trying {name} ({next(numbers)} of {len(names)})", markup=False)
+            bar = bars.enter_context(ImageProgressBar())
+
+        err.print(f"listing {location}", markup=False)
+        dataset = open_dataset(location, request.dataset)
+        callbacks = TrialCallbacks(on_begun, lambda progress: bar.update(progress))
+        found = try_backbones(dataset, request, trial, callbacks)
+    print_warnings(found.warnings)
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=2) + "\n")
+        return
+    print_trial(found)
+    out.print(found.sentence, markup=False)
+
+
+def print_trial(found: "BackboneTrial") -> None:
+    """Prints a row for each backbone, the best first, and what they were tried on."""
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.cli.console import out, print_table
+
+    rows = [
+        (
+            each.name,
+            f"{each.nats:.3f}",
+            f"{each.below_best:.3f} ± {each.below_best_95:.3f}" if rank else "best",
+            each.images_per_second,
+            each.hours,
+        )
+        for rank, each in enumerate(found.tried)
+    ]
+    samples = f"{found.modality}s/s"
+    hours = f"hours for {found.samples_of_dataset:,}"
+    print_table(("name", "nats per label", "below the best", samples, hours), rows)
+    out.print(
+        f"{count_of(found.samples, found.modality)} of {found.samples_of_dataset:,} in "
+        f"{found.classes:,} classes, whose sizes alone give {found.nats_without_features:.3f} "
+        "nats; intervals of 95 %, paired over the samples",
+        markup=False,
+    )
+    for other in found.not_tried:
+        out.print(f"not tried: {other.name}: {other.reason}", markup=False)
 
 
 def print_backbones() -> None:

@@ -128,9 +128,9 @@ def skip_warnings(skipped: Sequence[Skipped]) -> list[str]:
 
 
 def _open_chosen(
-    open_at: OpenAt, chosen: NDArray[np.int64], positions: range
+    open_at: OpenAt, chosen: NDArray[np.int64], positions: Sequence[int]
 ) -> Iterator[ImageOpener]:
-    return open_at(chosen[positions.start : positions.stop : positions.step])
+    return open_at(chosen[np.asarray(positions, np.int64)])
 
 
 def check_names(class_names: Sequence[str]) -> None:
@@ -182,15 +182,76 @@ def choose_positions(labels: NDArray[np.int32], limit: int | None) -> NDArray[np
     if limit < len(counts):
         return np.arange(limit) * num_samples // limit
     by_class = np.argsort(labels, kind="stable")
-    # One sample of each class first; the rest in proportion, by rounding the running total.
-    rest, remaining = np.cumsum(counts - 1), limit - len(counts)
-    shares = 1 + np.diff(rest * remaining // max(int(rest[-1]), 1), prepend=0)
+    shares = _shares(counts, np.ones_like(counts), limit)
     starts = np.cumsum(counts) - counts
     chosen = [
         by_class[start + np.arange(share) * count // share]
         for start, share, count in zip(starts, shares, counts, strict=True)
     ]
     return np.sort(np.concatenate(chosen))
+
+
+def _shares(counts: NDArray[np.int64], first: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+    """Samples of each class: so many first, the rest in proportion to what is left of each."""
+    # By rounding the running total, so that the shares add up.
+    rest, remaining = np.cumsum(counts - first), limit - int(first.sum())
+    return first + np.diff(rest * remaining // max(int(rest[-1]), 1), prepend=0)
+
+
+EACH = 5
+"""Samples of a class that a random choice has at least, so that they can be compared."""
+
+USUAL_DRAW, MOST_USUALLY_DRAWN = 2_000, 10_000
+
+
+def usual_draw(labels: NDArray[np.int32]) -> int:
+    """Samples to draw where nobody says how many: USUAL_DRAW, or more for EACH of many classes."""
+    return max(USUAL_DRAW, min(EACH * len(np.unique(labels)), MOST_USUALLY_DRAWN))
+
+
+def draw_positions(labels: NDArray[np.int32], size: int, seed: int) -> NDArray[np.int64]:
+    """Ascending positions of `size` samples, drawn at random within each class; or of all.
+
+    Each class has EACH samples or all of its own, and the rest is in proportion. Where that is more
+    than `size`, at least twice EACH, random classes stand for all.
+    """
+    if size >= len(labels):
+        return np.arange(len(labels))
+    random = np.random.default_rng(seed)
+    ends = np.cumsum(np.bincount(labels))[:-1]
+    by_class = np.split(np.argsort(labels, kind="stable"), ends)
+    # A class of one sample has nothing to be compared with, and another one has that as well.
+    classes = [each for each in by_class if len(each) > 1]
+    first = np.array([min(len(each), EACH) for each in classes], dtype=np.int64)
+    order = random.permutation(len(classes))
+    kept = np.sort(order[: np.searchsorted(np.cumsum(first[order]), size, side="right")])
+    counts = np.array([len(classes[each]) for each in kept], dtype=np.int64)
+    shares = np.minimum(_shares(counts, first[kept], size), counts)
+    chosen = [
+        random.choice(classes[each], share, replace=False, shuffle=False)
+        for each, share in zip(kept.tolist(), shares.tolist(), strict=True)
+    ]
+    return np.sort(np.concatenate([np.empty(0, np.int64), *chosen]))
+
+
+def choose_samples(dataset: Dataset, positions: NDArray[np.int64]) -> Dataset:
+    """Some samples of a dataset by their positions, ascending, with the classes of all."""
+    digest = hashlib.sha256(dataset.fingerprint.encode() + positions.astype("<i8").tobytes())
+    return replace(
+        dataset,
+        sample_ids=[dataset.sample_ids[position] for position in positions.tolist()],
+        labels=dataset.labels[positions],
+        fingerprint=digest.hexdigest(),
+        open_images=partial(_open_positions, dataset.open_images, positions),
+    )
+
+
+def _open_positions(
+    open_images: Callable[[Sequence[int]], Iterator[ImageOpener]],
+    chosen: NDArray[np.int64],
+    positions: Sequence[int],
+) -> Iterator[ImageOpener]:
+    return open_images(chosen[np.asarray(positions, np.int64)].tolist())
 
 
 def fingerprint(listing: Listing) -> str:

@@ -120,7 +120,7 @@ class Dataset:
     labels: NDArray[np.int32]
     fingerprint: str
     shard_size: int
-    open_images: Callable[[range], Iterator[ImageOpener]]
+    open_images: Callable[[Sequence[int]], Iterator[ImageOpener]]
     skipped: Sequence[Skipped] = ()
     warnings: tuple[str, ...] = ()
     modality: str = "image"

@@ -4,7 +4,7 @@ bfloat16 is several times as fast there with some networks and changes the ranks
 others, so some images of the dataset are encoded in both precisions before the choice.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -98,9 +98,8 @@ def spread_blocks(dataset: Dataset) -> Dataset:
     starts = np.linspace(0, len(dataset.labels) - BLOCK_IMAGES, NUM_BLOCKS).astype(int).tolist()
     positions = [start + row for start in starts for row in range(BLOCK_IMAGES)]
 
-    def open_images(rows: range) -> Iterator[ImageOpener]:
-        first = positions[rows.start]
-        return dataset.open_images(range(first, first + len(rows)))
+    def open_images(rows: Sequence[int]) -> Iterator[ImageOpener]:
+        return dataset.open_images([positions[row] for row in rows])
 
     return replace(
         dataset,

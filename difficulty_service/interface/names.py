@@ -18,6 +18,7 @@ HOMES = {
     "report": "report",
     "score": "score",
     "score_dataset": "score",
+    "try_backbones": "backbone_trial",
 }
 """Module of this package that defines each name."""
 

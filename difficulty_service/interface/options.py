@@ -61,8 +61,8 @@ class EncoderOptions(TypedDict, total=False):
     workers: int | None
 
 
-class ImageOptions(EncoderOptions, total=False):
-    """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
+class ReadingOptions(EncoderOptions, total=False):
+    """Options of a backbone and of a dataset.
 
     Attributes:
         modality: `image` (default), or `text` for texts.
@@ -74,15 +74,8 @@ class ImageOptions(EncoderOptions, total=False):
         limit: Number of samples to use, evenly spaced.
         corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
         augment_runs: Random crops and flips of each image; 0 (default) for none.
-        seed: Seed of augmentation and K-means.
+        seed: Seed of augmentation, K-means and samples that are drawn.
         on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
-        resume: Whether to keep features that an earlier call left beside `out`. By default they
-            are kept for files and Hugging Face datasets; whether other images in memory have
-            changed cannot be seen.
-        shrinkage: As for `score`.
-        matmul_dtype: As for `score`.
-        scorers: As for `score`.
-        near_duplicates: As for `score`.
     """
 
     modality: Literal["image", "text"]
@@ -96,6 +89,21 @@ class ImageOptions(EncoderOptions, total=False):
     augment_runs: int
     seed: int
     on_error: Literal["skip", "stop"]
+
+
+class ImageOptions(ReadingOptions, total=False):
+    """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
+
+    Attributes:
+        resume: Whether to keep features that an earlier call left beside `out`. By default they
+            are kept for files and Hugging Face datasets; whether other images in memory have
+            changed cannot be seen.
+        shrinkage: As for `score`.
+        matmul_dtype: As for `score`.
+        scorers: As for `score`.
+        near_duplicates: As for `score`.
+    """
+
     resume: bool
     shrinkage: Shrinkage
     matmul_dtype: str

@@ -23,7 +23,15 @@ EXTRACT_OPTIONS = (
 OPTIONS = {
     "demo": ("--out", "--open", "--no-open"),
     "report": ("--out", "--images", "--compare", "--columns", "--max-mb", "--map", "--id-column"),
-    "backbones": ("--benchmark", "--only", "--images", "--device", "--precision"),
+    "backbones": (
+        "--benchmark",
+        "--only",
+        "--images",
+        "--device",
+        "--precision",
+        "--try",
+        "--sample",
+    ),
     "extract": ("--out", *EXTRACT_OPTIONS),
     "fit": ("--out", *FIT_OPTIONS),
     "score": ("--out", "--report", "--gaussians", "--scorers", *FIT_OPTIONS, *EXTRACT_OPTIONS),

@@ -174,6 +174,11 @@ def test_other_licences_are_not_told_of(name: str) -> None:
     assert warn_of_licence(name) == ()
 
 
+def test_a_network_that_timm_does_not_know_is_no_matter_of_licences() -> None:
+    # Whoever has a loader of its own calls it what it likes, and the usual loader refuses it.
+    assert warn_of_licence("timm:no_such_network-128px") == ()
+
+
 def test_listing_the_backbones_imports_no_library_of_networks() -> None:
     code = (
         "import sys; from difficulty_service.backbones import list_backbones; list_backbones(); "

@@ -1,0 +1,67 @@
+"""`try_backbones`: which backbone suits labelled images, and how long each takes."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Unpack
+
+from difficulty_service.backbone_trial import BackboneTrial, TrialCallbacks, useless_options
+from difficulty_service.backbone_trial import try_backbones as run_trial
+from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.interface.arrays import Column
+from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
+from difficulty_service.interface.options import (
+    ReadingOptions,
+    extraction_options,
+    progress_bar,
+    read_options,
+    require_names,
+)
+from difficulty_service.interface.score import warn
+from difficulty_service.options import TrialOptions
+from difficulty_service.pipeline import plan_extraction
+
+
+def try_backbones(
+    images: LabelledImages,
+    labels: Column = None,
+    *,
+    backbones: str | Sequence[str],
+    sample: int | None = None,
+    progress: bool = True,
+    **options: Unpack[ReadingOptions],
+) -> BackboneTrial:
+    """Tries backbones on samples of labelled images: how likely each makes the labels, how fast.
+
+    Args:
+        images: As for `score_dataset`.
+        labels: As for `score_dataset`.
+        backbones: Names; `difficulty backbones` lists them. One that cannot be tried is listed in
+            `not_tried` with the reason.
+        sample: Samples to draw at random by `seed`, in proportion to the classes and with some of
+            each; None for 2,000, or up to 10,000 for five of each of many classes.
+        progress: Whether to show a progress bar.
+        **options: See `ReadingOptions`; `limit` and `weights` do not apply.
+
+    Raises:
+        ConfigError: An option does not apply or is out of bounds, or no backbone is named.
+        BackboneError: None of the backbones can be tried.
+        DatasetError: The images cannot be read as a dataset.
+        StatisticsError: There are not two classes with two samples each.
+    """
+    require_names(options, ReadingOptions, "try_backbones")
+    extraction = extraction_options({**options})
+    for name in sorted(useless_options(extraction)):
+        raise ConfigError(
+            f"{name} does not apply to a trial", "leave out ", Setting(name), parameter=name
+        )
+    named = [backbones] if isinstance(backbones, str) else list(backbones)
+    trial = read_options(TrialOptions, {"try_": named, "sample": sample})
+    request = plan_extraction("", Path(), extraction)
+    if labels is not None:
+        images = zip_labels(images, labels)
+    dataset, warnings = open_images(images, request.dataset)
+    with progress_bar(dataset.modality, shown=progress) as update:
+        found = run_trial(dataset, request, trial, TrialCallbacks(progress=update))
+    found = found.model_copy(update={"warnings": (*warnings, *found.warnings)})
+    warn(found.warnings)
+    return found
