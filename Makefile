@@ -111,6 +111,7 @@ campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the s
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run
 	$(BIN)/python -m benchmarks.evidence.counts
+	$(BIN)/python -m benchmarks.evidence.encoders
 	$(BIN)/python -m benchmarks.evidence.training.trust
 
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (under an hour, resumes)

@@ -2,13 +2,13 @@
 
     python -m benchmarks.evidence.page
 
-The tables are docs/evidence/*.csv; `benchmarks.evidence.run` and `.counts` write them. What has not
-run has no row there, and the page says so.
+The tables are docs/evidence/*.csv; `benchmarks.evidence.run`, `.counts` and `.encoders` write them.
+What has not run has no row there, and the page says so.
 """
 
 from pathlib import Path
 
-from benchmarks.evidence import page_of_labels, page_of_others
+from benchmarks.evidence import page_of_encoders, page_of_labels, page_of_others
 from benchmarks.evidence.page_text import Tables
 from difficulty_service.base.files import replacing
 
@@ -21,6 +21,7 @@ SECTIONS = (
     page_of_labels.people,
     page_of_labels.views,
     page_of_labels.counts,
+    page_of_encoders.encoders,
     page_of_others.paper,
     page_of_others.training,
     page_of_others.choices,

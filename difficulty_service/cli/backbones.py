@@ -129,13 +129,13 @@ def print_trial(found: "BackboneTrial") -> None:
             f"{each.nats:.3f}",
             f"{each.below_best:.3f} ± {each.below_best_95:.3f}" if rank else "best",
             each.images_per_second,
-            each.hours,
+            as_duration(each.hours),
         )
         for rank, each in enumerate(found.tried)
     ]
     samples = f"{found.modality}s/s"
-    hours = f"hours for {found.samples_of_dataset:,}"
-    print_table(("name", "nats per label", "below the best", samples, hours), rows)
+    takes = f"time for {found.samples_of_dataset:,}"
+    print_table(("name", "nats per label", "below the best", samples, takes), rows)
     out.print(
         f"{count_of(found.samples, found.modality)} of {found.samples_of_dataset:,} in "
         f"{found.classes:,} classes, whose sizes alone give {found.nats_without_features:.3f} "
@@ -144,6 +144,17 @@ def print_trial(found: "BackboneTrial") -> None:
     )
     for other in found.not_tried:
         out.print(f"not tried: {other.name}: {other.reason}", markup=False)
+
+
+LONGEST_IN_UNIT = 90
+"""Seconds or minutes from which on the next unit says it better."""
+
+
+def as_duration(hours: float) -> str:
+    """A time as people say it: 40 s, 12 min or 3.5 h."""
+    if hours * 3600 < LONGEST_IN_UNIT:
+        return f"{hours * 3600:.0f} s"
+    return f"{hours * 60:.0f} min" if hours * 60 < LONGEST_IN_UNIT else f"{hours:,.1f} h"
 
 
 def print_backbones() -> None:

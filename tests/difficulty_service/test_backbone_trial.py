@@ -24,6 +24,7 @@ from difficulty_service.backbones.builtin import PREPROCESSING
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.base.errors import BackboneError, ConfigError, ImageError, StatisticsError
 from difficulty_service.cli import create_app
+from difficulty_service.cli.backbones import as_duration
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
@@ -213,13 +214,20 @@ def test_the_command_prints_a_table_and_a_recommendation(
     done = capsys.readouterr()
     heading, row, of, failed, sentence = done.out.splitlines()
     assert heading.split("  ")[0] == "name"
-    assert f"hours for {3 * EACH + 1}" in heading
+    assert f"time for {3 * EACH + 1}" in heading
     assert row.split()[0] == "builtin"
     assert row.split()[2] == "best"
     assert of.startswith(f"{3 * EACH} images of {3 * EACH + 1} in 3 classes")
     assert failed == "not tried: nonsense: unknown backbone 'nonsense'"
     assert sentence.startswith("Only builtin was tried")
     assert "trying nonsense (2 of 2)" in done.err
+
+
+@pytest.mark.parametrize(
+    ("hours", "said"), [(0.01, "36 s"), (0.025, "2 min"), (1.4, "84 min"), (1.5, "1.5 h")]
+)
+def test_times_are_in_a_unit_that_suits_them(hours: float, said: str) -> None:
+    assert as_duration(hours) == said
 
 
 def test_json_is_the_whole_result_and_nothing_else(
