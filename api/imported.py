@@ -135,7 +135,7 @@ def import_scores(
     request = {
         "dataset": {"root": root, "path": path},
         "backbone": content.provenance.backbone,
-        **{name: options.get(name) for name in ReadingOptions.model_fields},
+        **{name: options[name] for name in ReadingOptions.model_fields if name in options},
     }
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / SCORES_FILE

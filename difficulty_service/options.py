@@ -149,6 +149,10 @@ class ReadingOptions(ColumnOptions):
     text_column: Column | None = None
     """Column of a table whose texts are the samples, in place of images."""
 
+    unlabelled: bool = False
+    """Ignore labels and class folders, or read what has none, such as a table without a column of
+    labels: unusual samples, copies and faults of images are found all the same."""
+
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
     """Use this many samples, evenly spaced."""
 

@@ -60,20 +60,30 @@ _CLASSIFIER: Remedy = (
 )
 
 
+_TWO_CLASSES: Remedy = (
+    "name classes with ",
+    Setting("classes", "cat,dog"),
+    ", make some with ",
+    Setting("clusters", "auto"),
+    ", or score a dataset with several",
+)
+
+SUSPICION = Scorer(
+    "suspicion",
+    "log-odds that the label is wrong, and the class it may be instead",
+    (
+        *("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
+        *chain.from_iterable(LIKELIEST_CLASSES.items()),
+    ),
+)
+
 _OWN = (
     Scorer(
         "rmd",
         "relative Mahalanobis distance: hard whatever its label; always computed",
         ("md", "md_agnostic", "rmd"),
     ),
-    Scorer(
-        "suspicion",
-        "log-odds that the label is wrong, and the class it may be instead",
-        (
-            *("suspicion", "p_wrong", "suggested_label", "suggested_label_name"),
-            *chain.from_iterable(LIKELIEST_CLASSES.items()),
-        ),
-    ),
+    SUSPICION,
     Scorer("agree", "log-odds against the label, in line with what people doubt"),
     Scorer(
         "kmeans",
@@ -88,6 +98,16 @@ _OWN = (
         package="faiss",
     ),
 )
+
+MEASURES: Mapping[str, str] = {"rmd": "RMD", "loss": "loss", "md_agnostic": "distance"}
+"""Columns of difficulty and a word for each; a file is ordered by the first that it has."""
+
+OF_CLASSES = (
+    *("md", "rmd", "rmd_std", "rmd_loo", "nearest_label", "nearest_label_name", "label_margin"),
+    *SUSPICION.columns,
+    "agree",
+)
+"""Columns that compare classes, which no file has whose samples are of one class."""
 
 _DISTANCE = "squared distance, no unit, 0 or more"
 _DIFFICULTY = "no unit, either sign; larger is harder"
@@ -151,7 +171,7 @@ _OWN_COLUMNS = (
         "percentile",
         "float32",
         "0 easiest to 1 hardest",
-        "Rank of `rmd` in this file, or of `loss` where that is the difficulty.",
+        "Rank of `rmd` in this file, or of `loss` or `md_agnostic` where that is the difficulty.",
     ),
     Column(
         "duplicate_of",
@@ -291,6 +311,11 @@ COMPUTED_BY: Mapping[str, Remedy] = {
 """How to get each column that not every score file has."""
 
 
+def measure_of(columns: Collection[str]) -> str:
+    """The column of difficulty of a file with these columns; the first of all without any."""
+    return next((name for name in MEASURES if name in columns), next(iter(MEASURES)))
+
+
 def scorer_of(column: str) -> str | None:
     """The scorer that fills a column, by its name; None where no scorer does."""
     return next((each.name for each in SCORERS.values() if column in each.columns), None)
@@ -321,12 +346,14 @@ def absent_column(
     parameter: str | None = None,
 ) -> DifficultyError:
     """The error that a score file lacks a column; arguments as for `require_columns`."""
-    known = name if name in COMPUTED_BY else f"column {name!r}"
+    known = name if name in {*COMPUTED_BY, *OF_CLASSES} else f"column {name!r}"
     return error(f"{where} has no {known}", *remedy_of(name, columns), parameter=parameter)
 
 
 def remedy_of(name: str, columns: Sequence[str]) -> Remedy:
-    """What to do about an absent column: ask for its scorer, or correct its name."""
+    """What to do about an absent column: ask for its scorer or for classes, or correct its name."""
+    if name in OF_CLASSES and measure_of(columns) == "md_agnostic":
+        return _TWO_CLASSES
     if name in COMPUTED_BY:
         return COMPUTED_BY[name]
     meant = did_you_mean(name, [*columns, *COMPUTED_BY])

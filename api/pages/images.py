@@ -228,7 +228,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     strips = [
         (samples.name_of(label), job.cards(typical_rows(samples, label, TYPICAL, row)))
         for label in dict.fromkeys((card.label, card.nearest))
-        if label >= 0
+        if label >= 0 and samples.has_labels
     ]
     values = job.values(IMAGES) | {
         "card": card,
@@ -347,9 +347,9 @@ def _sorts(job: ScoredJob, query: ImageQuery) -> dict[str, str]:
 
 def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:
     """What the number of each card is: what the images are ordered by, else the difficulty."""
-    if query.sort == "doubtful":
+    if query.sort == "doubtful" and samples.compares_classes:
         return "suspicion" if samples.by_suspicion else "margin"
-    return "loss" if samples.measure == "loss" else "RMD"
+    return samples.measure_name
 
 
 def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:

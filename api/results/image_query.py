@@ -65,6 +65,14 @@ SORTS: Mapping[ListOrder, str] = {
 }
 """Orders of the images, with their names for people; `orders_of` has those of some scores."""
 
+SORTS_OF_ONE_CLASS: Mapping[ListOrder, str] = {
+    "doubtful": SORTS["unusual"],
+    "easiest": "Most usual first",
+    "random": "At random",
+    "file": SORTS["file"],
+}
+"""The same of scores without classes to compare, where no label is more doubtful than another."""
+
 ALIKE = "alike"
 """Order of a list of images like one of them, or closest to words, the most similar first."""
 
@@ -200,6 +208,8 @@ class ImagePage:
 def orders_of(samples: ScoredSamples) -> dict[ListOrder, str]:
     """The orders for which the scores have the column."""
     lacking = "unusual" if samples.agnostic is None else ""
+    if not samples.compares_classes:  # whose usual order is that of unusual ones
+        return {**SORTS_OF_ONE_CLASS}
     return {order: text for order, text in SORTS.items() if order != lacking}
 
 
@@ -437,7 +447,7 @@ def _all_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDAr
         # The same at each visit, so that one can go on.
         return np.random.default_rng(len(samples)).random(len(samples))
     values, sign = {
-        "doubtful": (samples.doubts, -1.0),
+        "doubtful": (samples.doubts if samples.compares_classes else samples.rmd, -1.0),
         "hardest": (samples.rmd, -1.0),
         "easiest": (samples.rmd, 1.0),
         "unusual": (samples.agnostic, -1.0),

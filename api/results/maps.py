@@ -19,10 +19,9 @@ from api.results.score_pages import BadQuery
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.checksums import DamagedFile
-from difficulty_service.review.map import ImageMap, placed_map
+from difficulty_service.review.map import ImageMap, method_of, placed_map
 from difficulty_service.review.map_points import MapPoints, grid_positions
 from difficulty_service.review.similar import map_vectors, most_similar
-from difficulty_service.review.tsne import METHOD
 from difficulty_service.scores.samples import ScoredSamples
 
 Layout = Literal["plane", "tsne"]
@@ -92,7 +91,12 @@ class Maps:
         if layout == "plane":
             return placed_map(placed, samples)
         x, y = (placed[name].to_numpy().astype(np.float64) for name in ("x", "y"))
-        return ImageMap(placed["row"].to_numpy(), np.stack([x, y], 1), METHOD, len(samples))
+        return ImageMap(
+            placed["row"].to_numpy(),
+            np.stack([x, y], 1),
+            method_of(samples, tsne=True),
+            len(samples),
+        )
 
 
 MOST_POLYGONS = 8

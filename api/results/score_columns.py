@@ -28,7 +28,7 @@ from difficulty_service.scores.file import ScoreFile, read_score_schema, read_sc
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import Decided, ScoredSamples, columns_to_read, to_samples
 
-FORMAT = 9  # version of the layout; a file of another version is made anew
+FORMAT = 10  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")

@@ -30,6 +30,7 @@ from api.routes.jobs import address, find_job, in_turn
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import ListOrder
 from difficulty_service.bodies.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
+from difficulty_service.score_columns import MEASURES, measure_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 
@@ -107,9 +108,10 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
         Query(
             max_length=100,
             description=f"{', '.join(SORTABLE)}; with `-`, largest first; {DOUBTED}: the most "
-            f"doubtful labels first; or, with `like` or `text`, {ALIKE}: the most similar first",
+            f"doubtful labels first; or, with `like` or `text`, {ALIKE}: the most similar first; "
+            f"default: the first of {', '.join(MEASURES)} that there is, largest first",
         ),
-    ] = "-rmd",
+    ] = "",
     label: Annotated[str | None, Query(max_length=1000, description="Name or index")] = None,
     limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 100,
     after: Annotated[
@@ -136,6 +138,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
                 if sort == ALIKE and (query.like or query.text):
                     keys = alike_keys(samples, query, about)
             conditions = None if is_of_all else sorted(given.items())
+            sort = sort or f"-{measure_of(file.schema_arrow.names)}"
             page = read_page(file, PageQuery(sort, label, limit, after, only, keys, conditions))
         except BadQuery as error:
             raise as_problem(error) from None

@@ -33,7 +33,7 @@ LEAVE_OUT = (
 """The next step where images look more like another class than their own."""
 FEW_SAMPLES = 10_000
 """With fewer, no condition on scores is suggested that would leave samples out."""
-LOOK = ("look at the {samples} in a browser, and mark wrong labels", "difficulty report {scores}")
+LOOK = ("look at the {samples} in a browser, and mark {wrong}", "difficulty report {scores}")
 """The first step, unless the report exists."""
 NEXT_STEPS = (
     (
@@ -81,6 +81,8 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
         )
         if verbose:
             report_extremes(f"easiest {summary.modality}s", summary.easiest[-EXTREMES_SHOWN:])
+    elif summary.measure == "md_agnostic":
+        report_unusual(summary)
     warnings = [each for each in summary.warnings if each != summary.caution]
     if warnings:
         err.print()
@@ -124,6 +126,14 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     ]
     number = summary.evidence.removeprefix("label_")
     print_table(("sample", "given → looks like", number), cells, shorten="sample")
+
+
+def report_unusual(summary: "ScoreSummary") -> None:
+    """Prints the samples that are most unlike all others, of one class or without labels."""
+    out.print(f"\n{summary.modality}s most unlike all others (column md_agnostic):")
+    rows = summary.hardest[:EXTREMES_SHOWN].to_pylist()
+    cells = [(row["sample_id"], row["md_agnostic"]) for row in rows]
+    print_table(("sample", "distance"), cells, shorten="sample")
 
 
 def report_extremes(title: str, rows: "pa.Table") -> None:
@@ -184,6 +194,7 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None 
     # What lies between two classes is rarely wrong, and of few samples each is worth a look.
     are_wrong = summary.labels is None or summary.labels.wrong > 0
     values = {"samples": f"{summary.modality}s", "scores": shlex.quote(str(scores))}
+    values |= {"wrong": "wrong labels" if summary.num_compared else "what to drop"}
     values |= {"evidence": summary.evidence, "cut": f"{cut:g}"}
 
     def filled(*steps: tuple[str, str]) -> list[tuple[str, str]]:
@@ -210,8 +221,11 @@ def report_dataset(dataset: "Dataset") -> None:
     sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
     present = np.flatnonzero(sizes)
     what = dataset.modality
-    line = f"found {count_of(len(dataset.labels), what)} of "
-    line += count_of(len(present), "class", "classes")
+    line = f"found {count_of(len(dataset.labels), what)} "
+    if dataset.has_labels:
+        line += f"of {count_of(len(present), 'class', 'classes')}"
+    else:
+        line += "without labels"
     if len(present) > 1:
         smallest, largest = (int(pick(sizes[present])) for pick in (np.min, np.max))
         each = f"{smallest:,}" if smallest == largest else f"{smallest:,} to {largest:,}"
@@ -219,7 +233,7 @@ def report_dataset(dataset: "Dataset") -> None:
     err.print(line, markup=False)
     single = [dataset.class_names[label] for label in np.flatnonzero(sizes == 1)]
     sentences = []
-    if len(present) == 1:
+    if len(present) == 1 and dataset.has_labels:
         sentences.append(
             f"all {what}s are of one class, {dataset.class_names[present[0]]!r}, so none can look "
             "more like another: scores need a folder or a label for each class"

@@ -1,12 +1,13 @@
-"""Labelled datasets: folders, tables of images or texts, tars, archives, and published files."""
+"""Datasets, with labels or without: folders, tables, tars, archives, and published files."""
 
 from collections.abc import Callable
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.class_folders import open_image_folder
 from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
+from difficulty_service.datasets.listing import without_labels
 from difficulty_service.datasets.memory import open_plugged
 from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -42,4 +43,12 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
             "name a Parquet, CSV or JSON Lines file with a column of texts",
             parameter="location",
         )
-    return DATASETS[kind](location, options)
+    if options.unlabelled and options.label_column is not None:
+        raise DatasetError(
+            "a label column is named, and labels are to be ignored",
+            "leave out ",
+            Setting("label_column"),
+            parameter="label_column",
+        )
+    dataset = DATASETS[kind](location, options)
+    return without_labels(dataset) if options.unlabelled else dataset

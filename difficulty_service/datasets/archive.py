@@ -199,10 +199,10 @@ def _zip_problem(entry: zipfile.ZipInfo) -> str | None:
     return None
 
 
-def holds_class_folders(place: StoredPath) -> bool:
-    """Whether the first members of a tar are images in folders without label files beside them."""
+def holds_plain_images(place: StoredPath) -> bool:
+    """Whether the first members of a tar are images without label files beside them."""
     limit = _CHECKED_HEADERS if place.is_local else _CHECKED_HEADERS_REMOTE
-    images, labelled, in_folder = set(), set(), False
+    images, labelled = set(), set()
     try:
         with open_tar(place) as archive:
             for count, header in enumerate(read_headers(archive)):
@@ -210,14 +210,13 @@ def holds_class_folders(place: StoredPath) -> bool:
                 key = folder + slash + name.partition(".")[0]
                 if has_image_extension(name):
                     images.add(key)
-                    in_folder = in_folder or bool(folder)
                 elif name.lower().endswith((".cls", ".json")):
                     labelled.add(key)
                 if count >= limit or images & labelled:
                     break
     except TAR_ERRORS:
         return False
-    return in_folder and not images & labelled
+    return bool(images) and not images & labelled
 
 
 MAX_FOLDERS = 1_000_000
@@ -244,7 +243,7 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     members = _by_path(files[0], compressed=options.limits is None)
     folders = _folders(members, place.name)
     tree = Tree(lambda path: visible(folders.get(path, [])), str)
-    classes = find_class_folders(tree, location, options.split)
+    classes = find_class_folders(tree, location, options.split, unlabelled=options.unlabelled)
     if is_compressed(place):
         offsets = [members[path].offset if path in members else 0 for path in classes.paths]
         classes = classes.in_order(np.argsort(offsets, kind="stable"))

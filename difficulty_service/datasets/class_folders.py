@@ -2,7 +2,8 @@
 
 Nothing is dropped silently: every entry of a class folder is a sample, even if it cannot be an
 image, and what is outside a class folder is listed as skipped, as are empty class folders, which
-are no classes. Only hidden files and metadata files of file managers are ignored.
+are no classes. Only hidden files and metadata files of file managers are ignored. A folder that has
+images and no folders is one without labels.
 """
 
 import os
@@ -22,6 +23,7 @@ from difficulty_service.datasets.image_openers import (
 )
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
 from difficulty_service.datasets.sample import (
+    UNLABELLED,
     Dataset,
     DatasetOptions,
     FileOpener,
@@ -49,6 +51,9 @@ MAX_TOPS = 8
 _OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
 _LABEL_FILES = (*TABLE_EXTENSIONS, ".json")
 _OF_BOXES = frozenset(("images", "jpegimages", "labels", "annotations", "masks"))
+
+WHOLE = ""
+"""The path of the location itself, relative to it."""
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
 _SPLIT_NAMES = frozenset(
@@ -101,9 +106,15 @@ class ClassFolders:
         return repr(self.paths[position])
 
 
-def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFolders:
-    """Finds the samples of a tree whose folders are the classes, sorted by name."""
-    folders, skipped = _class_folders(tree, location, split)
+def find_class_folders(
+    tree: Tree, location: str, split: str | None, *, unlabelled: bool = False
+) -> ClassFolders:
+    """Finds the samples of a tree whose folders are the classes, sorted by name.
+
+    Without labels, all files below the location are samples of one class.
+    """
+    folders, skipped = _class_folders(tree, location, split, unlabelled=unlabelled)
+    is_one = unlabelled or folders == [WHOLE]
     names: list[str] = []
     paths: list[str] = []
     sizes: list[int] = []
@@ -113,7 +124,7 @@ def find_class_folders(tree: Tree, location: str, split: str | None) -> ClassFol
         if not entries:
             skipped.append((folder, _why_empty(tree, folder)))
             continue
-        names.append(as_text(folder.rpartition("/")[2]))
+        names.append(UNLABELLED if is_one else as_text(folder.rpartition("/")[2]))
         paths += [path for path, _ in entries]
         sizes += [size for _, size in entries]
         counts.append(len(entries))
@@ -131,8 +142,15 @@ def visible(entries: list[Entry]) -> list[Entry]:
     return [e for e in entries if not e[0].startswith(".") and e[0] not in IGNORED_NAMES]
 
 
-def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[str], list[Skipped]]:
-    """Class folders, sorted, and the entries beside them; paths relative to the location."""
+def _class_folders(
+    tree: Tree, location: str, split: str | None, *, unlabelled: bool
+) -> tuple[list[str], list[Skipped]]:
+    """Class folders, sorted, and the entries beside them; paths relative to the location.
+
+    Without labels, the folder that holds all samples, which is WHOLE unless there is a split.
+    """
+    if unlabelled and split is None:
+        return [WHOLE], []
     prefix, skipped = _skip_single_folders(tree, location, split)
     top = _scan_top(tree, location, prefix.rstrip("/"))
     if split is not None:
@@ -145,13 +163,17 @@ def _class_folders(tree: Tree, location: str, split: str | None) -> tuple[list[s
             )
         prefix = f"{prefix}{split}/"
         top = _scan_top(tree, location, prefix.rstrip("/"))
+    if unlabelled:
+        return [prefix.rstrip("/")], skipped
     folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
     files = sorted(name for name, folder, _ in top if not folder)
     where = f"{location!r}, split {split!r}," if split else repr(location)
+    if not folders and not prefix and any(map(has_image_extension, files)):
+        return [WHOLE], skipped
     if not folders:
         raise DatasetError(
             f"{where} has no class folders, only {files[:5]}",
-            "expected one sub-folder per class, or give the table or tar file itself",
+            "expected images, one sub-folder per class, or give the table or tar file itself",
             parameter="location",
         )
     if split is None:
@@ -246,14 +268,15 @@ def _refuse_unchosen_splits(tree: Tree, location: str, prefix: str, folders: lis
 def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
     """Path and size of each file and each empty folder below a class folder."""
     samples: list[tuple[str, int]] = []
-    pending = [(class_folder, frozenset([tree.identity("")]))]
+    above = frozenset() if class_folder == WHOLE else frozenset([tree.identity(WHOLE)])
+    pending: list[tuple[str, frozenset[Hashable]]] = [(class_folder, above)]
     while pending:
         folder, above = pending.pop()
         entries, identity = _scan_once(tree, folder, above)
         if not entries and folder != class_folder:
             samples.append((folder, 0))
         for name, is_dir, size in entries:
-            path = f"{folder}/{name}"
+            path = f"{folder}/{name}" if folder else name
             if is_dir and not has_image_extension(name):
                 pending.append((path, above | {identity}))
             else:
@@ -284,7 +307,7 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
             parameter="location",
         )
     tree = _tree(place, location)
-    folders = find_class_folders(tree, location, options.split)
+    folders = find_class_folders(tree, location, options.split, unlabelled=options.unlabelled)
     open_at = partial(_open_at, place, folders.paths)
     return build_dataset(location, options, folders.listing(), open_at, folders.describe)
 

@@ -1,7 +1,7 @@
 """Detection of the kind of dataset at a location."""
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_class_folders
+from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_plain_images
 from difficulty_service.datasets.class_folders import visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.memory import find_plugin
@@ -56,7 +56,7 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
             parameter="location",
         )
     # Several tars are shards of samples with labels; a single one may be a packed folder.
-    if kind == "webdataset" and len(files) == 1 and holds_class_folders(files[0].place):
+    if kind == "webdataset" and len(files) == 1 and holds_plain_images(files[0].place):
         return "archive"
     return kind
 

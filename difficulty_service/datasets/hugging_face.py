@@ -14,7 +14,7 @@ from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
-from difficulty_service.datasets.labels import index_labels, several_labels_warning
+from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredPath, resolve
@@ -60,15 +60,21 @@ def open_rows(
     split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
     columns = choose_columns(schema, replace(options, split=None), repr(location))
-    texts = rows.select_columns(columns.of_labels()).with_format("arrow")[:]
+    names = columns.of_labels()
+    texts = pa.table({"row": np.arange(len(rows))})
+    if names:
+        texts = rows.select_columns(names).with_format("arrow")[:]
 
     def describe(row: int) -> str:
         return f"{split}#{row}"
 
-    declared = getattr(rows.features[columns.label], "names", None) or ()
-    beside = None if declared or columns.label_name is None else texts.column(columns.label_name)
-    source = f"label column {columns.label!r}"
-    labels = index_labels(texts.column(columns.label), beside, source, describe, declared)
+    labels = no_labels(len(texts))
+    if columns.label is not None:
+        declared = getattr(rows.features[columns.label], "names", None) or ()
+        named = None if declared else columns.label_name
+        beside = None if named is None else texts.column(named)
+        source = f"label column {columns.label!r}"
+        labels = index_labels(texts.column(columns.label), beside, source, describe, declared)
     ids = sample_ids_of(texts, columns, map(describe, range(len(texts))), describe)
     images = rows.select_columns([columns.image]).with_format("arrow")
     others = columns.other_labels
@@ -81,7 +87,7 @@ def open_rows(
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(
             *labels.notes,
-            *([several_labels_warning(columns.label, others)] if others else []),
+            *([several_labels_warning(columns.label, others)] if columns.label and others else []),
         ),
     )
     opener = text_opener if options.modality == "text" else partial(cell_opener, folder=place)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.label_lists import combinations_warning, is_list, one_of_each
+from difficulty_service.datasets.sample import UNLABELLED
 
 LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y")
 """Default names of label columns, by priority."""
@@ -118,6 +119,11 @@ def index_labels(
         _name_integers(class_names, labels, decode_dictionary(names), source)
     notes = tuple(filter(None, [assumed]))
     return IndexedLabels(tuple(class_names), labels.astype(np.int32), rows, unlabelled, notes)
+
+
+def no_labels(num_rows: int) -> IndexedLabels:
+    """All rows as samples of a dataset without labels."""
+    return IndexedLabels((UNLABELLED,), np.zeros(num_rows, np.int32), np.arange(num_rows))
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -13,7 +13,13 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, Setting
 from difficulty_service.base.files import file_stamp
 from difficulty_service.base.wording import count_of, is_or_are, list_names
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
+from difficulty_service.datasets.sample import (
+    UNLABELLED,
+    Dataset,
+    DatasetOptions,
+    ImageOpener,
+    Skipped,
+)
 from difficulty_service.datasets.storage import StoredPath
 
 OpenAt = Callable[[NDArray[np.int64]], Iterator[ImageOpener]]
@@ -108,6 +114,19 @@ def build_dataset(
         containers=hashlib.sha256(json.dumps(stamps).encode()).hexdigest() if stamps else None,
         skipped=listing.skipped,
         warnings=warnings,
+    )
+
+
+def without_labels(dataset: Dataset) -> Dataset:
+    """The same samples without their labels; one without labels is as it was."""
+    if not dataset.has_labels:
+        return dataset
+    digest = hashlib.sha256(f"{dataset.fingerprint} {UNLABELLED}".encode())
+    return replace(
+        dataset,
+        class_names=(UNLABELLED,),
+        labels=np.zeros_like(dataset.labels),
+        fingerprint=digest.hexdigest(),
     )
 
 

@@ -12,8 +12,16 @@ from difficulty_service.datasets.storage import Boundary
 ImageOpener = Callable[[], BinaryIO]
 """Opens one encoded image as a seekable file; raises ImageError."""
 
+UNLABELLED = "unlabelled"
+"""Name of the only class of a dataset without labels."""
+
 Skipped = tuple[str, str]
 """Path or id of an entry of a dataset that cannot be a sample, and the reason."""
+
+
+def has_labels(class_names: Sequence[str]) -> bool:
+    """Whether samples of these classes have labels."""
+    return tuple(class_names) != (UNLABELLED,)
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,7 @@ class DatasetOptions:
         id_column: Column whose text is the sample id; None to use a column of unique paths, or
             else `file#row`.
         text_column: Column of a table whose texts are the samples; None for images.
+        unlabelled: Whether labels are ignored, so that all samples are of the class UNLABELLED.
         limit: Number of samples to use, evenly spaced over the dataset; None for all.
         shard_size: Number of samples per shard, the unit of work and of resuming.
         boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
@@ -85,6 +94,7 @@ class DatasetOptions:
     label_column: str | None = None
     id_column: str | None = None
     text_column: str | None = None
+    unlabelled: bool = False
     limit: int | None = None
     shard_size: int = 4096
     boundary: Boundary | None = None
@@ -125,6 +135,11 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     modality: str = "image"
     containers: str | None = None
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the samples have labels."""
+        return has_labels(self.class_names)
 
     @property
     def num_shards(self) -> int:

@@ -15,6 +15,7 @@ from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
     index_labels,
+    no_labels,
     several_labels_warning,
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
@@ -95,13 +96,20 @@ def build_table(table: ListedTable, location: str, options: DatasetOptions) -> D
 
 
 def list_table(location: str, options: DatasetOptions) -> ListedTable:
-    """Lists the rows of a table that have a label; the others are listed as skipped."""
+    """Lists the rows of a table that have a label, or all if labels are ignored.
+
+    The others are listed as skipped.
+    """
     check_options(options, "a table", unused=())
     tables = _open_files(location, options)
     if options.limits is not None:
         require_rows(sum(table.num_rows for table in tables), options.limits, repr(location))
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
-    parts = [read_columns(table, columns.of_labels()) for table in tables]
+    names = columns.of_labels()
+    parts = [
+        read_columns(table, names) if names else pa.table({"row": np.arange(table.num_rows)})
+        for table in tables
+    ]
     for table in tables:
         require_columns(table, [columns.image])
     texts = _concat(parts)
@@ -111,13 +119,15 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     texts = texts.take(pa.array(keep))
     lengths = np.array([table.num_rows for table in tables], dtype=np.int64)
     rows = TableRows(tuple(tables), np.cumsum(lengths) - lengths, keep)
-    labels = index_labels(
-        texts.column(columns.label),
-        texts.column(columns.label_name) if columns.label_name else None,
-        f"label column {columns.label!r}",
-        rows.describe,
-        columns.class_names,
-    )
+    labels = no_labels(len(keep))
+    if columns.label is not None:
+        labels = index_labels(
+            texts.column(columns.label),
+            texts.column(columns.label_name) if columns.label_name else None,
+            f"label column {columns.label!r}",
+            rows.describe,
+            columns.class_names,
+        )
     ids = _sample_ids(rows, texts, columns)
     unlabelled = [(ids[row], reason) for row, reason in labels.unlabelled]
     if unlabelled:
@@ -125,7 +135,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     others = columns.other_labels
     warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
     warnings += labels.notes
-    if others:
+    if columns.label is not None and others:
         warnings.append(several_labels_warning(columns.label, others))
     listing = Listing(
         labels.class_names,

@@ -33,12 +33,13 @@ class TableColumns:
 
     Attributes:
         image: Column with encoded bytes, structs `{bytes, path}` or paths; or with texts.
+        label: Column with the labels; None where they are ignored.
         other_labels: Columns that look like labels too, where the label column was guessed.
         class_names: Names that the schema declares for integer labels; empty if it declares none.
     """
 
     image: str
-    label: str
+    label: str | None
     label_name: str | None
     sample_id: str | None
     split: str | None
@@ -55,15 +56,17 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     """Finds the columns by the options, or by their default names."""
     _refuse_duplicates(schema, options, source)
     image = _text_column(schema, options, source) or _image_column(schema, options, source)
-    label, *other_labels = _label_columns(schema, options.label_column, source)
+    label, *other_labels = (
+        [None] if options.unlabelled else _label_columns(schema, options.label_column, source)
+    )
     return TableColumns(
         image=image,
         label=label,
-        label_name=_label_name(schema, label, options.label_column),
+        label_name=None if label is None else _label_name(schema, label, options.label_column),
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
         other_labels=tuple(other_labels),
-        class_names=_declared_class_names(schema, label),
+        class_names=() if label is None else _declared_class_names(schema, label),
     )
 
 
@@ -212,11 +215,13 @@ def _find(
         ", or, where the columns are one-hot, write such a column, in pandas by "
         f"`table['label'] = table[{numbers[:3]}].idxmax(axis=1)`"
     )
+    without = (", or score without labels by ", Setting("unlabelled", value=True))
     raise DatasetError(
         f"no {role} column found in {source}, which has {schema.names}",
         "name it as ",
         Setting(f"{role}_column"),
         *([one_hot] if len(numbers) > 1 else []),
+        *(without if role == "label" else ()),
         parameter=f"{role}_column",
     )
 

@@ -83,13 +83,15 @@ class RecordedOptions(Contract):
     """Column of the ids."""
     text_column: str | None = None
     """Column of the texts."""
+    unlabelled: bool | None = None
+    """Whether labels were ignored; absent where not."""
     limit: int | None = None
     """Number of samples that were kept."""
 
     @classmethod
     def of_options(cls, options: object) -> Self:
         """Those options of a dataset, from an object that has them all as attributes."""
-        return cls(**given(**{name: getattr(options, name) for name in cls.model_fields}))
+        return cls(**given(**{name: getattr(options, name) or None for name in cls.model_fields}))
 
     def options(self) -> dict[str, Any]:
         """The options by their names, without those that were not given."""

@@ -186,8 +186,8 @@ def _map(scores: ScoreFile, options: ReportOptions) -> ImageMap | None:
     drawn = draw_map(to_samples(scores), open_store(folder))
     if drawn is None:
         raise ReportError(
-            f"no map can be drawn of the features in {folder}: it needs three classes and ten "
-            "samples that are in the score file",
+            f"no map can be drawn of the features in {folder}: it needs ten samples of the "
+            "score file",
             parameter="map",
         )
     return drawn

@@ -99,6 +99,7 @@ class Card:
     """A sample with its picture, as a data URI. Scores that are unknown are NaN.
 
     Attributes:
+        title: What its caption calls it: the class, or without labels the id.
         nearest_name: Name of that class; None if it is the label or unknown.
         doubt: What speaks against the label, as `ScoredSamples.doubts`; NaN where nothing is known.
         problem: Reason why there is no picture; empty where none was read.
@@ -111,6 +112,7 @@ class Card:
     sample_id: str
     label: int
     name: str
+    title: str
     nearest: int
     nearest_name: str | None
     margin: float
@@ -132,7 +134,7 @@ class Card:
         """The sample in words, in place of its picture."""
         looks = f", looks like {self.nearest_name}" if self.nearest_name is not None else ""
         score = "" if math.isnan(self.rmd) else f", difficulty {self.rmd:.1f}"
-        return f"{self.name}{looks}{score}, {self.sample_id}"
+        return ", ".join(dict.fromkeys((f"{self.title}{looks}{score}", self.sample_id)))
 
 
 def make_cards(
@@ -158,11 +160,13 @@ def with_suggestion(card: Card, samples: ScoredSamples) -> Card:
 def make_card(samples: ScoredSamples, row: int, picture: str | None, problem: str = "") -> Card:
     """The card of one sample."""
     label, nearest = int(samples.labels[row]), int(samples.nearest[row])
+    sample_id = samples.ids[row].as_py()
     return Card(
         row=row,
-        sample_id=samples.ids[row].as_py(),
+        sample_id=sample_id,
         label=label,
         name=samples.name_of(label),
+        title=samples.name_of(label) if samples.has_labels else sample_id,
         nearest=nearest,
         nearest_name=None if nearest in (-1, label) else samples.name_of(nearest),
         margin=float(samples.margins[row]),

@@ -54,6 +54,15 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
     return np.asarray(directions[:, :count])
 
 
+def map_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
+    """Whitened directions of a map, the one in which samples differ most first: the discriminants.
+
+    Fewer than three classes have too few for a plane, so others follow. Shape (rank, count).
+    """
+    between = discriminants(gaussians)
+    return between if between.shape[1] >= PLANE else similarity_directions(gaussians)
+
+
 def first_features(store: "FeatureSource", step: int = 1) -> Iterator[tuple[pa.Array, "Tensor"]]:
     """Ids of every `step`-th sample, and its features, of shape (samples, dim), part by part.
 
@@ -92,7 +101,16 @@ EDGE = 0.002
 BORDER = 0.04
 """Width of the border; beyond the quantiles, distances shrink the more the larger they are."""
 
-TWO_DIRECTIONS = "the two directions in which classes differ most"
+PLANE = 2
+
+
+def method_of(samples: ScoredSamples, *, tsne: bool) -> str:
+    """How samples are placed, in words."""
+    if tsne:
+        between = "between classes" if samples.compares_classes else "in which samples differ most"
+        return METHOD.format(between)
+    differing = "classes" if samples.compares_classes else "samples"
+    return f"the two directions in which {differing} differ most"
 
 
 @dataclass(frozen=True)
@@ -110,37 +128,35 @@ class ImageMap:
 
 
 def draw_map(samples: ScoredSamples, store: "FeatureSource") -> ImageMap | None:
-    """Places samples by the directions in which classes differ most.
+    """Places samples by the directions in which classes differ most; see `map_directions`.
 
-    None where there are fewer than three classes or ten samples to place.
+    None where there are fewer than ten samples to place, or two directions.
 
-    Uses t-SNE where openTSNE is installed, otherwise the first two discriminants.
+    Uses t-SNE where openTSNE is installed, otherwise the first two directions.
     """
     from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.scores.fit_store import fit_store
 
     gaussians = fit_store(store, FitOptions("auto", "auto")).gaussians
-    ids, places = _read(store, gaussians, discriminants(gaussians))
+    ids, places = _read(store, gaussians, map_directions(gaussians))
     rows = pc.index_in(ids, value_set=samples.ids)
     found = rows.is_valid().to_numpy(zero_copy_only=False)
     places, rows = places[found], rows.drop_null().cast(pa.int64()).to_numpy()
     if not _is_drawable(places):
         return None
     chosen = chosen_of(len(rows))
-    if not has_tsne():
-        plane, method = places[chosen, :2], TWO_DIRECTIONS
-    else:
-        plane, method = embed(places[chosen]), METHOD
-    return ImageMap(rows[chosen], within_unit(plane), method, len(rows))
+    tsne = has_tsne()
+    plane = embed(places[chosen]) if tsne else places[chosen, :PLANE]
+    return ImageMap(rows[chosen], within_unit(plane), method_of(samples, tsne=tsne), len(rows))
 
 
 def place_samples(store: "FeatureSource", gaussians: "Gaussians") -> pa.Table | None:
-    """Positions of up to MAX_PLACED samples by the two directions in which classes differ most.
+    """Positions of up to MAX_PLACED samples by the first two of `map_directions`.
 
-    The columns sample_id, x and y, both from 0 to 1; None where there are fewer than three classes
-    or ten samples to place.
+    The columns sample_id, x and y, both from 0 to 1; None where there are fewer than ten samples to
+    place, or two directions.
     """
-    directions = discriminants(gaussians)[:, :2]
+    directions = map_directions(gaussians)[:, :PLANE]
     step = _step(store.description.num_samples)
     ids, plane = _read(store, gaussians, directions, step)
     if not _is_drawable(plane):
@@ -159,7 +175,7 @@ def placed_map(placed: pa.Table, samples: ScoredSamples) -> ImageMap:
         places = pc.index_in(samples.ids, value_set=placed["sample_id"])
         rows = np.flatnonzero(places.is_valid().to_numpy(zero_copy_only=False))
         positions = positions[places.drop_null().to_numpy()]
-    return ImageMap(rows, positions, TWO_DIRECTIONS, len(samples))
+    return ImageMap(rows, positions, method_of(samples, tsne=False), len(samples))
 
 
 def _step(num_samples: int) -> int:
@@ -168,8 +184,8 @@ def _step(num_samples: int) -> int:
 
 
 def _is_drawable(places: NDArray[np.floating]) -> bool:
-    """Whether there are two directions, as of three classes, and enough samples."""
-    return places.shape[1] >= 2 and len(places) >= FEWEST  # noqa: PLR2004 - a plane
+    """Whether there are two directions, and enough samples."""
+    return places.shape[1] >= PLANE and len(places) >= FEWEST
 
 
 def _read(
@@ -185,16 +201,19 @@ def tsne_input(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
     """Rows of up to `tsne.MAX_POINTS` of the vectors of `similar.write_vectors`, and what to embed.
 
-    Their first directions are the discriminants; by these the vectors get unit length again. Rows
-    without a vector are left out. None where too little is left for a map.
+    Their first directions are the discriminants; by these the vectors get unit length again, or by
+    all where three classes are missing. Rows without a vector are left out. None where too little
+    is left for a map.
 
     Args:
         num_classes: Number of classes that have samples.
     """
     count = min(num_classes - 1, vectors.shape[1])
+    if count < PLANE:
+        count = vectors.shape[1]
     # Of a memory map, only the rows that are drawn are read.
     rows = chosen_of(len(vectors))
-    chosen = np.asarray(vectors[rows, : max(count, 0)], np.float32)
+    chosen = np.asarray(vectors[rows, :count], np.float32)
     known = np.isfinite(chosen).all(axis=1)
     rows, chosen = rows[known], chosen[known]
     if not _is_drawable(chosen):

@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.review.cards import Card
@@ -20,6 +21,7 @@ from difficulty_service.review.charts import (
 )
 from difficulty_service.review.confusions import ConfusedPair, count_confusions, rank_pairs
 from difficulty_service.review.copies import CopyGroup, to_group
+from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples
@@ -80,6 +82,7 @@ class Limits:
 
     Attributes:
         copies: Groups of copies.
+        faulty: Images with a fault.
         typical: Easiest samples of a class beside a doubtful one; half as many of a class of which
             no other pictures are shown.
     """
@@ -90,6 +93,7 @@ class Limits:
     typical: int = 6
     per_pair: int = 4
     copies: int = 24
+    faulty: int = 24
 
     def scaled(self, factor: float) -> "Limits":
         """Smaller limits, of which none becomes 0."""
@@ -109,6 +113,7 @@ class Selection:
         easiest: The easiest samples of the same classes without copies, easiest first.
         typical: The easiest samples of each class that a doubtful sample has or looks like.
         copies: Groups of copies; those whose labels differ first.
+        faulty: Images with a fault, as `faulty_rows`.
     """
 
     doubtful: Rows
@@ -121,6 +126,7 @@ class Selection:
     pairs: Sequence[ConfusedPair]
     pictured_pairs: Sequence[Rows]
     copies: Sequence[CopyGroup]
+    faulty: Rows = ()
 
     @property
     def kinds(self) -> tuple[Rows, Rows, Rows]:
@@ -134,6 +140,7 @@ class Selection:
             yield from rows
         yield from self.to_check
         yield from self.unusual
+        yield from self.faulty
         for strips in (self.hardest, self.easiest):
             for rows in strips.values():
                 yield from rows
@@ -161,7 +168,7 @@ def select(
     unusual = np.empty(0, np.int64)
     if samples.agnostic is not None:
         unusual = _descending(samples.agnostic, samples.is_unusual)
-    cards = _in_order(samples, doubtful, order)[: limits.doubtful]
+    cards = _in_order(samples, doubtful, order_for(samples, order))[: limits.doubtful]
     pairs = rank_pairs(samples, doubtful, LISTED_PAIRS)
     first_of_their_kind = samples.copy_of.is_null().to_numpy(zero_copy_only=False)
 
@@ -193,6 +200,19 @@ def select(
         pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
         copies=[to_group(samples, rows) for rows in samples.copies[: limits.copies]],
     )
+
+
+def faulty_rows(scores: pa.Table) -> Rows:
+    """Rows of the images with a fault, one fault after the other."""
+    if FAULT_COLUMN not in scores.column_names:
+        return []
+    faults = scores[FAULT_COLUMN].to_pylist()
+    return sorted((row for row, fault in enumerate(faults) if fault), key=faults.__getitem__)
+
+
+def order_for(samples: ScoredSamples, order: Order) -> Order:
+    """The order of the samples to check: without classes to compare, no label is doubtful."""
+    return "hardest" if order == "doubtful" and not samples.compares_classes else order
 
 
 def _in_order(
@@ -241,6 +261,9 @@ class Summary:
         caution: What to know before anything else; None if nothing is.
         round: Number of the round and what was decided before it, in words; None in the first.
         by_suspicion: Whether samples are doubted by their suspicion, and not by their margin.
+        compares_classes: Whether samples are compared with classes that they may be of.
+        has_labels: Whether samples have labels.
+        num_copied: Number of samples that are a copy or near copy of another one.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
     """
@@ -259,6 +282,9 @@ class Summary:
     bars: Sequence[Bar]
     labels: LabelCounts | None = None
     by_suspicion: bool = False
+    compares_classes: bool = True
+    has_labels: bool = True
+    num_copied: int = 0
     caution: str | None = None
     round: str | None = None
 
@@ -330,6 +356,9 @@ def summarise(
         bars=[] if scale is None else histogram(samples.rmd, scale, HISTOGRAM_BINS),
         labels=samples.label_counts,
         by_suspicion=samples.by_suspicion,
+        compares_classes=samples.compares_classes,
+        has_labels=samples.has_labels,
+        num_copied=sum(map(len, samples.copies)),
         caution=samples.caution,
         round=samples.decided.round,
     )
@@ -399,6 +428,7 @@ def review_data(
         "among": samples.num_unverified,
         "classes": classes,
         "doubt": "suspicion" if samples.by_suspicion else "margin",
+        "labelled": samples.has_labels,
         "names": {label: samples.name_of(label) for label in labels},
         "typical": {label: list(selection.typical[label]) for label in labels},
         "cuts": cuts.values if order == "doubtful" else None,

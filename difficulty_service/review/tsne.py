@@ -15,7 +15,8 @@ PERPLEXITY = 30.0
 EXAGGERATED_STEPS, STEPS = 100, 250
 STEPS_BETWEEN_REPORTS = 10
 
-METHOD = "t-SNE of the directions between classes"
+METHOD = "t-SNE of the directions {}"
+"""How samples are placed, in words; `map.method_of` says in which directions."""
 
 
 def has_tsne() -> bool:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -44,13 +44,16 @@ from difficulty_service.review.sections import (
     class_rows,
     cuts_of,
     describe_provenance,
+    faulty_rows,
     matrix_of,
+    order_for,
     rank_classes,
     review_data,
     select,
     summarise,
 )
 from difficulty_service.review.stored_images import ImageSource
+from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, to_samples
@@ -204,13 +207,14 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     """Writes a report; the file appears whole or not at all."""
     require_report_file(path, parts.max_mb)
     samples = to_samples(scores)
+    parts = replace(parts, order=order_for(samples, parts.order))
     ranked = rank_classes(samples)
     if not ranked:
         raise ReportError(
             "none of the samples has a score, so there is nothing to report",
             "score the dataset again; the warnings say why there are no scores",
         )
-    selection = select(samples, ranked, Limits(), parts.order)
+    selection = _select(scores, samples, ranked, Limits(), parts.order)
     pictures = _read(samples, selection, parts.images)
     notes = _problems(pictures)
 
@@ -225,7 +229,11 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     if len(page) > largest and pictures.uris:
         wanted = _num_shown(samples, selection, pictures)
         room = largest - (len(page) - _size(samples, selection, pictures)) - LENGTH_OF_NOTE
-        selection = _fewer(samples, ranked, selection, pictures, room, parts.order)
+
+        def smaller(limits: Limits) -> Selection:
+            return _select(scores, samples, ranked, limits, parts.order)
+
+        selection = _fewer(samples, selection, pictures, room, smaller)
         if _size(samples, selection, pictures) > room:
             pictures = replace(pictures, uris={})
         shown = _num_shown(samples, selection, pictures)
@@ -256,13 +264,23 @@ def _problems(pictures: Pictures) -> tuple[str, ...]:
     return (f"{number} cannot be shown, the first is {sample_id}: {reason}",)
 
 
-def _fewer(
+def _select(
+    scores: ScoreFile,
     samples: ScoredSamples,
     ranked: Sequence[ClassFacts],
+    limits: Limits,
+    order: Order,
+) -> Selection:
+    chosen = select(samples, ranked, limits, order)
+    return replace(chosen, faulty=faulty_rows(scores.table)[: limits.faulty])
+
+
+def _fewer(
+    samples: ScoredSamples,
     selection: Selection,
     pictures: Pictures,
     room: int,
-    order: Order,
+    smaller: Callable[[Limits], Selection],
 ) -> Selection:
     """A selection with fewer samples of every kind, whose pictures take at most `room` bytes.
 
@@ -270,7 +288,7 @@ def _fewer(
     """
     factor = max(0.0, room / _size(samples, selection, pictures))
     while factor > SMALLEST_FACTOR:
-        selection = select(samples, ranked, Limits().scaled(factor), order)
+        selection = smaller(Limits().scaled(factor))
         if _size(samples, selection, pictures) <= room:
             break
         factor *= SHRINKING
@@ -318,6 +336,7 @@ def _values(
         "num_classes": len(ranked),
         "summary": summary,
         "num_unread": provenance.num_bad_images or 0,
+        "faults": provenance.image_faults,
         "measure": samples.measure,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
@@ -327,7 +346,11 @@ def _values(
         "label_options": [(label, samples.name_of(label)) for label in sorted(labels)],
         "nearest_options": [(label, samples.name_of(label)) for label in sorted(nearest)],
         "columns": beside,
-        "unusual": cards(selection.unusual),
+        # Without classes, the samples to check are these.
+        "unusual": cards(selection.unusual) if samples.compares_classes else [],
+        "faulty": [
+            (card, scores.table[FAULT_COLUMN][card.row].as_py()) for card in cards(selection.faulty)
+        ],
         "class_rows": class_rows(samples, ranked, summary.scale),
         "num_listed_classes": LISTED_CLASSES,
         "strips": [

@@ -42,18 +42,23 @@ class TopRows:
 
 
 class Extremes:
-    """The samples at the ends of a score file, without those that a person has verified."""
+    """The samples at the ends of a score file, without those that a person has verified.
 
-    def __init__(self, count: int, evidence: Evidence = "label_margin") -> None:
-        self.evidence = evidence
+    Without classes to compare, no label is doubtful.
+    """
+
+    def __init__(
+        self, count: int, evidence: Evidence = "label_margin", measure: str = "rmd"
+    ) -> None:
+        self.evidence, self.measure = evidence, measure
         shown = ("sample_id", "label_name")
-        self._hardest = TopRows(count, "rmd", shown)
-        self._easiest = TopRows(count, "rmd", shown, largest=False)
+        self._hardest = TopRows(count, measure, shown)
+        self._easiest = TopRows(count, measure, shown, largest=False)
         self._doubtful = TopRows(count, evidence, (*shown, OTHER_CLASS[evidence]))
 
     @property
     def hardest(self) -> pa.Table:
-        """Columns sample_id, label_name and rmd of the hardest samples, from hard to easy."""
+        """Columns sample_id, label_name and the measure of the hardest samples, hard to easy."""
         return self._hardest.rows
 
     @property
@@ -70,5 +75,7 @@ class Extremes:
     def update(self, rows: pa.Table) -> None:
         """Takes more rows into account."""
         rows = unverified(rows)
-        for each in (self._hardest, self._easiest, self._doubtful):
+        for each in (self._hardest, self._easiest):
             each.update(rows)
+        if self.evidence in rows.column_names:
+            self._doubtful.update(rows)

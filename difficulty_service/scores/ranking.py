@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.tables import to_arrow, to_numpy
 from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.score_columns import measure_of
 
 
 class UnrankedScores:
@@ -27,11 +28,11 @@ class UnrankedScores:
         self._writer: pa.RecordBatchFileWriter | None = None
 
     def append(self, batch: pa.RecordBatch) -> None:
-        """Adds rows with a column `rmd`; all batches must have the same schema."""
+        """Adds rows with a column of difficulty; all batches must have the same schema."""
         if self._writer is None:
             self._writer = pa.ipc.new_file(self._rows, batch.schema)
         self._writer.write_batch(batch)
-        self._scores.write(to_numpy(batch["rmd"].drop_null()).tobytes())
+        self._scores.write(to_numpy(difficulty_in(batch).drop_null()).tobytes())
 
     def ranked(self) -> Iterator[pa.RecordBatch]:
         """The batches again, in their order, each with a column `percentile`."""
@@ -58,13 +59,18 @@ def unranked_scores(folder: Path) -> Iterator[UnrankedScores]:
 def with_percentiles(
     batches: Iterable[pa.RecordBatch], ordered: NDArray[np.float64]
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of scores with a column `percentile` of their `rmd`; `ordered` are all, ascending."""
+    """Rows of scores with a column `percentile` of their difficulty; `ordered` has all, rising."""
 
     def rank(batch: pa.RecordBatch) -> pa.RecordBatch:
-        column = percentiles(to_numpy(batch["rmd"]), ordered)
+        column = percentiles(to_numpy(difficulty_in(batch)), ordered)
         return batch.append_column("percentile", to_arrow(column))
 
     return map_in_order(rank, batches, num_workers())
+
+
+def difficulty_in(batch: pa.RecordBatch) -> pa.Array:
+    """The column of rows of scores by which these are ordered; see `measure_of`."""
+    return batch[measure_of(batch.schema.names)]
 
 
 def percentiles(scores: NDArray[np.float64], ordered: NDArray[np.float64]) -> NDArray[np.float32]:

@@ -12,7 +12,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.score_columns import LIKELIEST_CLASSES, require_columns
+from difficulty_service.datasets.sample import has_labels
+from difficulty_service.score_columns import (
+    LIKELIEST_CLASSES,
+    MEASURES,
+    measure_of,
+    require_columns,
+)
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
@@ -44,11 +50,11 @@ HARDEST_SHARE = 0.05
 UNUSUAL_SHARE = 0.01
 """Share of the samples whose `md_agnostic` counts as unlike anything else."""
 
-COLUMNS = (*("sample_id", "label", "label_name", "nearest_label", "label_margin", "percentile"),)
+COLUMNS = ("sample_id", "label", "label_name", "percentile")
 """Columns of a score file that the report needs, besides one of MEASURES."""
 
-MEASURES = ("rmd", "loss")
-"""Columns of difficulty; the report is by the first that a score file has."""
+COMPARED = ("nearest_label", "label_margin")
+"""Columns that compare classes, which only a file with AGNOSTIC as its difficulty lacks."""
 
 SUSPICION, SUSPECTED = "suspicion", "suggested_label"
 """Columns that tell which samples to check, in which order, where a score file has them."""
@@ -92,8 +98,8 @@ class ScoredSamples:
         nearest: Indices of the classes that fit best, -1 where none is known; the likeliest other
             class where a label is suspicious. Shape (samples,).
         margins: Label margins, NaN where there is none. Shape (samples,).
-        rmd: Relative Mahalanobis distances, or the losses of a classifier in a file without them;
-            NaN where there is none. Shape (samples,).
+        rmd: Relative Mahalanobis distances; in a file without them the losses of a classifier, or
+            the distances to all samples; NaN where there is none. Shape (samples,).
         percentiles: Percentiles of `rmd`, NaN where there is none. Shape (samples,).
         copy_of: Id of the first sample that each one is a copy or near copy of; null for others.
         suspicion: Log-odds that each label is wrong, NaN where there are none; None where the
@@ -134,6 +140,21 @@ class ScoredSamples:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def measure_name(self) -> str:
+        """A word for what `rmd` holds."""
+        return MEASURES[self.measure]
+
+    @property
+    def compares_classes(self) -> bool:
+        """Whether the file compares each sample with the classes that it may be of."""
+        return self.measure != AGNOSTIC
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether the samples have labels."""
+        return has_labels(tuple(self.names.values()))
 
     @cached_property
     def is_doubtful(self) -> NDArray[np.bool_]:
@@ -266,9 +287,10 @@ def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     suspicion = (SUSPICION, SUSPECTED, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
     optional = (*suspicion, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
     found = [name for name in optional if name in present]
-    # One of them is needed, and its absence an error to whoever reads these columns.
-    measures = [name for name in MEASURES if name in present] or MEASURES[:1]
-    return list(dict.fromkeys((*COLUMNS, *measures, *found)))
+    # What is needed and absent is an error to whoever reads these columns.
+    measure = measure_of(present)
+    compared = () if measure == AGNOSTIC else COMPARED
+    return list(dict.fromkeys((*COLUMNS, *compared, measure, *found)))
 
 
 def to_samples(scores: ScoreFile) -> ScoredSamples:
@@ -278,10 +300,14 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     require_columns(columns_to_read(present), present, "the score file")
 
     def numbers(name: str) -> NDArray[np.float64]:
+        if name not in present:
+            return np.full(len(table), np.nan)
         column: NDArray[np.float64] = table[name].cast(pa.float64()).fill_null(np.nan).to_numpy()
         return column
 
     def indices(name: str) -> NDArray[np.int64]:
+        if name not in present:
+            return np.full(len(table), -1)
         column: NDArray[np.int64] = table[name].cast(pa.int64()).fill_null(-1).to_numpy()
         return column
 
@@ -293,7 +319,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         if {*LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values()} <= {*present}:
             likeliest = np.stack([indices(name) for name in LIKELIEST_CLASSES], axis=1)
             p_likeliest = np.stack([numbers(name) for name in LIKELIEST_CLASSES.values()], axis=1)
-    measure = next(name for name in MEASURES if name in present)
+    measure = measure_of(present)
     labels, margins = indices("label"), numbers("label_margin")
     verified = table[MARK_COLUMN].is_valid().to_numpy() if MARK_COLUMN in present else None
     shares = shares_of_wrong(scores.provenance.suspicion)

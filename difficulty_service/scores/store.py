@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.options import ScorerOptions
-from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.score_columns import FAULT_COLUMN, OF_CLASSES, measure_of
 from difficulty_service.scores.duplicates import Duplicates, find_duplicates, find_near_duplicates
 from difficulty_service.scores.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
@@ -31,10 +32,10 @@ from difficulty_service.scores.label_counts import (
 from difficulty_service.scores.marked_features import MarkedFeatures, with_marks
 from difficulty_service.scores.marks import MARK_COLUMN
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
-from difficulty_service.scores.ranking import unranked_scores, with_percentiles
+from difficulty_service.scores.ranking import difficulty_in, unranked_scores, with_percentiles
 from difficulty_service.scores.rounds import count_newly_doubtful
 from difficulty_service.scores.rows import HASH_COLUMN, Classes, match_classes, score_rows
-from difficulty_service.scores.samples import Decided
+from difficulty_service.scores.samples import AGNOSTIC, Decided
 from difficulty_service.scores.separation import Separation
 
 KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
@@ -91,13 +92,15 @@ class RowCounts:
 
     def update(self, batch: pa.RecordBatch) -> None:
         """Counts more rows."""
+        self.samples += len(batch)
+        if "label_margin" not in batch.schema.names:  # there is one class
+            return
         margins = to_numpy(batch["label_margin"])
         self.unlike += int((margins > 0).sum())
         if MARK_COLUMN in batch.schema.names:
             verified = batch[MARK_COLUMN].is_valid().to_numpy(zero_copy_only=False)
             self.verified += int(verified.sum())
             margins = np.where(verified, np.minimum(margins, 0), margins)  # what is not doubted
-        self.samples += len(batch)
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
             suspicion = to_numpy(batch["suspicion"])
@@ -125,9 +128,11 @@ def row_warnings(
             f"because the Gaussians were fitted to fewer than two images of their class: {names}"
         )
     if not counts.compared and counts.scored:
+        why = "there is no second class" if has_labels(store_names) else "there are no labels"
         sentences.append(
-            "there is no second class to compare with, so rmd and label_margin tell nothing: "
-            "md_agnostic tells how unusual an image is"
+            f"{why} to compare with: md_agnostic tells how unusual a sample is, and copies and "
+            "faults of images are found; name classes, or let clusters be found, to have labels "
+            "checked"
         )
     for column, found in copies.items():
         if found.conflict:
@@ -160,6 +165,7 @@ class ScoreSummary:
     """Summary of a score file.
 
     Attributes:
+        has_labels: Whether the samples have labels.
         num_compared: Number of rows that are compared with other classes, by a label margin.
         evidence: Column by which labels are listed to be checked, see `evidence_of`.
         num_doubtful: Number of rows whose evidence is above 0.
@@ -169,7 +175,8 @@ class ScoreSummary:
         image_faults: Number of images with each fault, of those that occur; None where it is not
             known how the samples look.
         labels: How many labels are of which kind; None without suspicion.
-        hardest: The hardest samples, from hard to easy: sample_id, label_name, rmd.
+        measure: Column of difficulty, see `measure_of`.
+        hardest: The hardest samples, from hard to easy: sample_id, label_name, the measure.
         doubtful: The samples that look most like another class than their own, the clearest
             first: sample_id, label_name, the name of the other class, and the evidence.
     """
@@ -186,6 +193,8 @@ class ScoreSummary:
     image_faults: Mapping[str, int] | None
     labels: LabelCounts | None
     modality: str
+    has_labels: bool
+    measure: str
     warnings: tuple[str, ...]
     hardest: pa.Table
     easiest: pa.Table
@@ -218,7 +227,7 @@ def score_store(
         for batch in rows:
             unranked.append(batch)
         added, description = rows.finish()
-        extremes = Extremes(EXTREMES_KEPT, rows.counts.evidence)
+        extremes = Extremes(EXTREMES_KEPT, rows.counts.evidence, rows.measure)
         tables = grouped(unranked.ranked(), ROWS_PER_GROUP)
         write_scores(out, _complete_tables(tables, added, extremes), description)
     counts, decided = rows.counts, Decided.of(description)
@@ -245,6 +254,8 @@ def score_store(
         if counts.judged
         else None,
         modality=description.modality,
+        has_labels=has_labels(store.class_names),
+        measure=rows.measure,
         warnings=description.warnings,
         hardest=extremes.hardest,
         easiest=extremes.easiest,
@@ -259,7 +270,7 @@ def score_in_memory(
     rows = _Rows(store, fitted, options)
     batches = list(rows)
     added, description = rows.finish()
-    ordered = np.concatenate([to_numpy(batch["rmd"].drop_null()) for batch in batches])
+    ordered = np.concatenate([to_numpy(difficulty_in(batch).drop_null()) for batch in batches])
     ordered.sort()
     table = pa.Table.from_batches(with_percentiles(batches, ordered))
     for name, found in added.items():
@@ -289,6 +300,13 @@ class _Rows:
         self._before = before
         self._suspicious: list[pa.StringArray] = []  # ids
         self.caution: str | None = None
+        # Without a second class, the columns that compare classes tell nothing.
+        self.compares = int((fitted.gaussians.moments.counts > 0).sum()) > 1
+
+    @property
+    def measure(self) -> str:
+        """Column of difficulty."""
+        return measure_of(("rmd", AGNOSTIC) if self.compares else (AGNOSTIC,))
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Batches of a few thousand rows, in the order of the store."""
@@ -296,7 +314,11 @@ class _Rows:
         gaussians, classes = self._fitted.gaussians, self._classes
         scorers = self._affordable_scorers()
         originals = None if self._marked is None else self._marked.applied.given
-        posteriors = fit_store_posteriors(self._store, scorers, gaussians.matmul_dtype, originals)
+        posteriors = None
+        if self.compares:
+            posteriors = fit_store_posteriors(
+                self._store, scorers, gaussians.matmul_dtype, originals
+            )
         if posteriors is not None and posteriors.noise is None and not self._options.names_scorers:
             posteriors = None  # no label can be compared with another one
         fits = {} if posteriors is None else posteriors.description
@@ -310,6 +332,8 @@ class _Rows:
                 if "suspicion" in batch.schema.names:
                     suspicious = pc.greater(batch["suspicion"], 0)
                     self._suspicious.append(batch["sample_id"].filter(suspicious))
+            if not self.compares:
+                batch = batch.drop_columns([*{*OF_CLASSES} & {*batch.schema.names}])
             self.counts.update(batch)
             if HASH_COLUMN in batch.schema.names:
                 self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()

@@ -59,8 +59,8 @@ class Closer {
     shown.removeAttribute("data-row");
     shown.removeAttribute("loading");
     byId("dialog-picture").replaceChildren(shown);
-    byId("dialog-title").textContent = nearest ? `${given}, or ${nearest}?` : `${given}?`;
-    const parts = [sample.id];
+    byId("dialog-title").textContent = nearest ? `${given}, or ${nearest}?` : data.labelled ? `${given}?` : sample.id;
+    const parts = data.labelled ? [sample.id] : [];
     if (sample.doubt !== null) parts.push(`${data.doubt} ${sample.doubt.toFixed(1)}`);
     if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
     if (sample.percentile === 1) parts.push("the hardest of all images");

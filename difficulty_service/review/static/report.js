@@ -83,6 +83,7 @@ class Report {
     if (byId("cut")) byId("cut").value = 0;
     this.columns.reset();
     for (const [id, value] of [["filter-label", label], ["filter-nearest", nearest]]) {
+      if (!byId(id)) continue;  // without classes to compare
       byId(id).value = value;
       // A class without a card on this page is no option.
       if (byId(id).value !== value) byId(id).value = "";
@@ -92,7 +93,7 @@ class Report {
 
   filter() {
     const step = Number(byId("cut")?.value ?? 0), cut = this.data.cuts?.[step] ?? -Infinity;
-    const label = byId("filter-label").value, nearest = byId("filter-nearest").value;
+    const label = byId("filter-label")?.value ?? "", nearest = byId("filter-nearest")?.value ?? "";
     const { conditions } = this.columns;
     // What comes up among a part of the samples tells nothing about all.
     this.stored.order = label || nearest || conditions.length ? "" : this.data.order;
