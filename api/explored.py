@@ -143,7 +143,10 @@ def _decided(marks: list[SampleMark]) -> Marks:
 def recorded_scoring(content: ScoreFile) -> ScoringOptions:
     """The options that scores were made with, as far as the file tells."""
     known = content.provenance
+    made = known.made_labels
     values: dict[str, Any] = {
+        "classes": made and (",".join(made.classes) or None),
+        "clusters": made and made.clusters,
         "scorers": [
             name
             for name, scorer in SCORERS.items()
@@ -293,7 +296,8 @@ def _next_round(explored: ExploredFile, history: MarkHistory, source: str) -> st
 
     assert explored.features is not None  # noqa: S101 - else there is an obstacle
     options = recorded_scoring(read_scores(explored.scores))
-    request = ScoreRequest(explored.scores, options, None, history)
+    weights = None if explored.weights is None else str(explored.weights)
+    request = ScoreRequest(explored.scores, options, None, history, weights=weights)
     score_features(open_store(explored.features), request, Callbacks(marked=keep))
     content = read_scores(explored.scores)
     job = add_round(explored, content, source)

@@ -12,7 +12,14 @@ from functools import cache
 from typing import Annotated, Any, Literal
 
 from cyclopts import Group, Parameter
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
@@ -92,6 +99,41 @@ Scorers = Annotated[
             "uniqueItems": True,
         }
     ),
+]
+
+
+def split_names(text: str) -> list[str]:
+    """The names in a text, which commas separate."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def several_names(text: str) -> str:
+    """Names of classes, separated by commas.
+
+    Raises:
+        ValueError: There are fewer than two.
+    """
+    if len(set(split_names(text))) < 2:  # noqa: PLR2004 - nothing to compare
+        raise ValueError(f"{text!r} has no two names, separated by a comma, such as cat,dog")
+    return text
+
+
+def without_classes(
+    clusters: int | Literal["auto"] | None, info: ValidationInfo
+) -> int | Literal["auto"] | None:
+    """The clusters, where no names of classes are given.
+
+    Raises:
+        ValueError: Both would make labels.
+    """
+    if clusters is not None and info.data.get("classes") is not None:
+        raise ValueError("both classes and clusters would make labels: give one of them")
+    return clusters
+
+
+ClassNames = Annotated[str, Field(max_length=100_000), AfterValidator(several_names)]
+Clusters = Annotated[
+    Literal["auto"] | Annotated[int, Field(ge=2, le=1000)], AfterValidator(without_classes)
 ]
 
 
@@ -226,8 +268,32 @@ class FittingOptions(Options):
         return FitOptions(self.shrinkage, self.matmul_dtype)
 
 
+class LabelOptions(Options):
+    """How labels are made for samples that have none."""
+
+    classes: Annotated[ClassNames | None, Parameter(metavar="NAME,...")] = None
+    """Label each image without labels by the one of these names that fits best, by a CLIP:
+    cat,dog,bird. The labels are then scored like those of people."""
+
+    clusters: Annotated[Clusters | None, Parameter(metavar="NUMBER|auto")] = None
+    """Label samples without labels by clusters of their features: a number, or auto for the square
+    root of half the samples, up to 100."""
+
+    @property
+    def class_list(self) -> tuple[str, ...]:
+        """The names of `classes`, each once."""
+        return tuple(dict.fromkeys(split_names(self.classes or "")))
+
+    @property
+    def makes_labels(self) -> Literal["classes", "clusters"] | None:
+        """The option by which labels are made; None where they are not."""
+        if self.classes is not None:
+            return "classes"
+        return None if self.clusters is None else "clusters"
+
+
 @panel("Scoring")
-class ScoringOptions(FittingOptions, ScorerOptions):
+class ScoringOptions(FittingOptions, ScorerOptions, LabelOptions):
     """How features become scores."""
 
 

@@ -50,6 +50,7 @@ from difficulty_service.options import ExtractionOptions, ScoringOptions, parse_
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
+from difficulty_service.scores.made_labels import make_labels, require_unlabelled, require_words
 from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
 from difficulty_service.scores.marks import MarkHistory
 from difficulty_service.scores.rows import require_packages
@@ -109,6 +110,8 @@ class ScoreRequest:
         fitted: Gaussians to score against; None to fit them.
         marks: What people decided about the samples; None for nothing.
         before: Scores of an earlier round; None for those in `out`, which are replaced.
+        weights: File of the CLIP that made the features, for names of classes; None for that of
+            the hub.
     """
 
     out: Path
@@ -116,6 +119,7 @@ class ScoreRequest:
     fitted: FittedGaussians | None = None
     marks: MarkHistory | None = None
     before: Path | None = None
+    weights: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +173,8 @@ class Callbacks:
         settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
         extracted: Called when the features are complete.
-        ready: Called when the features are there and nothing has been done with marks yet.
+        ready: Called when the features are there, with the labels that were made for them, and
+            nothing has been done with marks yet.
         marked: Called when marks have been applied to the features; not called without marks.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
@@ -315,8 +320,14 @@ def score_dataset(
     require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
+    require_unlabelled(dataset.class_names, scoring.options)
+    if scoring.options.class_list:
+        named = extraction.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
+        require_words(named, extraction.network.features)
+        extraction = replace(extraction, backbone=named)
     extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
     callbacks.extracted(extracted)
+    scoring = replace(scoring, weights=extraction.network.weights)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
 
 
@@ -332,6 +343,7 @@ def score_features(
     """
     require_packages(request.options)
     require_score_file_name(request.out)
+    store = make_labels(store, request.options, request.weights)
     callbacks.ready(store)
     if request.marks:
         store = apply_marks(store, request.marks)

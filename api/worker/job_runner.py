@@ -158,6 +158,7 @@ def run_job(
         callbacks = Callbacks(
             progress=reporter.update,
             extracted=keep_features,
+            ready=scored_features.append,
             marked=scored_features.append,
             fitted=save_gaussians,
         )

@@ -1,6 +1,7 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -105,7 +106,8 @@ def score(
         limit.require_counted(scoring, fitted=fitted is not None, features=has_features)
     with without(*muted):
         if has_features:
-            if useless := extraction.given:
+            # The words of names are encoded by the file that encoded the images.
+            if useless := extraction.given - ({"weights"} if scoring.class_list else set()):
                 raise WrongCall(
                     f"{source} holds features already, so {options(useless)} would change nothing"
                 )
@@ -114,6 +116,7 @@ def score(
                 marked=lambda marked: keep_marks(marked, out),
                 fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
+            request = replace(request, weights=extraction.machine.weights)
             summary = score_features(open_features(Path(source), labels), request, callbacks)
             extracted = None
         else:

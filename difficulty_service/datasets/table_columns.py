@@ -56,16 +56,17 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     """Finds the columns by the options, or by their default names."""
     _refuse_duplicates(schema, options, source)
     image = _text_column(schema, options, source) or _image_column(schema, options, source)
-    label, *other_labels = (
-        [None] if options.unlabelled else _label_columns(schema, options.label_column, source)
-    )
+    labels: list[str] = []
+    if not options.unlabelled:
+        labels = _label_columns(schema, options.label_column, source)
+    label = labels[0] if labels else None
     return TableColumns(
         image=image,
         label=label,
         label_name=None if label is None else _label_name(schema, label, options.label_column),
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
-        other_labels=tuple(other_labels),
+        other_labels=tuple(labels[1:]),
         class_names=() if label is None else _declared_class_names(schema, label),
     )
 

@@ -98,6 +98,17 @@ class RecordedOptions(Contract):
         return self.model_dump(include=set(type(self).model_fields), exclude_unset=True)
 
 
+class MadeLabels(Contract):
+    """How labels were made for samples without any."""
+
+    classes: Names = ()
+    """Names that images were compared with; only of labels by names, as the following."""
+    prompt: str | None = None
+    """What each image was compared with, with braces in place of the name."""
+    clusters: int | None = None
+    """Number of clusters; only of labels by clusters."""
+
+
 class FeatureKind(Contract):
     """What made some features; null for what is not known."""
 
@@ -200,6 +211,8 @@ class Extraction(FeatureKind):
     """Corruption of every image, such as `fog:3`; only where there is one."""
     seed: Annotated[int, STORES] = 0
     """Seed of the augmentation, of K-means and of the landmarks."""
+    made_labels: Annotated[MadeLabels | None, MAY_CHANGE] = None
+    """How the labels were made; absent where they are those of the dataset, or there are none."""
     package_version: Annotated[str | None, MAY_CHANGE] = None
     """Version of this package that extracted the features or evaluated the classifier."""
     warnings: Annotated[Names, MAY_CHANGE] = ()

@@ -71,6 +71,7 @@ class ReadingOptions(EncoderOptions, total=False):
         image_column: Column of a table with image bytes or paths.
         label_column: Column of a table with the labels.
         id_column: Column of a table whose text is the sample id.
+        unlabelled: Whether labels are ignored, or absent; False by default.
         limit: Number of samples to use, evenly spaced.
         corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
         augment_runs: Random crops and flips of each image; 0 (default) for none.
@@ -84,6 +85,7 @@ class ReadingOptions(EncoderOptions, total=False):
     image_column: str | None
     label_column: str | None
     id_column: str | None
+    unlabelled: bool
     limit: int | None
     corrupt: str | None
     augment_runs: int
@@ -102,6 +104,9 @@ class ImageOptions(ReadingOptions, total=False):
         matmul_dtype: As for `score`.
         scorers: As for `score`.
         near_duplicates: As for `score`.
+        classes: Names of classes, as a list or separated by commas, by the best of which images
+            without labels are labelled.
+        clusters: Number of clusters, or `auto`, by which samples without labels are labelled.
     """
 
     resume: bool
@@ -109,6 +114,8 @@ class ImageOptions(ReadingOptions, total=False):
     matmul_dtype: str
     scorers: Sequence[str]
     near_duplicates: float | None
+    classes: str | Sequence[str] | None
+    clusters: int | Literal["auto"] | None
 
 
 def require_names(options: Mapping[str, Any], kind: type, function: str) -> None:
@@ -138,10 +145,13 @@ def _plain(value: object) -> object:
 
 
 def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
-    """How features become scores; a single scorer may be given as it is."""
+    """How features become scores; a single scorer may be given as it is, classes as a list."""
     names = given.get("scorers", ())
     if isinstance(names, str):
         given = {**given, "scorers": [names]}
+    classes = given.get("classes")
+    if classes is not None and not isinstance(classes, str):
+        given = {**given, "classes": ",".join(classes)}
     return read_options(ScoringOptions, given)
 
 

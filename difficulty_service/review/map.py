@@ -147,7 +147,8 @@ def draw_map(samples: ScoredSamples, store: "FeatureSource") -> ImageMap | None:
     chosen = chosen_of(len(rows))
     tsne = has_tsne()
     plane = embed(places[chosen]) if tsne else places[chosen, :PLANE]
-    return ImageMap(rows[chosen], within_unit(plane), method_of(samples, tsne=tsne), len(rows))
+    method = method_of(samples, tsne=tsne)
+    return ImageMap(rows[chosen], within_unit(plane), method, len(rows))
 
 
 def place_samples(store: "FeatureSource", gaussians: "Gaussians") -> pa.Table | None:

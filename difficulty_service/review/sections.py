@@ -490,6 +490,7 @@ def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
         "Faults of images": ", ".join(
             f"{fault} {count:,}" for fault, count in (provenance.image_faults or {}).items()
         ),
+        "Labels": _made_labels(provenance),
         "Fitted on": _fitted_on(provenance),
         "Shrinkage": provenance.shrinkage,
         "Augmented copies of each image": _count(provenance.augment_runs or None),
@@ -503,6 +504,15 @@ def describe_provenance(provenance: Provenance) -> tuple[Facts, Facts]:
     known = [(name, str(value)) for name, value in facts.items() if value not in (None, "")]
     plain = [fact for fact in known if not fact[0].startswith(TECHNICAL)]
     return plain, [fact for fact in known if fact not in plain]
+
+
+def _made_labels(provenance: Provenance) -> str | None:
+    made = provenance.made_labels
+    if made is None:
+        return None
+    if made.clusters is not None:
+        return f"{made.clusters:,} clusters of the features"
+    return f"the name that fits best, of {len(made.classes):,}, by “{made.prompt}”"
 
 
 def _fitted_on(provenance: Provenance) -> str | None:

@@ -404,6 +404,8 @@ def _key(scores: ScoreFile, samples: ScoredSamples, order: Order) -> str:
             digest.update(f"{sample_id}\n".encode())
         key = digest.hexdigest()
     rounds = [f"{mark}-{number}" for mark, number in sorted((known.marks or {}).items())]
+    if known.made_labels is not None:  # other labels of the same samples
+        rounds.append(hashlib.sha256(known.made_labels.model_dump_json().encode()).hexdigest()[:8])
     return "-".join([key, *rounds, *([] if order == "doubtful" else [order])])
 
 

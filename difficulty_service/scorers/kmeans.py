@@ -4,6 +4,8 @@ A baseline of Cui et al. (2023), table 8, who do not give the number of clusters
 (2022), who proposed the score, found one cluster per class to work well on ImageNet.
 """
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 
@@ -80,13 +82,26 @@ def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
     """
     check_finite(features)
     centroids = centroids.to(features.device)
+    # Computed again, because the comparison is too coarse for small distances.
+    return torch.cat(
+        [
+            torch.linalg.vector_norm(chunk.float() - centroids[nearest], dim=1)
+            for chunk, nearest in _nearest(features, centroids)
+        ]
+    )
+
+
+def nearest_centroids(features: Tensor, centroids: Tensor) -> Tensor:
+    """Index of the nearest centroid of each sample; arguments and errors as `kmeans_distance`."""
+    check_finite(features)
+    centroids = centroids.to(features.device)
+    return torch.cat([nearest for _, nearest in _nearest(features, centroids)])
+
+
+def _nearest(features: Tensor, centroids: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """Some features at a time with the index of the nearest centroid of each."""
     centre = centroids.mean(dim=0)
     centred = centroids - centre
     half_squares = centred.square().sum(dim=1) / 2
-    distances = []
     for chunk in features.split(max(1, DISTANCES_PER_BLOCK // len(centroids))):
-        rows = chunk.float()
-        nearest = (half_squares - (rows - centre) @ centred.T).argmin(dim=1)
-        # Computed again, because the comparison above is too coarse for small distances.
-        distances.append(torch.linalg.vector_norm(rows - centroids[nearest], dim=1))
-    return torch.cat(distances)
+        yield chunk, (half_squares - (chunk.float() - centre) @ centred.T).argmin(dim=1)
