@@ -206,7 +206,7 @@ _OWN_COLUMNS = (
         "suspicion",
         "float64",
         "log-odds; above 0, the label is more likely wrong than right",
-        "Log-odds of `p_wrong`; null for the only sample of a class, and with a single class.",
+        "Log-odds of `p_wrong`; null for the only sample of a class.",
     ),
     Column(
         "p_wrong",
@@ -346,7 +346,7 @@ def absent_column(
     parameter: str | None = None,
 ) -> DifficultyError:
     """The error that a score file lacks a column; arguments as for `require_columns`."""
-    known = name if name in {*COMPUTED_BY, *OF_CLASSES} else f"column {name!r}"
+    known = name if name in COMPUTED_BY else f"column {name!r}"
     return error(f"{where} has no {known}", *remedy_of(name, columns), parameter=parameter)
 
 

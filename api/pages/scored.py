@@ -129,6 +129,7 @@ class ScoredJob:
             "name": job_name(self.job),
             "address": self.address,
             "by_suspicion": self.samples.by_suspicion,
+            "measure": self.samples.measure,
             "measure_name": self.samples.measure_name,
             "compares_classes": self.samples.compares_classes,
             "has_labels": self.samples.has_labels,

@@ -67,7 +67,6 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     values = job.values("Summary") | {
         "summary": overview.summary,
         "num_unread": provenance.num_bad_images or 0,
-        "measure": job.samples.measure,
         "backbone": job.job.wanted.backbone,
         "kinds": {
             name: job.cards(rows)

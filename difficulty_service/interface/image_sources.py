@@ -19,9 +19,9 @@ from difficulty_service.datasets.labels import (
     label_like,
     several_labels_warning,
 )
-from difficulty_service.datasets.listing import check_options
+from difficulty_service.datasets.listing import check_options, without_labels
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptions
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.features.array_columns import ClassLabels, index_classes
@@ -37,8 +37,17 @@ PAIR = 2
 def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:
     """Opens any LabelledImages, and says in sentences which of them cannot be used.
 
-    The columns of the options apply to tables, and the split to named splits.
+    The columns of the options apply to tables, and the split to named splits. Where labels are
+    ignored, images without any will do.
     """
+    if options.unlabelled and is_pairs(images) and not is_frame(images) and len(images):
+        alone = not isinstance(images[0], list | tuple)
+        images = _without_labels(images) if alone else images
+    dataset, warnings = _open(images, options)
+    return without_labels(dataset) if options.unlabelled else dataset, warnings
+
+
+def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:
     if isinstance(images, str | os.PathLike):
         return open_dataset(os.fspath(images), options), []
     package = sys.modules.get("datasets")
@@ -111,6 +120,10 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     return Zipped(_by_position(images), _by_position(labels))
 
 
+def _without_labels(images: Any, ids: Sequence[str] | None = None) -> Zipped:  # noqa: ANN401
+    return Zipped(_by_position(images), [UNLABELLED] * len(images), ids)
+
+
 def is_frame(images: LabelledImages) -> bool:
     """Whether an object is a table in memory: a DataFrame, an Arrow table or a dict of columns."""
     names = getattr(images, "column_names", None) or getattr(images, "columns", None)
@@ -133,11 +146,13 @@ def _pairs_of_frame(frame: Any, options: DatasetOptions) -> tuple[Zipped, list[s
     like = label_like(names)
     if len(like) > 1 and like[:1] != find_usual(LABEL_NAMES, names)[:1]:
         like = []  # none of them is the usual one
-    label = _column_name(names, options.label_column, like, "label")
     ids = None
     if options.id_column is not None:
         ids = _by_position(frame[_column_name(names, options.id_column, [], "id")])
         ids = [str(value) for value in ids]
+    if options.unlabelled:
+        return _without_labels(frame[image], ids), []
+    label = _column_name(names, options.label_column, like, "label")
     others = like[1:] if options.label_column is None else []
     guesses = [several_labels_warning(label, others)] if others else []
     return Zipped(_by_position(frame[image]), _by_position(frame[label]), ids), guesses

@@ -152,7 +152,11 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
     progress: bool = True,
     **options: Unpack[ImageOptions],
 ) -> Scores:
-    """Extracts features of labelled images and scores them; larger is harder.
+    """Extracts features of images and scores them; larger is harder.
+
+    Without labels, as in a folder of images, the score is the distance to all images, and copies
+    and faults are found; `classes` or `clusters` make labels, and `unlabelled=True` ignores those
+    that there are.
 
     Args:
         images: A path, URI or glob, as for `difficulty score`; a `datasets.Dataset`, or a

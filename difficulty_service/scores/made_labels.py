@@ -66,7 +66,7 @@ def make_labels(
         labels,
         names,
         made,
-        f"the labels are {how}; nobody has checked any, and they fit more often than labels of people do, because the features made them",
+        f"the labels are {how}: nobody has checked any, and the same features made and judge them",
     )
 
 

@@ -359,10 +359,6 @@ REFUSED = {
         lambda folder: folders("train/")(folders("test/")(folder)),
         ("holds the splits ['test', 'train']", "choose one, for example split='test'"),
     ),
-    "images in one folder": Refused(
-        lambda folder: folders("", classes=("img",))(folder) / "img",
-        ("no class folders", "one sub-folder per class"),
-    ),
     **{
         f"a file ending in {ending}": Refused(
             file_of(f"photos{ending}", b"?"),

@@ -88,8 +88,7 @@ async function restore(place, grid, looked) {
 
 function startGrid(place, review, looked) {
   const grid = new Grid(place, review);
-  for (const id of ["label", "near"]) {
-    const input = byId(id);
+  for (const input of [byId("label"), byId("near")].filter(Boolean)) {  // not without classes
     new ClassChoice(input, classNames, () => input.dispatchEvent(new Event("change", { bubbles: true })), { isFree: true });
   }
   listenForKeys(place, { like: (_, event) => showAlike(event.target.closest(".card")) });

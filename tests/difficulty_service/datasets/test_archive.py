@@ -91,7 +91,7 @@ def test_an_archive_can_be_pickled_to_another_process(
     assert opener().read() == images[1]
 
 
-def test_samples_with_label_files_are_a_webdataset_even_in_folders(
+def test_a_tar_is_a_webdataset_where_label_files_are_beside_its_images(
     tmp_path: Path,
     images: list[bytes],
     write_tar: Callable[..., str],
@@ -106,7 +106,7 @@ def test_samples_with_label_files_are_a_webdataset_even_in_folders(
         for number, members in enumerate([shard, flat, stray])
     ]
 
-    assert kinds == ["webdataset", "webdataset", "archive"]
+    assert kinds == ["webdataset", "archive", "archive"]
 
 
 def test_a_compressed_tar_is_read_in_its_own_order_and_says_what_is_faster(

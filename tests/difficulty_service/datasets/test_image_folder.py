@@ -151,8 +151,8 @@ def test_what_is_beside_the_classes_and_empty_classes_are_skipped_with_a_reason(
     )
 
 
-def test_a_folder_without_class_folders_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a.png").write_bytes(b"")
+def test_a_folder_without_class_folders_and_images_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_bytes(b"")
 
     with pytest.raises(DatasetError, match="no class folders"):
         open_dataset(str(tmp_path), DatasetOptions())
