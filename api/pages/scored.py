@@ -133,6 +133,7 @@ class ScoredJob:
             "measure_name": self.samples.measure_name,
             "compares_classes": self.samples.compares_classes,
             "has_labels": self.samples.has_labels,
+            "new_classes": self.samples.takes_new_classes,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,

@@ -141,9 +141,11 @@ def apply_changes(
     seen: dict[int, tuple[Mark, str | None] | None] = {}
     for index, (row, change) in enumerate(zip(rows, changes, strict=True)):
         decision, marks[row] = change.decision, None
-        if decision is not None and decision.label is not None and decision.label not in names:
+        label = None if decision is None else decision.label
+        is_known = label is None or label in names
+        if not is_known and not (samples.takes_new_classes and str(label).strip()):
             field = f"marks.{index}.decision.label"
-            raise invalid(f"there is no class {decision.label[:100]!r}", REMEDY, field=field)
+            raise invalid(f"there is no class {str(label)[:100]!r}", REMEDY, field=field)
         if decision is not None:
             sample_id = samples.ids[row].as_py()
             marks[row] = SampleMark(row, sample_id, decision.mark, decision.label, change.order)

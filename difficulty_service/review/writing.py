@@ -338,6 +338,7 @@ def _values(
         "num_unread": provenance.num_bad_images or 0,
         "faults": provenance.image_faults,
         "measure": samples.measure,
+        "new_classes": samples.takes_new_classes,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
         "to_check": to_check,

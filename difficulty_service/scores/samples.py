@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.sample import has_labels
+from difficulty_service.datasets.sample import UNLABELLED, has_labels
 from difficulty_service.score_columns import (
     LIKELIEST_CLASSES,
     MEASURES,
@@ -155,6 +155,11 @@ class ScoredSamples:
     def has_labels(self) -> bool:
         """Whether the samples have labels."""
         return has_labels(tuple(self.names.values()))
+
+    @property
+    def takes_new_classes(self) -> bool:
+        """Whether a person may name any class: samples without labels have none to choose from."""
+        return UNLABELLED in self.names.values()
 
     @cached_property
     def is_doubtful(self) -> NDArray[np.bool_]:

@@ -104,10 +104,15 @@ class ClassChoice {
 
   take() {
     const name = this.list.hidden ? this.best : this.matches[this.active];
-    if (name) {
-      this.choose(name);
-      return;
-    }
+    const typed = this.input.value.trim();
+    if (name) this.choose(name);
+    else if (typed && "newClasses" in this.input.dataset) {
+      if (!this.names.includes(typed)) this.names = [...this.names, typed];
+      this.choose(typed);
+    } else this.refuse();
+  }
+
+  refuse() {
     this.input.setCustomValidity("No class has this in its name.");
     this.input.reportValidity();
   }

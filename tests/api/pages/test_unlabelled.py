@@ -63,6 +63,16 @@ def test_every_page_of_such_a_job_is_there(client: TestClient, job: Job, page: s
     assert client.get(f"/jobs/{job.id}/{page}").status_code == 200
 
 
+def test_a_person_names_classes_that_there_are_not_yet(client: TestClient, job: Job) -> None:
+    page = client.get(f"/jobs/{job.id}/images/1").text
+    change = {"row": 1, "decision": {"mark": "relabel", "label": "owl"}}
+
+    answer = client.post(f"/v1/jobs/{job.id}/marks", json={"marks": [change]})
+
+    assert answer.status_code == 200
+    assert "data-new-classes" in page
+
+
 def test_scores_by_labels_are_refused_with_the_remedy(client: TestClient, job: Job) -> None:
     answer = client.get(f"/v1/jobs/{job.id}/scores", params={"sort": "-suspicion"})
 
