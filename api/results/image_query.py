@@ -447,7 +447,7 @@ def _all_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDAr
         # The same at each visit, so that one can go on.
         return np.random.default_rng(len(samples)).random(len(samples))
     values, sign = {
-        "doubtful": (samples.doubts if samples.compares_classes else samples.rmd, -1.0),
+        "doubtful": (samples.concerns, -1.0),
         "hardest": (samples.rmd, -1.0),
         "easiest": (samples.rmd, 1.0),
         "unusual": (samples.agnostic, -1.0),

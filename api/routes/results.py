@@ -131,7 +131,7 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
             only = keys = None
             if not is_of_all or sort == DOUBTED:
                 samples = request.app.state.open_scores.get(job).samples
-                keys = -samples.doubts if sort == DOUBTED else None
+                keys = -samples.concerns if sort == DOUBTED else None
             if not is_of_all:
                 about = beside(request, key, job, query)
                 only = matching_rows(samples, query, about)

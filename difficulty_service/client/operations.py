@@ -133,7 +133,7 @@ def jobs(*, state: State | None = None, owner: str | None = None) -> Series[JobP
 
 
 def samples(
-    job_id: str, *, sort: str = "-rmd", **conditions: Unpack[ScoreFilter]
+    job_id: str, *, sort: str | None = None, **conditions: Unpack[ScoreFilter]
 ) -> Series[ScoreRow]:
     """Every sample that fulfils the conditions with its scores, in the order `sort`."""
 

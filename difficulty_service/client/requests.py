@@ -193,7 +193,7 @@ class ScoreFilter(TypedDict, total=False):
 def score_page(
     job_id: str,
     *,
-    sort: str = "-rmd",
+    sort: str | None = None,
     limit: int | None = None,
     after: str | None = None,
     columns: Mapping[str, str] | None = None,
@@ -203,7 +203,8 @@ def score_page(
 
     Args:
         job_id: A finished job.
-        sort: A column, with `-` for the largest first; or `doubtful`, or `alike`.
+        sort: A column, with `-` for the largest first; or `doubtful`, or `alike`; by default the
+            hardest first.
         limit: Samples of a page, 1000 at most.
         after: Where the page begins.
         columns: Conditions on columns beside the scores, such as `{"is.camera": "A"}`.

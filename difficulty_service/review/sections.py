@@ -126,7 +126,7 @@ class Selection:
     pairs: Sequence[ConfusedPair]
     pictured_pairs: Sequence[Rows]
     copies: Sequence[CopyGroup]
-    faulty: Rows = ()
+    faulty: Rows
 
     @property
     def kinds(self) -> tuple[Rows, Rows, Rows]:
@@ -199,6 +199,7 @@ def select(
         pairs=pairs,
         pictured_pairs=[_listed(each.rows[: limits.per_pair]) for each in pairs[:PICTURED_PAIRS]],
         copies=[to_group(samples, rows) for rows in samples.copies[: limits.copies]],
+        faulty=[],
     )
 
 

@@ -202,6 +202,14 @@ class ScoredSamples:
         return self.suspicion
 
     @property
+    def concerns(self) -> NDArray[np.float64]:
+        """What samples to check are ordered by, the largest first: doubts, without classes `rmd`.
+
+        Shape (samples,).
+        """
+        return self.doubts if self.compares_classes else self.rmd
+
+    @property
     def label_counts(self) -> LabelCounts | None:
         """How many labels are of which kind; None without suspicion."""
         if self.suspicion is None:

@@ -85,7 +85,9 @@ def test_the_result_describes_the_published_files(
 
     result = run(job)
 
-    names = "columns.arrow errors.parquet gaussians.safetensors scores.parquet vectors.npy"
+    names = (
+        "columns.arrow errors.parquet gaussians.safetensors map.parquet scores.parquet vectors.npy"
+    )
     assert keys_below(artifacts, "jobs") == [f"jobs/{job.id}/a1/{name}" for name in names.split()]
     assert result.prefix == f"jobs/{job.id}/a1"
     assert (result.num_samples, result.num_scored, result.num_bad_images) == (40, 40, 0)
