@@ -20,7 +20,8 @@ from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
 from difficulty_service.review.copies import give_label, keep_one, to_group
-from difficulty_service.review.sections import LISTED_CLASSES, describe_provenance
+from difficulty_service.review.origin import describe_provenance
+from difficulty_service.review.sections import LISTED_CLASSES
 from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.round_change import change_between
 

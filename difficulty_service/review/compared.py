@@ -27,7 +27,7 @@ from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.review.cards import Pictures, read_pictures
 from difficulty_service.review.charts import shade_of
 from difficulty_service.review.html_page import render_template
-from difficulty_service.review.sections import describe_provenance
+from difficulty_service.review.origin import describe_provenance
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples

@@ -33,6 +33,7 @@ from difficulty_service.review.html_page import render_template
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.map_columns import colours_by, packed_column
 from difficulty_service.review.map_points import MapPoints
+from difficulty_service.review.origin import describe_provenance
 from difficulty_service.review.sample_columns import SampleColumn, SampleColumns
 from difficulty_service.review.sections import (
     LISTED_CLASSES,
@@ -43,7 +44,6 @@ from difficulty_service.review.sections import (
     Selection,
     class_rows,
     cuts_of,
-    describe_provenance,
     faulty_rows,
     matrix_of,
     order_for,
