@@ -46,7 +46,7 @@ from difficulty_service.pipeline import (
     ignore,
 )
 
-USELESS = ("backbone", "weights", "limit", "shard_size", "resume")
+USELESS = ("backbone", "weights", "limit", "shard_size", "resume", "unlabelled")
 """Options of an extraction that would change nothing in a trial, or would break it."""
 
 BATCHES_TO_SKIP_ONE = 10
