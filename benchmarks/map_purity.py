@@ -77,7 +77,9 @@ def main() -> None:
         if scores is None:
             scores = Path(place, "scores.parquet")
             column = options.id_column
-            ds.score_dataset(options.dataset, out=scores, id_column=column, progress=False)
+            ds.score_dataset(
+                options.dataset, out=scores, id_column=column, backbone="builtin", progress=False
+            )
         measure(scores, Path(place))
 
 

@@ -193,7 +193,11 @@ def main() -> None:
         scores, page = Path(place, "scores.parquet"), Path(place, "report.html")
         if options.images:
             ds.score_dataset(
-                options.images, out=scores, id_column=options.id_column, progress=False
+                options.images,
+                out=scores,
+                id_column=options.id_column,
+                backbone="builtin",
+                progress=False,
             )
             measure(options.images, scores, page)
         for rows in map(int, filter(None, options.rows.split(","))):

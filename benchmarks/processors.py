@@ -130,6 +130,7 @@ def save_scores(path: Path, images: int) -> None:
                 precision="fp32",
                 scorers=("rmd", "suspicion"),
                 progress=False,
+                backbone="builtin",
             )
             table = scores.to_pandas()
             for column in ("rmd", "label_margin", "suspicion"):

@@ -15,7 +15,7 @@ from difficulty_service.extraction import precision
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
-from tests.fork_server import ForkedContext, fork_server_address
+from tests.fork_server import ForkedContext
 from tests.warm_command import Call, warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -52,11 +52,9 @@ sys.argv[:] = ["difficulty", *arguments]
 import torch
 from difficulty_service.base import apart
 from difficulty_service.cli import main
-from tests.fork_server import ForkedContext, use_fork_server
 
-if address is not None:
-    use_fork_server(address)
-    apart.context_of_children = ForkedContext()
+if not forks:
+    apart.context_of_children = apart.NEW_INTERPRETER
 if "OMP_NUM_THREADS" in environment:
     torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
 sys.exit(main())
@@ -136,7 +134,7 @@ def fork_command(forkserver: ForkServerContext) -> Iterator[ForkCommand]:
         forks: bool = True,
     ) -> ForkServerProcess:
         values = {
-            "address": fork_server_address() if forks else None,
+            "forks": forks,
             "arguments": [str(argument) for argument in arguments],
             "environment": dict(environment),
             "folder": os.path.abspath(folder),  # noqa: PTH100 - of this process, not of the child

@@ -35,6 +35,7 @@ def compute(folder, threads):
     threadpool_limits(threads)
     scores = ds.score_dataset(
         str(files("difficulty_service.demo") / "digits.parquet"),
+        backbone="builtin",
         id_column="id",
         limit=250,
         precision="fp32",

@@ -14,7 +14,7 @@ from typing import Any
 from api.server import run_server
 from api.settings import Settings
 from api.worker.worker import run_worker
-from tests.fork_server import fork_server_address, use_fork_server
+from tests.fork_server import ForkedProcess
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Noted:
         return self.started > 0 and starting_time(self.pid) == self.started
 
 
-class NotedProcess(ForkServerProcess):
+class NotedProcess(ForkedProcess):
     """A process that is added to a file as soon as it has started.
 
     Args:
@@ -52,9 +52,8 @@ class NotedProcess(ForkServerProcess):
             file.write(f"{self.pid} {starting_time(self.pid or 0)}\n")
 
 
-def run_noted_worker(settings: Settings, notes: Path, address: str) -> None:
+def run_noted_worker(settings: Settings, notes: Path) -> None:
     """Runs a worker; the processes of its jobs need not load torch either, and are noted."""
-    use_fork_server(address)
     context = ForkServerContext()
     noted = partial(NotedProcess, notes / str(os.getpid()))
     context.Process = noted  # type: ignore[misc, assignment]
@@ -157,7 +156,7 @@ class Service:
         self._paused.difference_update(pids)
 
     def _start_worker(self) -> ForkServerProcess:
-        return self._start(run_noted_worker, self._settings, self._notes, fork_server_address())
+        return self._start(run_noted_worker, self._settings, self._notes)
 
     def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
         process = self._context.Process(target=target, args=arguments)

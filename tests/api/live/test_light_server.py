@@ -17,13 +17,11 @@ from tests.fork_server import fork_server_address
 
 COMMAND = """
 import sys
-from difficulty_service.base import apart
 from difficulty_service.cli import main
-from tests.fork_server import ForkedContext, use_fork_server
+from tests.fork_server import fork_children
 
 # Workers and other children load torch, which takes seconds in an interpreter of their own.
-use_fork_server(sys.argv.pop(1))
-apart.context_of_children = ForkedContext()
+fork_children(sys.argv.pop(1))
 sys.exit(main())
 """
 ROOT = Path(__file__).resolve().parents[3]

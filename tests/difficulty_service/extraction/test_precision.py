@@ -196,10 +196,10 @@ def test_the_choice_is_recorded_and_a_resumed_run_keeps_it(
     images, out = pairs(48), tmp_path / "scores.parquet"
     options = {"out": out, "progress": False, "resume": True, "device": "cpu"}
     calls = compared(FASTER)
-    first = ds.score_dataset(images, **options)
+    first = ds.score_dataset(images, **options, backbone="builtin")
     compared(OTHER_RANKS)
 
-    again = ds.score_dataset(images[:-1], **options)
+    again = ds.score_dataset(images[:-1], **options, backbone="builtin")
 
     assert calls == ["builtin"]
     for scores in (first, again):
@@ -213,7 +213,9 @@ def test_other_ranks_keep_float32(
 ) -> None:
     compared(OTHER_RANKS)
 
-    scores = ds.score_dataset(pairs(48), out=tmp_path / "scores.csv", progress=False, device="cpu")
+    scores = ds.score_dataset(
+        pairs(48), out=tmp_path / "scores.csv", progress=False, device="cpu", backbone="builtin"
+    )
 
     assert scores.provenance.precision == "float32"
     assert scores.provenance.precision_pilot == OTHER_RANKS
