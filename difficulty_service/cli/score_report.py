@@ -50,6 +50,8 @@ NEXT_STEPS = (
     ),
 )
 """What to do with a score file, and the command for it; `{scores}` stands for the file."""
+CLUSTERS = "make classes of {samples} that are alike, and look for those in the wrong one"
+"""A step where there are no classes to compare with."""
 
 
 def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = False) -> None:
@@ -188,6 +190,8 @@ def print_steps(steps: Iterable[tuple[str, str]]) -> None:
 
 def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None = None) -> None:
     """Prints the commands that take the score file, and the report if it has been written."""
+    from difficulty_service.features.description import is_store
+
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else 0.0
@@ -201,12 +205,20 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None 
         return [(purpose.format(**values), step.format(**values)) for purpose, step in steps]
 
     decide = review_steps(scores, report)
+    features = scores.with_suffix(".features")
+    if not summary.num_compared and is_store(features):
+        page = shlex.quote(str(report or scores.with_suffix(".html")))
+        command = f"difficulty score {shlex.quote(str(features))} --out {{scores}} --clusters auto"
+        clusters = filled((CLUSTERS, f"{command} --report {page}"))
+    else:
+        clusters = []
     if are_wrong and summary.num_samples >= FEW_SAMPLES:
         decide = filled(LEAVE_OUT)
     print_steps(
         [
             *(filled(LOOK) if report is None else []),
             *(decide if shown else []),
+            *clusters,
             *filled(*NEXT_STEPS),
         ]
     )

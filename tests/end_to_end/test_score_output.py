@@ -1,5 +1,6 @@
 """What `difficulty score` writes and says: formats, doubtful labels, copies and odd datasets."""
 
+import shlex
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -181,6 +182,24 @@ def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
     assert "there is no second class to compare with" in done.stderr
     assert "hardest" not in done.stdout
     assert "another class" not in done.stdout
+
+
+def test_images_without_labels_get_classes_by_the_command_that_is_printed(
+    difficulty: Command, tmp_path: Path
+) -> None:
+    for number in range(12):
+        Image.new("RGB", (32, 32), (250 * (number % 2), number, 90)).save(
+            tmp_path / f"{number}.png"
+        )
+    done = difficulty("score", tmp_path, "--out", tmp_path / "s.parquet", "--backbone", "builtin")
+    (step,) = [line for line in done.stdout.splitlines() if "--clusters" in line]
+
+    again = difficulty(*shlex.split(step)[1:])
+
+    assert done.returncode == again.returncode == 0, again.stderr
+    assert "no labels to compare with" in done.stderr
+    assert set(read_scores(tmp_path / "s.parquet").provenance.class_names) >= {"cluster 1"}
+    assert (tmp_path / "s.html").exists()
 
 
 def test_verbose_also_prints_the_easiest_images(
