@@ -5,7 +5,6 @@ with its type, bounds, default and one sentence. What only the owner of a machin
 (device, memory, threads, files) is an option of the command line only, and comes last.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,132 +16,21 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    ValidationInfo,
-    WithJsonSchema,
 )
 
-from difficulty_service.base.wording import did_you_mean
 from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
-from difficulty_service.images.corruption_strengths import STRENGTHS
+from difficulty_service.option_types import (
+    LARGEST_SEED,
+    MOST_SAMPLES,
+    Actors,
+    ClassNames,
+    Clusters,
+    Column,
+    Corruption,
+    Scorers,
+    split_names,
+)
 from difficulty_service.score_columns import DEFAULT_SCORERS, SCORERS
-
-MOST_SAMPLES = 10**12
-LARGEST_SEED = 2**31 - 1
-
-Column = Annotated[str, Field(min_length=1, max_length=500)]
-
-
-def known_scorers(names: Sequence[str]) -> tuple[str, ...]:
-    """Names of scorers, each once; one text may hold several, separated by commas.
-
-    Raises:
-        ValueError: A name is unknown or there twice, or there is none.
-    """
-    names = [name.strip() for text in names for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in SCORERS:
-            raise ValueError(
-                f"{name!r} is no scorer; {did_you_mean(name, SCORERS)}expected some of "
-                f"{', '.join(SCORERS)}"
-            )
-    if not names or len(set(names)) < len(names):
-        raise ValueError("name one scorer or more, each at most once")
-    return tuple(names)
-
-
-def known_corruption(text: str) -> str:
-    """A name and a level, such as fog:3.
-
-    Raises:
-        ValueError: There is no such corruption.
-    """
-    name, separator, level = text.partition(":")
-    if separator and name not in STRENGTHS:
-        raise ValueError(
-            f"no corruption {name!r}; {did_you_mean(name, STRENGTHS)}choose one of "
-            f"{', '.join(STRENGTHS)}"
-        )
-    if level not in {"1", "2", "3", "4", "5"}:
-        raise ValueError(f"{text!r} is not a name and a level from 1 to 5, such as fog:3")
-    return text
-
-
-def parse_actors(text: str) -> tuple[int, int]:
-    """Minimum and maximum number of actors.
-
-    Raises:
-        ValueError: The text is neither N nor MIN:MAX.
-    """
-    match = re.fullmatch(r"(\d{1,5})(?::(\d{1,5}))?", text)
-    fewest = int(match[1]) if match else 0
-    most = int(match[2]) if match and match[2] else fewest
-    if not 1 <= fewest <= most:
-        raise ValueError(
-            f"{text!r} is neither a number of actors, such as 8, nor MIN:MAX, such as 2:8"
-        )
-    return fewest, most
-
-
-Scorers = Annotated[
-    Sequence[str],
-    AfterValidator(known_scorers),
-    WithJsonSchema(
-        {
-            "type": "array",
-            "items": {
-                "oneOf": [
-                    {"const": scorer.name, "description": scorer.sentence}
-                    for scorer in SCORERS.values()
-                ]
-            },
-            "minItems": 1,
-            "uniqueItems": True,
-        }
-    ),
-]
-
-
-def split_names(text: str) -> list[str]:
-    """The names in a text, which commas separate."""
-    return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def several_names(text: str) -> str:
-    """Names of classes, separated by commas.
-
-    Raises:
-        ValueError: There are fewer than two.
-    """
-    if len(set(split_names(text))) < 2:  # noqa: PLR2004 - nothing to compare
-        raise ValueError(f"{text!r} has no two names, separated by a comma, such as cat,dog")
-    return text
-
-
-def without_classes(
-    clusters: int | Literal["auto"] | None, info: ValidationInfo
-) -> int | Literal["auto"] | None:
-    """The clusters, where no names of classes are given.
-
-    Raises:
-        ValueError: Both would make labels.
-    """
-    if clusters is not None and info.data.get("classes") is not None:
-        raise ValueError("both classes and clusters would make labels: give one of them")
-    return clusters
-
-
-ClassNames = Annotated[str, Field(max_length=100_000), AfterValidator(several_names)]
-Clusters = Annotated[
-    Literal["auto"] | Annotated[int, Field(ge=2, le=1000)], AfterValidator(without_classes)
-]
-
-
-Corruption = Annotated[
-    str,
-    AfterValidator(known_corruption),
-    WithJsonSchema({"type": "string", "pattern": r"^\w{1,40}:[1-5]$"}),
-]
-Actors = Annotated[str, AfterValidator(lambda text: parse_actors(text) and text)]
 
 
 class Options(BaseModel):

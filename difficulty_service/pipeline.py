@@ -46,7 +46,8 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
-from difficulty_service.options import ExtractionOptions, ScoringOptions, parse_actors
+from difficulty_service.option_types import parse_actors
+from difficulty_service.options import ExtractionOptions, ScoringOptions
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features

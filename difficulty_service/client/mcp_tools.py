@@ -26,7 +26,7 @@ from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.bodies.service import FolderEntry
 from difficulty_service.client import requests
 from difficulty_service.client.client import AsyncClient
-from difficulty_service.options import Column, Scorers
+from difficulty_service.option_types import Column, Scorers
 from difficulty_service.score_columns import DEFAULT_SCORERS
 
 LONGEST_TEXT = 300
