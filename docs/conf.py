@@ -43,6 +43,7 @@ NAVIGATION = {
         "scaling": "Scaling",
         "api": "Running and calling the service",
         "client": "The service from Python",
+        "operating": "Backup, restore and upgrade",
         "security": "Security",
         "plugins": "Plug-ins",
     },
