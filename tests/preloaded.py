@@ -11,6 +11,7 @@ from PIL import Image
 
 import difficulty_service.cli
 import trainer.commands
+from tests import small_network
 
 NAMES = (
     *("api.cli", "api.commands", "difficulty_service.review.class_folders"),
@@ -24,4 +25,5 @@ for package in (difficulty_service.cli, trainer.commands):
 for name in NAMES:
     import_module(name)
 Image.init()
+small_network.make_known()
 httpx2.Client().close()  # the first one reads the certificates of the system

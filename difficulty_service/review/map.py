@@ -46,12 +46,28 @@ def similarity_directions(gaussians: "Gaussians") -> NDArray[np.float64]:
     Shape (rank, count).
     """
     between = discriminants(gaussians)
-    # A direction with a large variance is one that the whitening map shrinks much.
-    left, _, _ = np.linalg.svd(gaussians.within.whitening.numpy(), full_matrices=False)
-    within = left[:, ::-1][:, :MAX_DIRECTIONS]
+    within = _widest_directions(gaussians.within.whitening.numpy(), MAX_DIRECTIONS)
     directions, _ = np.linalg.qr(np.hstack([between, within]))
     count = min(MAX_DIRECTIONS, gaussians.within.rank)
     return np.asarray(directions[:, :count])
+
+
+def _widest_directions(whitening: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Whitened directions that a whitening map shrinks most, the one of the largest variance first.
+
+    These are its left singular vectors of the smallest singular values: up to `count`, of shape
+    (rank, count).
+    """
+    from scipy.linalg import lapack
+
+    rank, dim = whitening.shape
+    # A map that has dropped no direction is triangular.
+    triangle = whitening.T if rank == dim else np.linalg.qr(whitening.T, mode="r")
+    # Among those of the inverse they are the first, which rounding harms least.
+    inverse, _ = lapack.dtrtri(triangle)
+    # All of them: the routines for some fail where many variances are the same.
+    _, directions = np.linalg.eigh(inverse @ inverse.T)
+    return np.asarray(directions[:, ::-1][:, :count])
 
 
 def map_directions(gaussians: "Gaussians") -> NDArray[np.float64]:

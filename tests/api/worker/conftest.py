@@ -21,6 +21,7 @@ from api.worker.heartbeat import Heartbeat
 from api.worker.job_process import JobProcess
 from api.worker.worker import Worker, run_attempt, work
 from tests.factories import write_image_folder
+from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat")
 IMAGES_PER_CLASS = 20
@@ -84,7 +85,7 @@ def submitted(sqlite_engine: Engine) -> Callable[..., Job]:
     def submit_job(**fields: object) -> Job:
         request = {
             "dataset": {"root": "pictures", "path": "photos"},
-            "backbone": "builtin",
+            "backbone": SMALL,
             "flip": False,
             "augment_runs": 0,
             "seed": 0,

@@ -21,6 +21,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.scores.marks import Mark, MarkedSample
+from tests.small_network import SMALL
 
 KEEP, DROP = MarkedSample(Mark.KEEP), MarkedSample(Mark.DROP)
 TO_CAT, TO_FOX = MarkedSample(Mark.RELABEL, "cat"), MarkedSample(Mark.RELABEL, "fox")
@@ -34,7 +35,7 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
     assert photos.is_dir()
 
     def run_it(marks: dict[str, MarkedSample] | None, source: str | None = None) -> StoredResult:
-        request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": "builtin"}
+        request = {"dataset": {"root": "pictures", "path": "photos"}, "backbone": SMALL}
         if source is not None:
             request["marks"] = source
         limits = SubmitLimits(100, 3)

@@ -13,8 +13,9 @@ from typing import Any
 from api.jobs.queue import live_workers
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
+from tests.small_network import SLOW
 
-LONG = {"augment_runs": 30}
+LONG = {"backbone": SLOW, "augment_runs": 15}
 """Fields of a job whose images take long enough to interrupt it."""
 
 Submit = Callable[..., Job]

@@ -24,8 +24,9 @@ from api.storage.tables import JOBS
 from api.worker.heartbeat import Heartbeat
 from api.worker.job_process import JobProcess
 from api.worker.worker import Worker, run_attempt
+from tests.small_network import SLOW
 
-LONG = {"augment_runs": 30}
+LONG = {"backbone": SLOW, "augment_runs": 15}
 """Fields of a job whose images take long enough to interrupt it."""
 
 Submit = Callable[..., Job]

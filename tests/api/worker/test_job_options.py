@@ -20,6 +20,7 @@ from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import read_scores
+from tests.small_network import SMALL
 
 
 def test_a_job_averages_each_image_with_its_mirror_image_on_request(
@@ -32,7 +33,7 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
 ) -> None:
     network = BackboneOptions(flip=True)
     reading = DatasetOptions(shard_size=16)
-    request = ExtractRequest(str(photos), tmp_path / "store", "builtin", reading, network)
+    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, reading, network)
     expected = tmp_path / "expected.parquet"
     score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
@@ -60,7 +61,7 @@ def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
     extraction = ExtractRequest(
         str(photos),
         tmp_path / "store",
-        "builtin",
+        SMALL,
         reading,
         options=ExtractOptions(corruption=parse_corruption("fog:2", 0)),
     )

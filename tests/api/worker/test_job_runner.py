@@ -38,6 +38,7 @@ from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.review.similar import most_similar
 from difficulty_service.scores.file import read_scores
+from tests.small_network import SMALL
 
 LOAD = cached_loader()
 
@@ -66,9 +67,7 @@ class Interrupted(Exception):
 def test_the_scores_are_those_of_the_command_line(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, tmp_path: Path
 ) -> None:
-    request = ExtractRequest(
-        str(photos), tmp_path / "store", "builtin", DatasetOptions(shard_size=16)
-    )
+    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, DatasetOptions(shard_size=16))
     expected = tmp_path / "expected.parquet"
     score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 

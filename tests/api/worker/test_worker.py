@@ -20,6 +20,7 @@ from structlog.testing import capture_logs
 from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from tests.small_network import SLOW
 
 NUM_IMAGES = 40
 
@@ -167,7 +168,7 @@ def test_a_worker_waits_for_the_tables(
 def test_the_first_signal_lets_the_job_finish(
     start_worker: StartWorker, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
 ) -> None:
-    job = submitted(augment_runs=30)
+    job = submitted(backbone=SLOW, augment_runs=15)
 
     process = start_worker()
     wait_for_progress(sqlite_engine, job)
@@ -182,7 +183,7 @@ def test_the_first_signal_lets_the_job_finish(
 def test_the_second_signal_ends_the_process_at_once(
     start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine
 ) -> None:
-    job = submitted(augment_runs=100)
+    job = submitted(backbone=SLOW, augment_runs=100)
 
     process = start_worker()
     wait_for_progress(sqlite_engine, job)
@@ -214,7 +215,7 @@ def test_a_pattern_that_no_file_matches_fails_and_the_next_job_runs(
 def test_a_signal_ends_a_worker_whose_job_hangs_within_the_grace_period(
     start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine
 ) -> None:
-    job = submitted(augment_runs=100)
+    job = submitted(backbone="builtin", augment_runs=100)
 
     process = start_worker(forks=False, DIFFICULTY_GRACE="1")
     wait_for_progress(sqlite_engine, job)
@@ -233,7 +234,7 @@ def test_a_signal_ends_a_worker_whose_job_hangs_within_the_grace_period(
 def test_nothing_is_left_of_a_worker_that_ends_at_once_while_its_job_hangs(
     start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine, end: str
 ) -> None:
-    job = submitted(augment_runs=100)
+    job = submitted(backbone="builtin", augment_runs=100)
 
     process = start_worker(forks=False)
     wait_for_progress(sqlite_engine, job)

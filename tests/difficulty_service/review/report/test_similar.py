@@ -10,9 +10,10 @@ from torch.nn import functional as F
 
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.review import similar
-from difficulty_service.review.map import similarity_directions
+from difficulty_service.review.map import MAX_DIRECTIONS, discriminants, similarity_directions
 from difficulty_service.review.similar import most_similar, write_vectors
 from difficulty_service.scores.fit_store import fit_store
 from tests.factories import store_of
@@ -105,6 +106,25 @@ def test_directions_between_classes_come_first_and_wide_ones_within_classes_next
     # Weights of the features in the other two: those with the largest variances.
     weights = np.abs(np.linalg.solve(gaussians.within.whitening.numpy(), directions))
     assert set(weights[:, 1:].argmax(axis=0)) == {2, 3}
+
+
+@pytest.mark.parametrize(("num_samples", "rank"), [(300, 70), (40, 37)])
+def test_directions_are_those_of_a_full_decomposition_of_the_whitening_map(
+    num_samples: int, rank: int
+) -> None:
+    generator = torch.Generator().manual_seed(2)
+    features = torch.randn(num_samples, 70, generator=generator).double()
+    labels = torch.arange(num_samples) % 3
+    gaussians = fit(features * torch.logspace(-2, 0, 70), labels, 3, FitOptions("none"))
+
+    directions = similarity_directions(gaussians)
+
+    left, _, _ = np.linalg.svd(gaussians.within.whitening.numpy(), full_matrices=False)
+    widest = np.hstack([discriminants(gaussians), left[:, ::-1][:, :MAX_DIRECTIONS]])
+    expected, _ = np.linalg.qr(widest)
+    assert gaussians.within.rank == rank
+    cosines = np.abs((directions * expected[:, :MAX_DIRECTIONS]).sum(axis=0))
+    np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
 def test_rows_of_a_score_file_in_another_order_get_the_vectors_of_their_ids(

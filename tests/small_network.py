@@ -1,0 +1,48 @@
+"""Networks of few features, for tests to which it does not matter what encodes an image.
+
+The covariances of 896 features take most of the time of a job on a few dozen images. No list of
+networks has these names, which processes know that were told so, and those forked from them.
+"""
+
+import time
+
+from torch import Tensor, nn
+
+import difficulty_service.backbones
+from api.jobs import submission
+from difficulty_service.backbones import Loader, find_loader
+from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
+from difficulty_service.backbones.frozen_network import freeze
+
+SMALL = "small"
+"""Name of a network of 48 features, the mean colours of a grid of four by four."""
+
+SLOW = "small-slow"
+"""Name of the same network, which takes `SECONDS` for each image without using a processor."""
+
+SECONDS = 0.005
+PREPROCESSING = Preprocessing(32, 32, "bicubic", mean=(0.5, 0.5, 0.5), std=(0.25, 0.25, 0.25))
+
+
+class Waiting(nn.Module):
+    """Returns what it is given, after some time."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        time.sleep(SECONDS * len(images))
+        return images
+
+
+def make_known() -> None:
+    """Has this process load the networks by their names, also for jobs that are submitted to it."""
+    for module in (difficulty_service.backbones, submission):
+        module.find_loader = _find_loader
+
+
+def _find_loader(name: str) -> Loader:
+    return _load if name in {SMALL, SLOW} else find_loader(name)
+
+
+def _load(name: str, options: BackboneOptions) -> Backbone:
+    layers = [nn.AvgPool2d(8), nn.Flatten()]
+    network = nn.Sequential(*([Waiting()] if name == SLOW else []), *layers)
+    return freeze(name, network, PREPROCESSING, None, options)
