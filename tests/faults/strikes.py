@@ -135,8 +135,8 @@ KILLS_PER_ROUND = sum(KILLS.values())
 
 
 def planned_faults(chance: random.Random, kills: int) -> list[Fault]:
-    """The faults of one round with half of its kills or all, in an order by chance."""
-    times = {fault: number * kills // KILLS_PER_ROUND for fault, number in KILLS.items()}
+    """The faults of one round with some of its kills, of each kind at least one, in any order."""
+    times = {fault: max(1, number * kills // KILLS_PER_ROUND) for fault, number in KILLS.items()}
     faults = [fault for fault, number in {**times, **OTHERS}.items() for _ in range(number)]
     chance.shuffle(faults)
     return faults

@@ -17,6 +17,7 @@ from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.tables import JOBS
 from difficulty_service.bodies.jobs import FINAL_STATES
+from tests.small_network import SLOW
 
 POLL_SECONDS = 0.02
 STUCK_SECONDS = 180.0  # without any fault
@@ -87,7 +88,7 @@ class SubmittedJobs:
         self.number += 1
         body = {
             "dataset": {"root": "root", "path": dataset},
-            "backbone": "builtin",
+            "backbone": SLOW,
             "shrinkage": "ledoit-wolf",
         }
         key = {"Idempotency-Key": f"job {self.number}"}

@@ -1,8 +1,8 @@
 """Under every fault each job ends once, with the scores it would have had without.
 
-DIFFICULTY_KILLS is the number of kills on each database, 500 in `make campaign` and otherwise half
-a round. Kills, pauses and outages come in rounds; at the end of each round every job must be as if
-there were none.
+DIFFICULTY_KILLS is the number of kills on each database, 500 in `make campaign` and otherwise four,
+of each kind at least one. Kills, pauses and outages come in rounds; at the end of each round every
+job must be as if there were none.
 """
 
 import logging
@@ -26,7 +26,7 @@ from tests.faults.service import Service
 from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
 from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
 
-NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "10"))
+NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "4"))
 MAX_SECONDS = max(900, 3.6 * NUM_KILLS)  # on one database
 
 DATASETS = tuple(f"dataset-{number}" for number in range(4))

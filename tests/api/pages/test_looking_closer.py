@@ -19,6 +19,7 @@ from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.review.similar import most_similar
 from tests.factories import client_of, unpack_map, write_image_folder
+from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 10
@@ -31,7 +32,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("service")
     photos = write_image_folder(folder / "photos", CLASSES, EACH, size=(16, 16))
     (photos / "dog" / "9.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
+    roots = {"photos": str(photos)}
+    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 

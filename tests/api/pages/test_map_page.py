@@ -14,6 +14,7 @@ from api.pages import map_page
 from api.results import tsne_maps
 from api.storage.artifacts import Artifacts
 from tests.factories import client_of, unpack_map, write_image_folder
+from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
 EVERYTHING = "-9_-9_70000_-9_70000_70000_-9_70000"
@@ -24,7 +25,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     """A service with noise of a brightness per class."""
     folder = tmp_path_factory.mktemp("service")
     photos = write_image_folder(folder / "photos", CLASSES, 10, size=(16, 16))
-    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
+    roots = {"photos": str(photos)}
+    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 

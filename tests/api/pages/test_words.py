@@ -25,6 +25,7 @@ from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.images.preparation import normalise, prepare
 from tests.factories import client_of, write_image_folder
 from tests.small_clip import BACKBONE, hub_file, known_to_open_clip, make_scorer, write_weights
+from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
 WORDS = "a dog in snow"
@@ -46,7 +47,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with client_of(folder / "data", roots={"photos": str(folder / "photos")}) as client:
+    roots = {"photos": str(folder / "photos")}
+    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 

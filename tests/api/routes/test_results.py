@@ -15,6 +15,7 @@ from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
 from difficulty_service.bodies.jobs import JobError
 from tests.factories import client_of
+from tests.small_network import SMALL
 
 COLOURS = {"cat": "red", "dog": "blue"}
 EACH = 5
@@ -45,7 +46,8 @@ def photos(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path, photos: Path) -> Iterator[TestClient]:
-    with client_of(folder / "data", roots={"photos": str(photos)}) as client:
+    roots = {"photos": str(photos)}
+    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 

@@ -15,7 +15,7 @@ from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
 from tests.small_network import SLOW
 
-LONG = {"backbone": SLOW, "augment_runs": 15}
+LONG = {"backbone": SLOW, "augment_runs": 8}
 """Fields of a job whose images take long enough to interrupt it."""
 
 Submit = Callable[..., Job]

@@ -26,7 +26,7 @@ from api.worker.job_process import JobProcess
 from api.worker.worker import Worker, run_attempt
 from tests.small_network import SLOW
 
-LONG = {"backbone": SLOW, "augment_runs": 15}
+LONG = {"backbone": SLOW, "augment_runs": 8}
 """Fields of a job whose images take long enough to interrupt it."""
 
 Submit = Callable[..., Job]

@@ -168,7 +168,7 @@ def test_a_worker_waits_for_the_tables(
 def test_the_first_signal_lets_the_job_finish(
     start_worker: StartWorker, submitted: Submit, wait_for: Wait, sqlite_engine: Engine
 ) -> None:
-    job = submitted(backbone=SLOW, augment_runs=15)
+    job = submitted(backbone=SLOW, augment_runs=8)
 
     process = start_worker()
     wait_for_progress(sqlite_engine, job)
@@ -183,7 +183,7 @@ def test_the_first_signal_lets_the_job_finish(
 def test_the_second_signal_ends_the_process_at_once(
     start_worker: StartWorker, submitted: Submit, sqlite_engine: Engine
 ) -> None:
-    job = submitted(backbone=SLOW, augment_runs=100)
+    job = submitted(backbone=SLOW, augment_runs=50)
 
     process = start_worker()
     wait_for_progress(sqlite_engine, job)

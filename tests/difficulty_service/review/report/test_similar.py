@@ -127,6 +127,17 @@ def test_directions_are_those_of_a_full_decomposition_of_the_whitening_map(
     np.testing.assert_allclose(cosines, 1, atol=1e-8)
 
 
+def test_directions_of_the_same_variance_are_orthonormal() -> None:
+    generator = torch.Generator().manual_seed(2)
+    # Two of twelve samples are alike, and all other directions have the variance of the ridge.
+    features = torch.randn(12, 400, generator=generator).double()[torch.arange(12) // 2]
+    gaussians = fit(features, torch.arange(12) % 3, 3, FitOptions("0.5"))
+
+    directions = similarity_directions(gaussians)
+
+    np.testing.assert_allclose(directions.T @ directions, np.eye(MAX_DIRECTIONS), atol=1e-10)
+
+
 def test_rows_of_a_score_file_in_another_order_get_the_vectors_of_their_ids(
     store: FeatureStore, gaussians: Gaussians, tmp_path: Path
 ) -> None:
