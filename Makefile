@@ -100,7 +100,7 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	    tests/faults/test_damaged_files.py
 	DIFFICULTY_CONTRACT_EXAMPLES=100 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_contract.py
 	DIFFICULTY_MARKS=1000000 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_many_marks.py
-	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=1500 $(BIN)/python -m pytest -n 0 \
+	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=640 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
 campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the service 1,000 times (an hour at most)

@@ -19,6 +19,7 @@ import pytest
 from api.storage.database import connect as connect_database
 from api.storage.keys import create_key, list_keys, revoke_key
 from tests.factories import write_image_folder
+from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
 EACH = 8
@@ -238,7 +239,7 @@ def tenants(service: Service) -> Tenants:
     """Two new keys of that service, the second one with a finished job."""
     mine, theirs = service.new_key("mine"), service.new_key("theirs")
     with service.client(theirs) as client:
-        body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
+        body = {"dataset": {"root": "photos", "path": "train"}, "backbone": SMALL}
         job = client.post("/v1/jobs", json=body | {"shrinkage": 0.5}).json()
         client.get(job["links"]["events"])  # until it has ended
         upload = client.post("/v1/uploads", json={"format": "zip", "size": 100}).json()
@@ -262,8 +263,12 @@ def running_service(
         "rate_limit": "100000/minute",
         "log_level": "warning",
     } | settings
+    # Without the variables of tests, which are no settings.
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("DIFFICULTY_")
+    }
     environment = {
-        **os.environ,
+        **inherited,
         "OMP_NUM_THREADS": "1",
         **{f"DIFFICULTY_{name.upper()}": str(value) for name, value in variables.items()},
     }

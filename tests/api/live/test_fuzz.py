@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 PROGRAM = Path(__file__).with_name("fuzzing")
-NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "1500"))
+NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "640"))
 FIRST = int(os.environ.get("DIFFICULTY_FUZZ_FROM", "0"))
 MEMORY_DISK = Path("/dev/shm")  # noqa: S108 - a folder in it is made with a name that is free
 ROOM = 300 << 20  # bytes that the service may grow by

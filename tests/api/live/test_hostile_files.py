@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.small_network import SMALL
+
 ROOM = 400 << 20  # bytes that a process may grow by
 ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 OUTSIDE = "/tmp/difficulty-hostile"  # noqa: S108 - nothing may ever appear there
@@ -283,7 +285,7 @@ def test_a_hostile_file_is_refused_or_its_images_are(shared_service: Any, name: 
     with shared_service.client() as client:
         upload = client.post("/v1/uploads", json={"format": form, "size": len(content)}).json()
         sent = client.put(upload["links"]["self"], content=content)
-        job = {"dataset": {"upload": upload["id"]}, "backbone": "builtin", "shrinkage": 0.5}
+        job = {"dataset": {"upload": upload["id"]}, "backbone": SMALL, "shrinkage": 0.5}
         submitted = client.post("/v1/jobs", json=job)
         state, text = "refused", sent.text
         if submitted.is_success:

@@ -17,9 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.small_network import SLOW, SMALL
+
 CLASSES, EACH = 3, 8  # readable images, beside one that is not
 
-JOB = {"backbone": "builtin", "scorers": ["rmd"], "shrinkage": "ledoit-wolf"}
+JOB = {"backbone": SMALL, "scorers": ["rmd"], "shrinkage": "ledoit-wolf"}
 
 
 @pytest.mark.slow
@@ -77,7 +79,8 @@ def test_a_job_that_runs_is_cancelled_within_seconds(
 
     with service.client() as client:
         dataset = {"root": "photos", "path": many_photos.name}
-        submitted = client.post("/v1/jobs", json={"dataset": dataset, **JOB})
+        wanted = {**JOB, "backbone": SLOW}
+        submitted = client.post("/v1/jobs", json={"dataset": dataset, **wanted})
         job = submitted.headers["Location"]
         events = watch(client, f"{job}/events")
         state = next(event for event in events if event.get("done"))
