@@ -6,7 +6,9 @@ both, because papers report it too.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import MetricError
@@ -95,14 +97,15 @@ def detection_by_score(
     Raises:
         MetricError: All samples are ID or all are OOD, scores are NaN, or shapes differ.
     """
-    return detection_of_groups(ranked_groups(scores, is_ood), convention)
+    rates = ood_rates(ranked_groups(scores, is_ood), convention)
+    return OodDetection(*map(float, rates))
 
 
-def detection_of_groups(groups: RankedGroups, convention: Convention = "first") -> OodDetection:
-    """`detection_by_score` of samples ranked by score, with the OOD samples as the hits."""
-    return OodDetection(
-        auroc=groups.auroc,
-        aupr_ood=groups.aupr,
-        aupr_id=groups.reversed.aupr,
-        fpr_at_95_tpr=groups.fpr_at_95_tpr(convention),
-    )
+def ood_rates(
+    groups: RankedGroups, convention: Convention = "first"
+) -> tuple[NDArray[np.float64], ...]:
+    """The numbers of `OodDetection` of rankings with the OOD samples as the hits, in their order.
+
+    Each of the shape of the rankings.
+    """
+    return (groups.auroc, groups.aupr, groups.reversed.aupr, groups.fpr_at_95_tpr(convention))

@@ -37,11 +37,12 @@ class RocCurve:
 
 @dataclass(frozen=True)
 class RankedGroups:
-    """Samples in groups of equal score, in descending order of the score.
+    """Samples in groups of equal score, in descending order of the score; one or many rankings.
 
     Attributes:
-        hits: Number of positives in each group. Shape (groups,).
-        sizes: Number of samples in each group, above 0. Shape (groups,).
+        hits: Number of positives in each group. Shape (..., groups).
+        sizes: Number of samples in each group. Above 0, but for zeros behind the groups of a
+            ranking that has fewer than others. Shape (..., groups).
     """
 
     hits: NDArray[np.float64]
@@ -49,30 +50,32 @@ class RankedGroups:
 
     @property
     def misses(self) -> NDArray[np.float64]:
-        """Number of negatives in each group. Shape (groups,)."""
+        """Number of negatives in each group. Shape (..., groups)."""
         return self.sizes - self.hits
 
     @property
     def reversed(self) -> "RankedGroups":
         """The groups by the opposite score, with the negatives as the positives."""
-        return RankedGroups(self.misses[::-1], self.sizes[::-1])
+        return RankedGroups(self.misses[..., ::-1], self.sizes[..., ::-1])
 
     @property
-    def auroc(self) -> float:
-        """Probability that a positive scores above a negative; a tie counts half."""
-        misses = self.misses
-        lower_negatives = misses.sum() - misses.cumsum() + misses / 2
-        return float((self.hits * lower_negatives).sum() / (self.hits.sum() * misses.sum()))
+    def auroc(self) -> NDArray[np.float64]:
+        """Probability that a positive scores above a negative; a tie counts half. Shape (...)."""
+        hits, misses = self.hits, self.misses
+        positives, negatives = hits.sum(axis=-1), misses.sum(axis=-1)
+        lower_negatives = negatives[..., None] - misses.cumsum(axis=-1) + misses / 2
+        return (hits * lower_negatives).sum(axis=-1) / (positives * negatives)
 
     @property
-    def aupr(self) -> float:
-        """Average precision; see `aupr`."""
-        precision = self.hits.cumsum() / self.sizes.cumsum()
-        return float((self.hits * precision).sum() / self.hits.sum())
+    def aupr(self) -> NDArray[np.float64]:
+        """Average precision; see `aupr`. Shape (...)."""
+        # The first groups of a reversed ranking may be empty.
+        precision = self.hits.cumsum(axis=-1) / np.maximum(self.sizes.cumsum(axis=-1), 1)
+        return (self.hits * precision).sum(axis=-1) / self.hits.sum(axis=-1)
 
     @property
     def roc_curve(self) -> RocCurve:
-        """The ROC curve, whose area is the AUROC."""
+        """The ROC curve of one ranking, whose area is the AUROC."""
         hits, misses = self.hits, self.misses
         # Counts are whole numbers, so that parallel steps are found exactly.
         turns = hits[:-1] * misses[1:] != hits[1:] * misses[:-1]
@@ -82,26 +85,30 @@ class RankedGroups:
             true_positive_rates=(np.r_[0, hits.cumsum()] / hits.sum())[corners],
         )
 
-    def fpr_at_95_tpr(self, convention: Convention = "first") -> float:
-        """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`."""
+    def fpr_at_95_tpr(self, convention: Convention = "first") -> NDArray[np.float64]:
+        """False positive rate at a true positive rate of 95 %; see `fpr_at_95_tpr`. Shape (...)."""
         hits, misses = self.hits, self.misses
-        true_positive_rates = hits.cumsum() / hits.sum()
-        false_positive_rates = misses.cumsum() / misses.sum()
-        if convention == "first":
-            return float(false_positive_rates[np.argmax(true_positive_rates >= TRUE_POSITIVE_RATE)])
+        true_positive_rates = hits.cumsum(axis=-1) / hits.sum(axis=-1, keepdims=True)
         distances = np.abs(true_positive_rates - TRUE_POSITIVE_RATE)
-        if convention == "nearest":
-            return float(false_positive_rates[np.argmin(distances)])
-        if convention == "nearest_corner":
+        if convention == "first":
+            chosen = np.argmax(true_positive_rates >= TRUE_POSITIVE_RATE, axis=-1)
+        elif convention == "nearest":
+            chosen = np.argmin(distances, axis=-1)
+        elif convention == "nearest_corner":
             # A point between two equal steps lies on a straight stretch of the curve.
-            turns = (np.diff(hits) != 0) | (np.diff(misses) != 0)
-            corners = np.flatnonzero(np.r_[True, turns[1:], True][: len(hits)])
-            return float(false_positive_rates[corners[np.argmin(distances[corners])]])
-        raise MetricError(
-            f"convention {convention!r} is unknown",
-            f"give one of {', '.join(CONVENTIONS)}",
-            parameter="convention",
-        )
+            straight = np.zeros(hits.shape, bool)
+            straight[..., 1:-1] = (hits[..., 1:-1] == hits[..., 2:]) & (
+                misses[..., 1:-1] == misses[..., 2:]
+            )
+            chosen = np.argmin(np.where(straight, np.inf, distances), axis=-1)
+        else:
+            raise MetricError(
+                f"convention {convention!r} is unknown",
+                f"give one of {', '.join(CONVENTIONS)}",
+                parameter="convention",
+            )
+        above = np.take_along_axis(misses.cumsum(axis=-1), chosen[..., None], axis=-1)[..., 0]
+        return above / misses.sum(axis=-1)
 
 
 def auroc(scores: Tensor, positive: Tensor) -> float:
@@ -114,7 +121,7 @@ def auroc(scores: Tensor, positive: Tensor) -> float:
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    return ranked_groups(scores, positive).auroc
+    return float(ranked_groups(scores, positive).auroc)
 
 
 def aupr(scores: Tensor, positive: Tensor) -> float:
@@ -130,7 +137,7 @@ def aupr(scores: Tensor, positive: Tensor) -> float:
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    return ranked_groups(scores, positive).aupr
+    return float(ranked_groups(scores, positive).aupr)
 
 
 def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "first") -> float:
@@ -149,7 +156,7 @@ def fpr_at_95_tpr(scores: Tensor, positive: Tensor, convention: Convention = "fi
     Raises:
         MetricError: All samples are positive or all are negative, scores are NaN, or shapes differ.
     """
-    return ranked_groups(scores, positive).fpr_at_95_tpr(convention)
+    return float(ranked_groups(scores, positive).fpr_at_95_tpr(convention))
 
 
 def roc_curve(scores: Tensor, positive: Tensor) -> RocCurve:

@@ -91,12 +91,22 @@ def detection_of_errors(
     groups: RankedGroups, convention: Convention = "first"
 ) -> MisclassificationDetection:
     """`misclassification_detection` of samples ranked by certainty, the correct ones as hits."""
-    return MisclassificationDetection(
-        auroc=groups.auroc,
-        aupr_success=groups.aupr,
-        aupr_error=groups.reversed.aupr,
-        fpr_at_95_tpr=groups.fpr_at_95_tpr(convention),
-        fpr_at_95_tpr_crl=groups.fpr_at_95_tpr("nearest_corner"),
+    return MisclassificationDetection(*map(float, misclassification_rates(groups, convention)))
+
+
+def misclassification_rates(
+    groups: RankedGroups, convention: Convention = "first"
+) -> tuple[NDArray[np.float64], ...]:
+    """The numbers of `MisclassificationDetection` of rankings by certainty, in their order.
+
+    Each of the shape of the rankings.
+    """
+    return (
+        groups.auroc,
+        groups.aupr,
+        groups.reversed.aupr,
+        groups.fpr_at_95_tpr(convention),
+        groups.fpr_at_95_tpr("nearest_corner"),
     )
 
 
@@ -123,7 +133,7 @@ def aurc(certainty: Tensor, correct: Tensor) -> float:
     Raises:
         MetricError: There are no samples, certainty is NaN, or shapes differ.
     """
-    return aurc_of_errors(_errors_by_certainty(certainty, correct))
+    return float(aurc_of_errors(_errors_by_certainty(certainty, correct)))
 
 
 def e_aurc(certainty: Tensor, correct: Tensor) -> float:
@@ -132,7 +142,7 @@ def e_aurc(certainty: Tensor, correct: Tensor) -> float:
     That AURC is the limit for many samples; with few samples a perfect order is slightly off 0.
     Arguments and errors as in `aurc`.
     """
-    return e_aurc_of_errors(_errors_by_certainty(certainty, correct))
+    return float(e_aurc_of_errors(_errors_by_certainty(certainty, correct)))
 
 
 def augrc(certainty: Tensor, correct: Tensor) -> float:
@@ -145,27 +155,34 @@ def augrc(certainty: Tensor, correct: Tensor) -> float:
     torch-uncertainty starts at the first sample and divides by 1 - 1/n, a difference of order 1/n.
     Arguments and errors as in `aurc`.
     """
-    return augrc_of_errors(_errors_by_certainty(certainty, correct))
+    return float(augrc_of_errors(_errors_by_certainty(certainty, correct)))
 
 
-def aurc_of_errors(errors: NDArray[np.float64]) -> float:
-    """`aurc` of errors, 1 for a wrong prediction, by descending certainty. Shape (samples,)."""
-    return float((errors.cumsum() / np.arange(1, len(errors) + 1)).mean())
+def aurc_of_errors(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`aurc` of errors, 1 for a wrong prediction, by descending certainty.
+
+    Shape (...) of errors of shape (..., samples).
+    """
+    risks = errors.cumsum(axis=-1) / np.arange(1, errors.shape[-1] + 1)
+    return risks.mean(axis=-1)
 
 
-def e_aurc_of_errors(errors: NDArray[np.float64]) -> float:
-    """`e_aurc` of errors by descending certainty. Shape (samples,)."""
-    error_rate = float(errors.mean())
+def e_aurc_of_errors(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`e_aurc` of errors by descending certainty; shapes as in `aurc_of_errors`."""
+    error_rate = errors.mean(axis=-1)
     # xlogy is 0 where all predictions are wrong; the product written out would be NaN.
-    best = error_rate + float(xlogy(1 - error_rate, 1 - error_rate))
+    best = error_rate + xlogy(1 - error_rate, 1 - error_rate)
     return aurc_of_errors(errors) - best
 
 
-def augrc_of_errors(errors: NDArray[np.float64]) -> float:
-    """`augrc` of errors by descending certainty, with those of a tie shared. Shape (samples,)."""
+def augrc_of_errors(errors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`augrc` of errors by descending certainty, with those of a tie shared.
+
+    Shapes as in `aurc_of_errors`.
+    """
     # Each error counts at every larger coverage, and half within its own step.
-    coverages = np.arange(len(errors), 0, -1) - 0.5
-    return float(errors @ coverages) / len(errors) ** 2
+    coverages = np.arange(errors.shape[-1], 0, -1) - 0.5
+    return (errors @ coverages) / errors.shape[-1] ** 2
 
 
 def accuracy_over_rejection(
@@ -196,10 +213,14 @@ def accuracy_over_rejection(
 def accuracies_of_kept(
     errors: NDArray[np.float64], rejected: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """`accuracy_over_rejection` of errors by descending certainty. Shape (points,)."""
+    """`accuracy_over_rejection` of errors by descending certainty.
+
+    Shape (..., points) of errors of shape (..., samples).
+    """
+    num_samples = errors.shape[-1]
     # The small number makes 0.29 of 100, 28.999999999999996 in floating point, 29.
-    kept = len(errors) - np.floor(rejected * len(errors) + 1e-9).astype(np.intp)
-    accuracies: NDArray[np.float64] = 1 - errors.cumsum()[kept - 1] / kept
+    kept = num_samples - np.floor(rejected * num_samples + 1e-9).astype(np.intp)
+    accuracies: NDArray[np.float64] = 1 - errors.cumsum(axis=-1)[..., kept - 1] / kept
     return accuracies
 
 

@@ -4,7 +4,7 @@ What does not depend on the counts, such as the order of the samples, is compute
 a resample of the bootstrap then needs no sorting and no logits.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from trainer.metrics.calibration import NUM_BINS, SURE, bin_of
-from trainer.metrics.ood import OodDetection, detection_of_groups, ood_score
+from trainer.metrics.ood import OodDetection, ood_rates, ood_score
 from trainer.metrics.predictions import as_array, centred_blocks, confidence_and_correct
 from trainer.metrics.proper_scores import brier_score_per_sample, in_top_k, nll_per_sample
 from trainer.metrics.ranking import RankedGroups
@@ -26,8 +26,8 @@ from trainer.metrics.selective import (
     augrc_of_errors,
     aurc_of_errors,
     certainty_and_correct,
-    detection_of_errors,
     e_aurc_of_errors,
+    misclassification_rates,
 )
 
 Counts = NDArray[np.float64]
@@ -117,8 +117,7 @@ def weighted_equal_mass(logits: Tensor, targets: Tensor) -> Statistic:
     gaps = (confidence - correct)[order]
 
     def statistic(counts: Counts) -> Values:
-        values = [_equal_mass_ece(row[order], gaps) for row in counts]
-        return {"adaptive_ece": np.array(values)}
+        return {"adaptive_ece": _equal_mass_ece(counts[:, order], gaps)}
 
     return statistic
 
@@ -156,17 +155,19 @@ def weighted_classwise(logits: Tensor, targets: Tensor) -> Statistic:
     return statistic
 
 
-def _equal_mass_ece(counts: NDArray[np.float64], gaps: NDArray[np.float64]) -> float:
+def _equal_mass_ece(counts: Counts, gaps: NDArray[np.float64]) -> NDArray[np.float64]:
     """Adaptive ECE of gaps in ascending order of confidence, one of which may span two bins."""
-    ends, sums = counts.cumsum(), (counts * gaps).cumsum()
-    total = int(ends[-1])
+    ends, sums = counts.cumsum(axis=1), (counts * gaps).cumsum(axis=1)
+    total = int(ends[0, -1])
     sizes = np.full(NUM_BINS, total // NUM_BINS)
     sizes[: total % NUM_BINS] += 1
     edges = sizes.cumsum()
     # The sample at an edge; of its copies, those behind the edge belong to the next bin.
-    last = np.searchsorted(ends, edges, side="left")
-    at_edges = sums[last] - (ends[last] - edges) * gaps[last]
-    return float(np.abs(np.diff(at_edges, prepend=0.0)).sum() / total)
+    last = np.stack([np.searchsorted(row, edges, side="left") for row in ends])
+    behind = np.take_along_axis(ends, last, axis=1) - edges
+    at_edges = np.take_along_axis(sums, last, axis=1) - behind * gaps[last]
+    total_gap: NDArray[np.float64] = np.abs(np.diff(at_edges, axis=1, prepend=0.0)).sum(axis=1)
+    return total_gap / total
 
 
 REJECTED_SHARES = (0.1, 0.2, 0.5)
@@ -194,14 +195,22 @@ class _Ranking:
     positive: NDArray[np.float64]
     starts: NDArray[np.intp]
 
-    def groups(self, counts: NDArray[np.float64]) -> RankedGroups:
-        """The groups that any sample is in."""
-        sizes = counts[self.order]
+    def groups(self, counts: Counts) -> RankedGroups:
+        """The groups that any sample is in, of each resample."""
+        sizes = counts[:, self.order]
         hits = sizes * self.positive
-        if len(self.starts) < len(sizes):
-            sizes, hits = (np.add.reduceat(each, self.starts) for each in (sizes, hits))
-        drawn = np.flatnonzero(sizes)
-        return RankedGroups(hits[drawn], sizes[drawn])
+        if len(self.starts) < sizes.shape[1]:
+            sizes, hits = (np.add.reduceat(each, self.starts, axis=1) for each in (sizes, hits))
+        drawn = sizes > 0
+        numbers = drawn.sum(axis=1)
+        places = np.arange(numbers.max()) < numbers[:, None]
+
+        def in_front(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            moved = np.zeros(places.shape)
+            moved[places] = values[drawn]
+            return moved
+
+        return RankedGroups(in_front(hits), in_front(sizes))
 
 
 def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
@@ -209,8 +218,9 @@ def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
     ranking = _rank(*certainty_and_correct(logits, targets, by))
 
     def statistic(counts: Counts) -> Values:
-        values = np.array([_ranking_metrics(ranking.groups(row)) for row in counts])
-        return dict(zip(ranking_names(by), values.T, strict=True))
+        return _by_blocks(
+            ranking_names(by), counts, lambda block: _ranking_metrics(ranking.groups(block))
+        )
 
     return statistic
 
@@ -221,13 +231,29 @@ def weighted_ood(id_logits: Tensor, ood_logits: Tensor, by: str) -> Statistic:
     ranking = _rank(scores, torch.arange(len(scores)) >= len(id_logits))
 
     def statistic(counts: Counts) -> Values:
-        detections = [detection_of_groups(ranking.groups(row)) for row in counts]
-        return {
-            name: np.array([getattr(each, name) for each in detections])
-            for name in OodDetection.__annotations__
-        }
+        return _by_blocks(
+            OodDetection.__annotations__, counts, lambda block: ood_rates(ranking.groups(block))
+        )
 
     return statistic
+
+
+COUNTS_AT_ONCE = 1 << 14
+"""Number of counts whose rankings are evaluated at once: a dozen arrays then fit into a cache."""
+
+
+def _by_blocks(
+    names: Iterable[str],
+    counts: Counts,
+    compute: Callable[[Counts], Sequence[NDArray[np.float64]]],
+) -> Values:
+    """Named metrics that are computed for some resamples at a time."""
+    rows = max(1, COUNTS_AT_ONCE // counts.shape[1])
+    blocks = [compute(counts[start : start + rows]) for start in range(0, len(counts), rows)]
+    return {
+        name: np.concatenate(values)
+        for name, values in zip(names, zip(*blocks, strict=True), strict=True)
+    }
 
 
 def _rank(scores: Tensor, positive: Tensor) -> _Ranking:
@@ -238,19 +264,21 @@ def _rank(scores: Tensor, positive: Tensor) -> _Ranking:
     return _Ranking(order, as_array(positive)[order].astype(np.float64), starts)
 
 
-def _ranking_metrics(groups: RankedGroups) -> list[float]:
+def _ranking_metrics(groups: RankedGroups) -> list[NDArray[np.float64]]:
     """The metrics in the order of `ranking_names`; detection is NaN without both kinds."""
-    errors = np.repeat(groups.misses / groups.sizes, groups.sizes.astype(np.intp))
-    detection = [np.nan] * len(DETECTION_NAMES)
-    if 0 < groups.hits.sum() < groups.sizes.sum():
-        found = detection_of_errors(groups)
-        detection = [getattr(found, name) for name in DETECTION_NAMES]
+    hits, sizes = groups.hits, groups.sizes
+    shares = (groups.misses / np.maximum(sizes, 1)).ravel()
+    errors = np.repeat(shares, sizes.ravel().astype(np.intp)).reshape(len(sizes), -1)
+    correct = hits.sum(axis=1)
+    both = (correct > 0) & (correct < errors.shape[1])
+    detection = np.full((len(DETECTION_NAMES), len(sizes)), np.nan)
+    detection[:, both] = misclassification_rates(RankedGroups(hits[both], sizes[both]))
     return [
         *detection,
         aurc_of_errors(errors),
         e_aurc_of_errors(errors),
         augrc_of_errors(errors),
-        *accuracies_of_kept(errors, np.asarray(REJECTED_SHARES)),
+        *accuracies_of_kept(errors, np.asarray(REJECTED_SHARES)).T,
     ]
 
 

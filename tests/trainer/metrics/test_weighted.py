@@ -67,6 +67,20 @@ def test_saturated_and_tied_logits_have_the_metrics_of_the_samples_repeated(
             ), metric
 
 
+def test_a_score_of_which_no_sample_was_drawn_makes_no_corner_of_a_curve() -> None:
+    logits = torch.stack([torch.arange(1.0, 41.0), torch.zeros(40)], dim=1).repeat(3, 1) / 10
+    targets = (torch.arange(120) < 40).long()  # a third of each score is wrong
+    counts = np.tile([0.0, 2.0], (1, 60))
+
+    values = weighted_metrics(logits, targets, WEIGHTED_METRICS)(counts)
+
+    drawn = torch.from_numpy(np.repeat(np.arange(120), counts[0].astype(int)))
+    expected = compute_metrics(logits[drawn], targets[drawn])[
+        "misclassification_fpr_at_95_tpr_crl_msp"
+    ]
+    assert values["misclassification_fpr_at_95_tpr_crl_msp"] == [expected] == [1.0]
+
+
 def test_only_the_metrics_asked_for_are_computed() -> None:
     logits, targets = make_batch("usual")
 
