@@ -107,6 +107,8 @@ campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the s
 	DIFFICULTY_REVIEWS=1 $(BIN)/python -m pytest -n 0 -q -s tests/browser/real/test_two_rounds.py
 	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
 	    --log-disable httpx2 tests/faults/test_fault_campaign.py
+	DIFFICULTY_EXTRACTION_KILLS=20 $(BIN)/python -m pytest -n 0 -q -k kills \
+	    tests/end_to_end/test_resume.py tests/end_to_end/test_interrupted_update.py
 
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run

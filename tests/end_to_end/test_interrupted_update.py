@@ -1,4 +1,7 @@
-"""What was extracted outlives a key press, SIGTERM, an error and a kill, also during an update."""
+"""What was extracted outlives a key press, SIGTERM, an error and a kill, also during an update.
+
+DIFFICULTY_EXTRACTION_KILLS is the number of kills, 20 in `make campaign`.
+"""
 
 import os
 import random
@@ -22,11 +25,13 @@ from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import read_description
 from difficulty_service.features.store import FeatureStore, open_store
 from difficulty_service.pipeline import Callbacks, ExtractProgress, ExtractRequest, extract
+from tests.end_to_end.conftest import CLASSES
 
 ForkCommand = Callable[..., ForkServerProcess]
 
-KILLS = 12
-LONGEST_DELAY_SECONDS = 0.1
+KILLS = int(os.environ.get("DIFFICULTY_EXTRACTION_KILLS", "5"))
+IMAGES_PER_CLASS = min(200, 20 * KILLS)  # too many for half of the kills to come too late
+LONGEST_DELAY_SECONDS = 0.05
 POLL_SECONDS = 0.001
 
 
@@ -120,7 +125,8 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
     number: int,
 ) -> None:
     store, errors = tmp_path / "store", tmp_path / "errors"
-    words = ("extract", photos, *builtin, "--shard-size", 50, "--augment-runs", 60)
+    sizes = ("--shard-size", 50, "--augment-runs", 20, "--batch-size", 16)
+    words = ("extract", photos, *builtin, *sizes)
 
     process = fork_command(*words, "--out", store, errors=errors)
     while process.is_alive() and not (store / "part-00000.arrow").exists():
@@ -132,7 +138,7 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
     assert process.exitcode == 128 + number
     assert errors.read_text().splitlines()[-1].startswith("stopped; the same command resumes")
     (partial,) = store.glob("partial-*")
-    assert 0 < feather.read_table(partial).num_rows < 50 * 60
+    assert 0 < feather.read_table(partial).num_rows < 50 * 20
 
 
 @pytest.mark.slow
@@ -143,12 +149,15 @@ def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_loo
     tmp_path: Path,
 ) -> None:
     changed = tmp_path / "photos"
-    shutil.copytree(photos, changed)
+    for name in CLASSES:
+        (changed / name).mkdir(parents=True)
+        for number in range(IMAGES_PER_CLASS):
+            shutil.copy(photos / name / f"{number:03d}.png", changed / name)
     request = replace(request_of, location=str(changed), dataset=DatasetOptions(shard_size=2))
     before = mark_features(extract(request).store)
-    (changed / "bird" / "100.png").rename(changed / "cat" / "moved.png")
-    expected = {name: values for name, values in before.items() if name != "bird/100.png"}
-    expected["cat/moved.png"] = before["bird/100.png"]
+    (changed / "bird" / "050.png").rename(changed / "cat" / "moved.png")
+    expected = {name: values for name, values in before.items() if name != "bird/050.png"}
+    expected["cat/moved.png"] = before["bird/050.png"]
     chance = random.Random(5)  # noqa: S311 - moments, not secrets
 
     num_incomplete = 0
