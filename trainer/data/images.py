@@ -17,6 +17,7 @@ from PIL import Image
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from difficulty_service.base import apart
 from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.datasets.sample import Dataset, ImageOpener
@@ -316,7 +317,7 @@ class LargeImages:
             num_workers=self.workers,
             collate_fn=_identity,
             pin_memory=self.device.type == "cuda",
-            multiprocessing_context="spawn",  # a fork would inherit threads and CUDA
+            multiprocessing_context=apart.context_of_children,
             generator=torch.Generator(),  # does not change the state of the global generator
             persistent_workers=persistent,
         )

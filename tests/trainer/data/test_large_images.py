@@ -97,6 +97,7 @@ def test_processes_yield_batches_in_the_order_of_the_plan_in_every_epoch(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("new_interpreters")
 def test_an_image_that_a_process_cannot_read_is_named(
     write_table: Write, to_png: Callable[[Pixels], bytes], pixels: Pixels
 ) -> None:
