@@ -52,7 +52,8 @@ def python(tmp_path: Path) -> Path:
     venv.create(environment, with_pip=False)
     places = {"base": environment, "platbase": environment}
     site = Path(sysconfig.get_path("purelib", "venv", places))
-    (site / "pip.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    for part in Path(sysconfig.get_path("purelib")).glob("pip*"):  # the package and its facts
+        (site / part.name).symlink_to(part)
     return environment / "bin" / "python"
 
 

@@ -1,6 +1,5 @@
 """CIFAR-10 with labels that people gave: the scores find what people find hard or wrong."""
 
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
+from benchmarks import linear_probe
 from difficulty_service.audit.agreement import FlagAgreement, RankAgreement
 from difficulty_service.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.audit.files import read_columns
@@ -20,8 +20,6 @@ from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
-
-ROOT = Path(__file__).resolve().parents[2]
 
 TRAINING_IMAGES, TEST_IMAGES = 5000, 2500
 TRAINING_FILES = "cifar10_train_1.parquet"
@@ -103,11 +101,11 @@ def test_every_training_image_has_a_score_in_the_official_order(
 
 @pytest.mark.parametrize(("matmul_dtype", "bound"), [("auto", 1e-3), ("float64", 1e-9)])
 def test_the_mean_score_of_real_images_without_a_ridge_is_zero(
-    train_store: FeatureStore, tmp_path: Path, matmul_dtype: str, bound: float
+    heldout_store: FeatureStore, tmp_path: Path, matmul_dtype: str, bound: float
 ) -> None:
     fit = ScoringOptions(shrinkage="none", matmul_dtype=matmul_dtype)
 
-    scores = score(train_store, tmp_path / "scores.parquet", fit)
+    scores = score(heldout_store, tmp_path / "scores.parquet", fit)
 
     assert abs(np.mean(scores["rmd"].to_numpy())) < bound
 
@@ -148,18 +146,17 @@ def test_images_that_people_disagree_on_score_harder(
 
 
 def test_a_linear_probe_of_the_built_in_encoder_is_worth_having(
-    train_store: FeatureStore, heldout_store: FeatureStore
+    train_store: FeatureStore,
+    heldout_store: FeatureStore,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    script = ROOT / "benchmarks" / "linear_probe.py"
+    stores = (str(train_store.folder), str(heldout_store.folder))
+    monkeypatch.setattr(sys, "argv", ["linear_probe.py", *stores])
 
-    done = subprocess.run(  # noqa: S603 - our own script
-        [sys.executable, script, train_store.folder, heldout_store.folder],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    linear_probe.main()
 
-    assert float(done.stdout.split()[-1]) >= 0.75
+    assert float(capsys.readouterr().out.split()[-1]) >= 0.75
 
 
 @pytest.mark.weights
@@ -172,7 +169,7 @@ def test_a_real_imagenet_network_finds_hard_what_people_disagree_on(
         tmp_path / "store",
         backbone="timm:mobilenetv2_100",
         network=BackboneOptions(weights=str(weights), device=torch.device("cpu")),
-        dataset=DatasetOptions(id_column="index", limit=1000),
+        dataset=DatasetOptions(id_column="index", limit=500),
     )
 
     scores = score(store, tmp_path / "scores.parquet")
