@@ -46,12 +46,6 @@ def difficulty(capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.fixture(scope="session")
-def command() -> Path:
-    """The installed command."""
-    return Path(sys.executable).with_name("difficulty")
-
-
-@pytest.fixture(scope="session")
 def difficulty_process(
     fork_command: ForkCommand, tmp_path_factory: pytest.TempPathFactory
 ) -> Command:
@@ -99,16 +93,14 @@ def few_photos(tmp_path: Path) -> Path:
 @pytest.fixture(scope="session")
 def scored(
     tmp_path_factory: pytest.TempPathFactory,
-    command: Path,
+    difficulty_process: Command,
     photos: Path,
     builtin: tuple[str, ...],
 ) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """All photos scored by the installed command: the folder of its results and its output."""
+    """All photos scored by the command: the folder of its results and its output."""
     folder = tmp_path_factory.mktemp("scored")
     words = ("score", photos, "--out", folder / "scores.parquet", *builtin, "--shard-size", 250)
-    done = subprocess.run(  # noqa: S603 - our own command
-        [str(word) for word in (command, *words)], capture_output=True, text=True, check=False
-    )
+    done = difficulty_process(*words)
     assert done.returncode == 0, done.stderr
     return folder, done
 

@@ -3,6 +3,7 @@
 import platform
 import re
 import subprocess
+import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -61,6 +62,22 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
     assert "\x1b" not in done.stdout + done.stderr
     assert "\r" not in done.stdout + done.stderr
     assert "━" not in done.stderr
+
+
+def test_the_installed_command_gives_the_same_scores(
+    photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    command, scores = Path(sys.executable).with_name("difficulty"), tmp_path / "scores.parquet"
+    words = ("score", photos, "--out", scores, *builtin, "--shard-size", 250)
+
+    done = subprocess.run(  # noqa: S603 - our own command
+        [str(word) for word in (command, *words)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    expected, found = (read_scores(file).table for file in (scored[0] / "scores.parquet", scores))
+    assert found["sample_id"].equals(expected["sample_id"])
+    np.testing.assert_allclose(found["rmd"], expected["rmd"], rtol=1e-3, atol=1e-3)
 
 
 def test_extract_fit_and_score_give_what_score_gives_alone(
