@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
@@ -22,6 +23,9 @@ from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import prepare
 
 DONE, LOG = "done", "log.txt"
+
+Call = Callable[[str, Sequence[str], TextIO], int | None]
+"""Runs a module with some words, which prints into an open file; its exit code."""
 
 
 def main() -> None:
@@ -46,13 +50,20 @@ def main() -> None:
         sys.exit(f"{len(failed)} failed: {', '.join(failed)}; see {LOG} in the folder of each")
 
 
-def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
+def call(module: str, words: Sequence[str], log: TextIO) -> int:
+    """Runs a module with some words in an interpreter of its own; its exit code."""
+    command = [sys.executable, "-m", module, *words]
+    return subprocess.run(command, stdout=log, stderr=log, check=False).returncode  # noqa: S603
+
+
+def run(row: Row, folder: Path, places: dict[str, str], call: Call = call) -> bool:
     """Runs the commands of a row until one fails.
 
     Args:
         row: The row.
         folder: Folder for what its commands write.
         places: Locations of data by the names that commands have for them.
+        call: What runs a module.
 
     Returns:
         Whether all succeeded, now or before.
@@ -64,9 +75,9 @@ def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began = time.monotonic()
-    with (folder / LOG).open("w") as log:
+    with (folder / LOG).open("a") as log:
         succeeded = all(
-            _succeeds(command.format(out=folder, **places), log) for command in row.commands
+            _succeeds(command.format(out=folder, **places), log, call) for command in row.commands
         )
     print(
         f"{row.name:24} {'ok' if succeeded else 'failed'}, {time.monotonic() - began:.0f} s",
@@ -77,12 +88,12 @@ def run(row: Row, folder: Path, places: dict[str, str]) -> bool:
     return succeeded
 
 
-def _succeeds(command: str, log: TextIO) -> bool:
+def _succeeds(command: str, log: TextIO, call: Call) -> bool:
     is_study = command.startswith("benchmarks.")
     print(f"$ {'python -m' if is_study else 'difficulty'} {command}", file=log, flush=True)
-    module = [] if is_study else ["difficulty_service"]
-    words = [sys.executable, "-m", *module, *shlex.split(command)]
-    return subprocess.run(words, stdout=log, stderr=log, check=False).returncode == 0  # noqa: S603
+    words = shlex.split(command)
+    module = words.pop(0) if is_study else "difficulty_service"
+    return call(module, words, log) == 0
 
 
 if __name__ == "__main__":

@@ -1,13 +1,18 @@
 """The page of the papers and the reduced forms of its rows name the same things and run."""
 
 import re
+from collections.abc import Callable, Sequence
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
+from typing import TextIO
 
 import pytest
 
 from benchmarks.papers_quick.__main__ import DONE, LOG, run
 from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import prepare
+
+ForkCommand = Callable[..., ForkServerProcess]
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/papers.md"
 
@@ -18,17 +23,29 @@ def test_every_row_of_the_page_has_a_reduced_form_and_the_other_way_round() -> N
     assert named - {"---"} == {row.name for row in ROWS}
 
 
+@pytest.fixture(scope="module")
+def places(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return prepare(shared, tmp_path_factory.mktemp("small"))
+
+
 @pytest.mark.parametrize("name", ["difficulty-sheets", "difficulty-correctness"])
-def test_a_reduced_form_runs_and_is_not_run_again(name: str, tmp_path: Path, shared: Path) -> None:
+def test_a_reduced_form_runs_and_is_not_run_again(
+    name: str, places: dict[str, str], fork_command: ForkCommand, tmp_path: Path
+) -> None:
+    def call(module: str, words: Sequence[str], log: TextIO) -> int | None:
+        assert module == "difficulty_service"
+        process = fork_command(*words, output=log.name, errors=log.name)
+        process.join()
+        return process.exitcode
+
     (row,) = (each for each in ROWS if each.name == name)
-    places = prepare(shared, tmp_path)
-    assert run(row, tmp_path / name, places), (tmp_path / name / LOG).read_text()
+    assert run(row, tmp_path / name, places, call), (tmp_path / name / LOG).read_text()
     written = (tmp_path / name / LOG).stat().st_mtime_ns
-    assert run(row, tmp_path / name, places)
+    assert run(row, tmp_path / name, places, call)
     assert (tmp_path / name / LOG).stat().st_mtime_ns == written
 
 
 def test_what_an_interrupted_row_has_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "row" / "run").mkdir(parents=True)
-    assert run(Row("row", ()), tmp_path / "row", {})
+    assert run(Row("row", ("--version",)), tmp_path / "row", {})
     assert sorted(path.name for path in (tmp_path / "row").iterdir()) == [DONE, LOG]
