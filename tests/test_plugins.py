@@ -144,6 +144,28 @@ def difficulty(
     return done
 
 
+CALLS = """
+import json, sys
+from difficulty_service.cli import create_app
+
+for words in json.loads(sys.argv[1]):
+    create_app()(words)
+"""
+
+
+def difficulty_calls(installed: Path, *calls: tuple[object, ...]) -> str:
+    """Output of several calls of the command by one interpreter."""
+    words = json.dumps([[str(each) for each in call] for call in calls])
+    done = run(installed, "-c", CALLS, words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def help_of_score(installed: Path) -> subprocess.CompletedProcess[str]:
+    return difficulty(installed, "score", "--help")
+
+
 @pytest.fixture(scope="module")
 def scores(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Scores of a plugged dataset by a plugged backbone and a plugged scorer."""
@@ -185,18 +207,22 @@ def test_an_export_of_another_package_is_offered_and_written(
     assert (tmp_path / "ids.txt").read_text().splitlines()[0] == "square-0"
 
 
-def test_each_is_named_by_the_help_of_the_command_line(installed: Path) -> None:
-    assert "largest" in difficulty(installed, "score", "--help").stdout
+def test_each_is_named_by_the_help_of_the_command_line(
+    installed: Path, help_of_score: subprocess.CompletedProcess[str]
+) -> None:
+    assert "largest" in help_of_score.stdout
     assert "mean:SIZE" in difficulty(installed, "backbones").stdout
 
 
 def test_a_condition_and_a_report_take_the_plugged_column(
     installed: Path, scores: Path, tmp_path: Path
 ) -> None:
-    kept = tmp_path / "kept.parquet"
-    difficulty(installed, "clean", scores, "--drop", "largest > 0", "--out", kept)
-    page = tmp_path / "report.html"
-    difficulty(installed, "report", scores, "--compare", "largest", "--out", page)
+    kept, page = tmp_path / "kept.parquet", tmp_path / "report.html"
+    difficulty_calls(
+        installed,
+        ("clean", scores, "--drop", "largest > 0", "--out", kept),
+        ("report", scores, "--compare", "largest", "--out", page),
+    )
 
     assert 0 < pq.read_table(kept).num_rows < 24
     assert "largest" in page.read_text()
@@ -244,18 +270,20 @@ def test_python_openapi_the_form_and_the_reference_have_the_scorer(
 
 
 def test_a_plug_in_that_takes_the_name_of_a_column_is_left_out_with_a_warning(
-    installed: Path,
+    help_of_score: subprocess.CompletedProcess[str],
 ) -> None:
-    done = difficulty(installed, "score", "--help")
+    warnings = help_of_score.stderr
 
-    assert "label of plugged_difficulty:LARGEST, in difficulty.scorers, is left out" in done.stderr
+    assert "label of plugged_difficulty:LARGEST, in difficulty.scorers, is left out" in warnings
 
 
-def test_a_scorer_that_nothing_computes_is_left_out_with_a_warning(installed: Path) -> None:
-    done = difficulty(installed, "score", "--help")
+def test_a_scorer_that_nothing_computes_is_left_out_with_a_warning(
+    help_of_score: subprocess.CompletedProcess[str],
+) -> None:
+    warnings = help_of_score.stderr
 
-    assert "idle of plugged_difficulty:IDLE, in difficulty.scorers, is left out" in done.stderr
-    assert "idle" not in done.stdout
+    assert "idle of plugged_difficulty:IDLE, in difficulty.scorers, is left out" in warnings
+    assert "idle" not in help_of_score.stdout
 
 
 def test_a_dataset_that_its_package_cannot_read_is_one_clear_error(installed: Path) -> None:
@@ -278,6 +306,7 @@ from typing import get_type_hints
 from fastapi.testclient import TestClient
 from api.app import create_app
 from api.settings import Settings
+from difficulty_service.cli import create_app as create_command
 from difficulty_service.interface.options import ImageOptions
 from docs.options import page
 
@@ -293,14 +322,13 @@ print("found", json.dumps({
     "python": "sharpen" in get_type_hints(ImageOptions),
     "reference": f"| `sharpen` | off | {sentence} |" in page(),
 }))
+create_command()(["score", "--help"])
 """
 
 
 def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) -> None:
     for package in ("difficulty_service", "api", "trainer", "docs"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pyc*", "*.png")
-        )
+        shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("*.png"))
     options = tmp_path / "difficulty_service" / "options.py"
     start = "class EncodingOptions(Options):\n"
     before, _, after = options.read_text().partition(start)
@@ -312,10 +340,9 @@ def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) ->
     )
 
     done = run(tmp_path, "-W", "ignore", "-c", OPTION_EVERYWHERE, str(tmp_path), cwd=tmp_path)
-    shown = difficulty(tmp_path, "score", "--help", cwd=tmp_path).stdout
 
     assert done.returncode == 0, done.stderr
-    found_in = json.loads(done.stdout.partition("found ")[2])
-    assert all(found_in.values()), found_in
+    found_in, _, shown = done.stdout.partition("found ")[2].partition("\n")
+    assert all(json.loads(found_in).values()), found_in
     assert "--sharpen" in shown
     assert "Sharpen images first, as an unsharp mask does." in " ".join(shown.split())

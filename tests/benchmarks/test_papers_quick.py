@@ -47,5 +47,5 @@ def test_a_reduced_form_runs_and_is_not_run_again(
 
 def test_what_an_interrupted_row_has_left_is_removed(tmp_path: Path) -> None:
     (tmp_path / "row" / "run").mkdir(parents=True)
-    assert run(Row("row", ("--version",)), tmp_path / "row", {})
+    assert run(Row("row", ("--help",)), tmp_path / "row", {})
     assert sorted(path.name for path in (tmp_path / "row").iterdir()) == [DONE, LOG]
