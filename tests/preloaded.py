@@ -16,7 +16,7 @@ from tests import small_network
 NAMES = (
     *("api.cli", "api.commands", "difficulty_service.review.class_folders"),
     *("anyio.streams.tls", "cyclopts.help", "cyclopts.validators", "filelock", "httpcore2"),
-    *("onnxruntime", "pyarrow.acero", "rich.progress", "truststore"),
+    *("onnxruntime", "pyarrow.acero", "rich.progress", "torchvision.transforms.v2", "truststore"),
 )
 
 for package in (difficulty_service.cli, trainer.commands):

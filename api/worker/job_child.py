@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 
 import torch
-import torchvision.transforms.v2  # noqa: F401 - takes seconds, which the first image would wait
 from sqlalchemy import Engine
 
 from api.background import Wait, in_background

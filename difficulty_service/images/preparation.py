@@ -14,9 +14,6 @@ EXIF orientation is applied. Conversion comes before the resize.
 
 Everything here is thread-safe. Torch would start a thread pool in each calling thread: pass
 `set_up_decoding_thread` to the executor as its initializer.
-
-torchvision is imported where it is used: loading it takes more than two seconds, and images of the
-right size and features that are known already need none of it.
 """
 
 import functools
@@ -48,6 +45,16 @@ from difficulty_service.images.header import (
     open_header,
     read_encoded,
     upright_shape,
+)
+from difficulty_service.images.resizing import (
+    DecodedImage,
+    crop,
+    crop_centre,
+    mirror,
+    resize,
+    resize_shorter_side,
+    size_of,
+    to_tensor,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +120,6 @@ __all__ = [
 
 Mode = Literal["fast", "exact"]
 DECODER_NICENESS = 10
-DecodedImage = Tensor | Image.Image
 
 
 def read_image(
@@ -167,7 +173,6 @@ def to_view(
     height, width = size_of(decoded)
     if height == width == preprocessing.resize == preprocessing.size:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
-    target = [preprocessing.size] * 2 if preprocessing.squash else [preprocessing.resize]
     resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
     if not preprocessing.squash and resized_pixels > max(max_pixels, preprocessing.resize**2):
         raise ImageError(
@@ -176,15 +181,15 @@ def to_view(
             *RAISE_LIMIT,
             parameter="max_pixels",
         )
-    from torchvision.transforms import InterpolationMode
-    from torchvision.transforms.v2 import functional as F
-
-    interpolation = InterpolationMode(preprocessing.interpolation)
+    interpolation = preprocessing.interpolation
     try:
-        decoded = F.resize(decoded, target, interpolation, antialias=True)
+        if preprocessing.squash:
+            decoded = resize(decoded, preprocessing.size, preprocessing.size, interpolation)
+        else:
+            decoded = resize_shorter_side(decoded, preprocessing.resize, interpolation)
     except (MemoryError, RuntimeError, ValueError) as error:
         raise ImageError(f"cannot be resized: {one_line(error)}") from error
-    return to_tensor(F.center_crop(decoded, [preprocessing.size]))
+    return to_tensor(crop_centre(decoded, preprocessing.size))
 
 
 def to_views(
@@ -202,7 +207,7 @@ def to_views(
         draw_crop(height, width, f"{augmentation.seed}/{run}/{sample_id}")
         for run in range(1, augmentation.runs + 1)
     ]
-    return stack([apply_crop(decoded, crop, preprocessing) for crop in crops])
+    return stack([apply_crop(decoded, each, preprocessing) for each in crops])
 
 
 def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> DecodedImage:
@@ -215,29 +220,12 @@ def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> Decode
     return Image.fromarray(changed.permute(1, 2, 0).numpy())
 
 
-def apply_crop(decoded: DecodedImage, crop: Crop, preprocessing: Preprocessing) -> Tensor:
+def apply_crop(decoded: DecodedImage, chosen: Crop, preprocessing: Preprocessing) -> Tensor:
     """Crops an image, resizes it to a square and mirrors it if needed; shape (3, size, size)."""
-    from torchvision.transforms import InterpolationMode
-    from torchvision.transforms.v2 import functional as F
-
-    view = F.resized_crop(
-        decoded,
-        crop.top,
-        crop.left,
-        crop.height,
-        crop.width,
-        [preprocessing.size, preprocessing.size],
-        InterpolationMode(preprocessing.interpolation),
-        antialias=True,
-    )
-    return to_tensor(F.horizontal_flip(view) if crop.mirrored else view)
-
-
-def size_of(image: DecodedImage) -> tuple[int, int]:
-    """Height and width in pixels."""
-    if isinstance(image, Tensor):
-        return image.shape[1], image.shape[2]
-    return image.height, image.width
+    view = crop(decoded, chosen.top, chosen.left, chosen.height, chosen.width)
+    size = preprocessing.size
+    view = resize(view, size, size, preprocessing.interpolation)
+    return to_tensor(mirror(view) if chosen.mirrored else view)
 
 
 def pixels_of(image: DecodedImage) -> NDArray[np.uint8]:
@@ -245,17 +233,6 @@ def pixels_of(image: DecodedImage) -> NDArray[np.uint8]:
     if isinstance(image, Tensor):
         return image.permute(1, 2, 0).numpy()
     return np.asarray(image)
-
-
-def to_tensor(image: DecodedImage) -> Tensor:
-    """A uint8 tensor stored in memory as (height, width, 3). Shape (3, height, width)."""
-    if isinstance(image, Tensor):
-        tensor = image
-    else:
-        from torchvision.transforms.v2 import functional as F
-
-        tensor = F.pil_to_tensor(image)
-    return tensor.permute(1, 2, 0).contiguous().permute(2, 0, 1)
 
 
 def stack(views: Sequence[Tensor]) -> Tensor:

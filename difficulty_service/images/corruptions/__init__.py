@@ -20,6 +20,7 @@ from difficulty_service.base.errors import ConfigError
 from difficulty_service.images.corruption_strengths import SMALLEST_SIDES, STRENGTHS
 from difficulty_service.images.corruptions import pixels, weather
 from difficulty_service.images.corruptions.pixels import Pixels
+from difficulty_service.images.resizing import resize_shorter_side, to_tensor
 
 SEVERITIES = (1, 2, 3, 4, 5)
 
@@ -74,9 +75,7 @@ class Corruption:
         Shape (3, rows, columns).
         """
         if min(image.shape[1:]) > LARGEST_SIDE:
-            from torchvision.transforms.v2 import functional as F
-
-            image = F.resize(image, [LARGEST_SIDE], antialias=True)
+            image = to_tensor(resize_shorter_side(image, LARGEST_SIDE, "bilinear"))
         return corrupt(image[None], self.name, self.severity, self.seed)[0]
 
 

@@ -4,9 +4,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
-from tests.factories import store_of
+from tests.factories import store_of, write_image_folder
 
 
 def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> None:
@@ -29,8 +30,17 @@ sys.exit("pandas" in sys.modules)
     assert finished.returncode == 0
 
 
-def test_torchvision_is_not_loaded_before_an_image_is_resized() -> None:
-    script = "import sys, difficulty_service.pipeline; sys.exit('torchvision' in sys.modules)"
+@pytest.mark.parametrize("backbone", ["builtin", "builtin-photos"])
+def test_scoring_images_by_a_network_of_the_package_does_not_load_torchvision(
+    backbone: str, tmp_path: Path
+) -> None:
+    folder = write_image_folder(tmp_path / "photos", size=(70, 90), each=3)
+    script = f"""
+import sys
+import difficulty_service as ds
+ds.score_dataset({str(folder)!r}, backbone={backbone!r}, progress=False)
+sys.exit("torchvision" in sys.modules)
+"""
 
     finished = subprocess.run([sys.executable, "-c", script], check=False)  # noqa: S603
 

@@ -1,0 +1,95 @@
+"""Cuts, mirrors and resizes decoded images, as torchvision does it, bit for bit.
+
+Without torchvision, because loading that takes longer than all else that scoring a folder of images
+loads but torch. Images are PIL images or uint8 tensors of shape (3, height, width) that are stored
+as (height, width, 3).
+"""
+
+import platform
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+from torch.nn import functional as F
+
+DecodedImage = Tensor | Image.Image
+
+
+def size_of(image: DecodedImage) -> tuple[int, int]:
+    """Height and width in pixels."""
+    if isinstance(image, Tensor):
+        return image.shape[1], image.shape[2]
+    return image.height, image.width
+
+
+def to_tensor(image: DecodedImage) -> Tensor:
+    """A uint8 tensor stored in memory as (height, width, 3). Shape (3, height, width)."""
+    if isinstance(image, Tensor):
+        return image.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
+
+
+def resize(image: DecodedImage, height: int, width: int, interpolation: str) -> DecodedImage:
+    """Resizes with antialiasing.
+
+    Args:
+        interpolation: `bicubic` or `bilinear`.
+
+    Raises:
+        MemoryError, RuntimeError, ValueError: There is no such image.
+    """
+    if size_of(image) == (height, width):
+        return image
+    if isinstance(image, Image.Image):
+        return image.resize((width, height), Image.Resampling[interpolation.upper()])
+    # Made a batch before the channels come first, so that the result is stored as the image is.
+    batch = image.permute(1, 2, 0)[None].permute(0, 3, 1, 2)
+    in_bytes = interpolation == "bicubic" or is_fast_in_bytes()
+    resized = F.interpolate(
+        batch if in_bytes else batch.float(),
+        size=(height, width),
+        mode=interpolation,
+        align_corners=False,
+        antialias=True,
+    )
+    return (resized if in_bytes else resized.round_().byte())[0]
+
+
+def is_fast_in_bytes() -> bool:
+    """Whether bytes are interpolated bilinearly as they are, not as numbers with a fraction."""
+    is_arm = platform.machine() in {"aarch64", "arm64"}
+    return is_arm or torch.backends.cpu.get_cpu_capability() in {"AVX2", "AVX512"}
+
+
+def resize_shorter_side(image: DecodedImage, side: int, interpolation: str) -> DecodedImage:
+    """Resizes to a length of the shorter side, whatever the other one becomes."""
+    height, width = size_of(image)
+    other = int(side * max(height, width) / min(height, width))
+    shape = (side, other) if height <= width else (other, side)
+    return resize(image, *shape, interpolation)
+
+
+def crop(image: DecodedImage, top: int, left: int, height: int, width: int) -> DecodedImage:
+    """A part of an image, which must lie inside."""
+    if isinstance(image, Tensor):
+        return image[:, top : top + height, left : left + width]
+    return image.crop((left, top, left + width, top + height))
+
+
+def crop_centre(image: DecodedImage, size: int) -> DecodedImage:
+    """The square in the middle; a side that is too short gets black margins."""
+    height, width = size_of(image)
+    missing = max(size - width, 0), max(size - height, 0)
+    if any(missing):
+        margins = [half for each in missing for half in (each // 2, (each + 1) // 2)]
+        image = F.pad(to_tensor(image), margins)
+        height, width = size_of(image)
+    return crop(image, round((height - size) / 2), round((width - size) / 2), size, size)
+
+
+def mirror(image: DecodedImage) -> DecodedImage:
+    """The image with left and right exchanged."""
+    if isinstance(image, Tensor):
+        return image.flip(2)
+    return image.transpose(Image.Transpose.FLIP_LEFT_RIGHT)
