@@ -16,17 +16,19 @@ from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, requires
 from pathlib import Path
 
+import numpy as np
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+import difficulty_service as ds
 from difficulty_service.base.errors import MissingPackage
 from difficulty_service.base.extras import needs_extra
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-USED_IF_PRESENT = {"pandas", "sklearn"}
+USED_IF_PRESENT = {"sklearn"}
 """Packages that no extra brings: users pass their objects, or ask for them."""
 
 FOR_DEVELOPERS = {"onnx"}
@@ -255,6 +257,22 @@ def test_training_from_python_without_its_packages_names_the_extra(core: Run) ->
     )
 
 
+@pytest.mark.parametrize(("method", "package"), [("plot", "matplotlib"), ("review", "anywidget")])
+def test_a_notebook_without_its_packages_is_told_the_extra(
+    core: Run, tmp_path: Path, method: str, package: str
+) -> None:
+    labels = np.arange(40) % 2
+    noise = np.random.default_rng(0).standard_normal((40, 3))
+    path = str(ds.score(noise + 5 * labels[:, None], labels).save(tmp_path / "scores.parquet"))
+
+    done = core("-c", f"import difficulty_service as ds; ds.open_scores({path!r}).{method}()")
+
+    assert done.stderr.splitlines()[-1] == (
+        f"difficulty_service.base.errors.MissingPackage: Scores.{method} needs packages that are "
+        f"not installed ({package}); install them with: pip install 'difficulty-service[notebook]'"
+    )
+
+
 PACKAGES = pytest.mark.parametrize(
     ("package", "extras"),
     [("difficulty_service", ()), ("trainer", ("train",)), ("api", ("serve",))],
@@ -290,7 +308,18 @@ def imported(package: str) -> Iterator[tuple[str, Path]]:
                 yield str(node.module).partition(".")[0], file
 
 
-ON_DEMAND = ("cpu", "hugging-face", "heic", "map", "mcp", "postgresql", "ray", "text", "xlsx")
+ON_DEMAND = (
+    "cpu",
+    "hugging-face",
+    "heic",
+    "map",
+    "mcp",
+    "notebook",
+    "postgresql",
+    "ray",
+    "text",
+    "xlsx",
+)
 """Extras whose packages are imported where they are asked for."""
 
 

@@ -6,8 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.interface.score import MarksOf, SupportsArrow, marks_of, warn
-from difficulty_service.interface.scores import Scores
+from difficulty_service.interface.arrays import SupportsArrow
+from difficulty_service.interface.score import MarksOf, marks_of
+from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.scores.annotator_labels import (
     ANNOTATOR_COLUMN,
     LABEL_COLUMN,

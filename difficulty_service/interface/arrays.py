@@ -7,7 +7,7 @@ Labelled features that a program holds, as a source of features.
 """
 
 import sys
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +32,14 @@ Matrix = Any
 
 Column = Any
 """One value per row: a tensor, a NumPy array, a pandas Series, an Arrow column or a sequence."""
+
+
+class SupportsArrow(Protocol):
+    """A table that Arrow reads, as of pandas or polars."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The table as a stream."""
+
 
 MATRIX_DIMENSIONS = 2
 

@@ -30,8 +30,7 @@ from difficulty_service.interface.options import (
     progress_bar,
     require_names,
 )
-from difficulty_service.interface.score import warn
-from difficulty_service.interface.scores import Scores
+from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.pipeline import Callbacks, ExtractRequest, extract_dataset, plan_extraction
 from difficulty_service.review.stored_images import ImageSource, match_images
 from difficulty_service.review.stored_images import open_images as open_scored_images

@@ -76,6 +76,13 @@ def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, lis
     return _of_pairs(images, options)
 
 
+def images_of(images: LabelledImages | None) -> str | Dataset | None:
+    """The images of a report: the location of a dataset, or what a program holds, opened."""
+    if images is None or isinstance(images, str | os.PathLike):
+        return None if images is None else os.fspath(images)
+    return open_images(images, DatasetOptions())[0]
+
+
 @dataclass(frozen=True)
 class Zipped:
     """Images and their labels in two objects, as pairs.

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.audit.explanation import explanation_file
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.interface.image_sources import LabelledImages, open_images
-from difficulty_service.interface.score import warn
-from difficulty_service.interface.scores import Scores
+from difficulty_service.interface.image_sources import LabelledImages, images_of
+from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.review.sections import Order
 from difficulty_service.review.writing import DEFAULT_MAX_MB
@@ -58,7 +56,7 @@ def report(  # noqa: PLR0913 - one parameter for each option
     )
     tables = [columns] if isinstance(columns, str | Path) else columns
     options = ReportOptions(
-        images=_dataset(images),
+        images=images_of(images),
         compare=compare,
         order=order,
         max_mb=max_mb,
@@ -69,9 +67,3 @@ def report(  # noqa: PLR0913 - one parameter for each option
     written = make_report(contents, Path(out), options)
     warn(written.warnings)
     return written.path
-
-
-def _dataset(images: LabelledImages | None) -> str | Dataset | None:
-    if images is None or isinstance(images, str | Path):
-        return None if images is None else str(images)
-    return open_images(images, DatasetOptions())[0]

@@ -4,12 +4,11 @@
 """
 
 import tempfile
-import warnings
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, TypeAlias, Unpack
+from typing import TypeAlias, Unpack
 
 import pyarrow as pa
 
@@ -17,7 +16,7 @@ from difficulty_service.base.errors import ConfigError
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
-from difficulty_service.interface.arrays import Column, Matrix, read_arrays
+from difficulty_service.interface.arrays import Column, Matrix, SupportsArrow, read_arrays
 from difficulty_service.interface.image_sources import (
     LabelledImages,
     is_pairs,
@@ -31,7 +30,7 @@ from difficulty_service.interface.options import (
     require_names,
     scoring_options,
 )
-from difficulty_service.interface.scores import Scores
+from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.pipeline import Callbacks, ScoreRequest, plan_extraction
 from difficulty_service.pipeline import score_dataset as run_pipeline
 from difficulty_service.score_columns import DEFAULT_SCORERS
@@ -52,14 +51,6 @@ from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
 
-
-class SupportsArrow(Protocol):
-    """A table that Arrow reads, as of pandas or polars."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as a stream."""
-
-
 MarksOf: TypeAlias = str | Path | SupportsArrow
 """Marks in a file, or in a table of Arrow, pandas or polars."""
 
@@ -69,10 +60,6 @@ def marks_of(marks: MarksOf) -> Marks:
     if isinstance(marks, str | Path):
         return read_marks(Path(marks), ())
     return marks_of_table(pa.table(marks))
-
-
-CALLER = 3
-"""Frames between a warning and the caller of the interface."""
 
 
 def score(  # noqa: PLR0913 - one parameter for each option
@@ -133,12 +120,6 @@ def score(  # noqa: PLR0913 - one parameter for each option
     scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))
     warn(scores.warnings)
     return scores
-
-
-def warn(sentences: Sequence[str]) -> None:
-    """Issues each sentence as a warning of Python, at the line that called the interface."""
-    for sentence in sentences:
-        warnings.warn(sentence, UserWarning, stacklevel=CALLER)
 
 
 def score_dataset(  # noqa: PLR0913 - one parameter for each option

@@ -1,17 +1,22 @@
 """Scores in memory: one row per sample, with the columns of a score file."""
 
 import html
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.base.tables import count_positive
+from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.errors_file import BadImage, errors_table
-from difficulty_service.score_columns import require_columns
+from difficulty_service.interface.selection import Rows, column_array, select_rows
+from difficulty_service.score_columns import COLUMNS, require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
@@ -20,6 +25,13 @@ from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
+
+    from difficulty_service.interface.image_sources import LabelledImages
+    from difficulty_service.interface.joining import Frame
+    from difficulty_service.interface.plots import PlotKind
+    from difficulty_service.interface.review_widget import ReviewWidget
+    from difficulty_service.review.sections import Order
 
     class Column(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
         """A column of the scores; what is not declared here is as in pyarrow."""
@@ -41,9 +53,25 @@ SHOWN = 5
 ROWS_PER_GROUP = 1 << 16
 """Rows of a row group of a score file."""
 
+NAMED = 10
+"""Number of columns that a sentence names."""
+
+CALLER = 3
+"""Frames between a warning and the caller of the interface."""
+
+
+def warn(sentences: Sequence[str]) -> None:
+    """Issues each sentence as a warning of Python, at the line that called the interface."""
+    for sentence in sentences:
+        warnings.warn(sentence, UserWarning, stacklevel=CALLER)
+
 
 class Scores:
     """Scores of the samples of a dataset; larger is harder.
+
+    Each column is an attribute, such as `scores.rmd`: a NumPy array in which a missing number is
+    NaN. `scores["rmd"]` is the same as an Arrow column. A slice, a mask, positions or a list of
+    sample ids give the scores of these samples: `scores[scores.rmd > 3]`.
 
     Args:
         contents: Contents of a score file.
@@ -67,15 +95,56 @@ class Scores:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def __getitem__(self, column: str) -> Column:
-        """One column, such as `rmd`.
+    @overload
+    def __getitem__(self, key: str) -> Column: ...
+
+    @overload
+    def __getitem__(self, key: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, key: Rows) -> "Scores": ...
+
+    def __getitem__(self, key: "str | int | Rows") -> "Column | dict[str, Any] | Scores":
+        """One column, such as `rmd`; the row at a position; or the scores of some samples.
+
+        Args:
+            key: Name of a column, a position, or a slice, mask, list of positions or of sample ids.
 
         Raises:
-            ScoreFileError: It is absent; the remedy is what computes it.
+            ScoreFileError: A column is absent, and the remedy is what computes it; or the rows are
+                none of the samples.
+            IndexError: A position is beyond the samples.
         """
-        require_columns([column], self.table.column_names, "the table of scores")
-        values: Column = self.table.column(column)
-        return values
+        if isinstance(key, str):
+            require_columns([key], self.table.column_names, "the table of scores")
+            values: Column = self.table.column(key)
+            return values
+        if isinstance(key, int | np.integer):
+            row: dict[str, Any] = self.table.slice(range(len(self))[key], 1).to_pylist()[0]
+            return row
+        return self._with(select_rows(self.table, key))
+
+    def __getattr__(self, name: str) -> NDArray[Any]:
+        # Other names with an underscore are what notebooks and `copy` look for.
+        if name.startswith("_") or name == "table":
+            raise AttributeError(name)
+        try:
+            return column_array(self[name])
+        except ScoreFileError as error:
+            raise AttributeError(str(error)) from None
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *filter(str.isidentifier, self.table.column_names)})
+
+    def _ipython_key_completions_(self) -> list[str]:
+        names: list[str] = self.table.column_names
+        return names
+
+    def _with(self, table: pa.Table) -> "Scores":
+        """The same scores with another table."""
+        scores = Scores(ScoreFile(table, self.provenance))
+        scores.warnings, scores.bad_images = self.warnings, self.bad_images
+        return scores
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.table.__arrow_c_stream__(requested_schema)
@@ -105,6 +174,95 @@ class Scores:
         """
         return self._largest(self._evidence, n)
 
+    def join(self, frame: "Frame", on: str | None = None) -> "Scores":
+        """The scores with the columns of another table, in the order of the scores.
+
+        A sample without a row there has no values; a warning counts such samples, and rows that
+        are of no sample. `review` filters by these columns.
+
+        Args:
+            frame: A DataFrame of pandas or polars, an Arrow table, or a mapping of columns, such as
+                `{"sample_id": ids, "camera": cameras}`.
+            on: Its column with the ids of the samples; by default `sample_id`, or the index of a
+                DataFrame of pandas that has no such column.
+
+        Raises:
+            DatasetError: The columns cannot be read, or there is none of ids.
+            AuditError: An id occurs more than once, or none of them is of a sample.
+        """
+        from difficulty_service.interface.joining import join_columns
+
+        table, notes = join_columns(self.table, frame, on)
+        warn(notes)
+        return self._with(table)
+
+    def plot(
+        self,
+        kind: "PlotKind" = "histogram",
+        *,
+        ax: "Axes | None" = None,
+        n: int | None = None,
+        order: "Order | None" = None,
+        images: "LabelledImages | None" = None,
+    ) -> "Axes":
+        """Draws the scores with Matplotlib, in the colours of the report.
+
+        Args:
+            kind: `histogram` of the difficulty, with the tiers of the labels; `classes`: the
+                difficulty of each class, the hardest first; `pairs`: which class is taken for
+                which, the most samples first; `sheet`: pictures of the samples to check.
+            ax: Axes to draw into; new ones by default, whose figure is `.figure`.
+            n: Largest number of classes, pairs or pictures.
+            order: Which samples a sheet shows: the most `doubtful`, the `hardest`, or a `random`
+                choice; by default the doubtful ones, or the hardest where no label is doubtful.
+            images: The images of a sheet, as for `score_dataset`; by default the dataset that the
+                scores name.
+
+        Raises:
+            ConfigError: The kind is unknown, or has no such option.
+            ReportError: There is nothing to draw.
+            MissingPackage: Matplotlib is not installed; the extra `notebook` brings it.
+        """
+        from difficulty_service.interface.plots import PlotOptions, draw
+
+        contents = ScoreFile(self.table, self.provenance)
+        axes, notes = draw(contents, kind, PlotOptions(n, order, images), ax)
+        warn(notes)
+        return axes
+
+    def review(
+        self,
+        *,
+        images: "LabelledImages | None" = None,
+        order: "Order" = "doubtful",
+        max_mb: float | None = None,
+        height: int = 760,
+    ) -> "ReviewWidget":
+        """Shows the samples to check in a notebook, to be marked by key or mouse.
+
+        `marks` of what it returns holds the decisions, and is what `score` takes as `marks`.
+
+        Args:
+            images: The images, as for `score_dataset`; by default the dataset that the scores name,
+                without pictures where that is gone.
+            order: Which labels to check: the most `doubtful`, those of the `hardest` images, or a
+                `random` choice, which tells how many labels are wrong.
+            max_mb: Largest size of the page in megabytes; pictures are left out beyond it. As for
+                `report` by default.
+            height: Height of the widget in pixels.
+
+        Raises:
+            ReportError: There are no scores to show.
+            DatasetError: The given images cannot be read.
+            MissingPackage: anywidget is not installed; the extra `notebook` brings it.
+        """
+        from difficulty_service.interface.review_widget import PageOptions, show_review
+
+        contents = ScoreFile(self.table, self.provenance)
+        widget, notes = show_review(contents, PageOptions(images, order, max_mb, height))
+        warn(notes)
+        return widget
+
     @property
     def _evidence(self) -> Evidence:
         """The column by which labels are doubted."""
@@ -115,11 +273,17 @@ class Scores:
     def save(self, path: str | Path) -> Path:
         """Writes a score file, which the commands and the trainer read, and returns its path.
 
-        The file appears whole or not at all; an existing one is replaced.
+        The file appears whole or not at all; an existing one is replaced. Columns that were joined
+        are not in it.
         """
         path = Path(path)
+        joined = [name for name in self.table.column_names if name not in COLUMNS]
+        if joined:
+            number, names = count_of(len(joined), "joined column"), list_names(joined, NAMED)
+            warn([f"{number} of the scores left out, as score files have no such: {names}"])
+        table = self.table.drop_columns(joined)
         groups = range(0, max(1, len(self)), ROWS_PER_GROUP)
-        parts = (self.table.slice(start, ROWS_PER_GROUP) for start in groups)
+        parts = (table.slice(start, ROWS_PER_GROUP) for start in groups)
         write_scores(path, parts, self.provenance)
         return path
 

@@ -20,16 +20,19 @@ from difficulty_service.review.joined_tables import (
     read_dataset_columns,
 )
 from difficulty_service.review.map import ImageMap, draw_map
-from difficulty_service.review.sample_columns import fault_columns
+from difficulty_service.review.sample_columns import SampleColumns, fault_columns
 from difficulty_service.review.sections import Order
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.review.tsne import has_tsne
 from difficulty_service.review.writing import (
     DEFAULT_MAX_MB,
+    RenderedPage,
     ReportParts,
     WrittenReport,
     find_explanation,
+    render_report,
     require_report_file,
+    require_size,
     write_report,
 )
 from difficulty_service.score_columns import COMPUTED_BY, FAULT_COLUMN, absent_column
@@ -71,13 +74,39 @@ def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
 def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> WrittenReport:
     """Writes the report of a score file; raises DifficultyError where a part is not there."""
     require_report_file(path, options.max_mb)
+    parts = _parts(scores, options)
+    written = write_report(path, scores, parts)
+    warnings = (*parts.notes, *written.warnings)
+    if parts.map is not None and not has_tsne():
+        warnings += (
+            "the map has two directions only; openTSNE, which the extra `map` installs, "
+            "separates the classes better",
+        )
+    return replace(written, warnings=warnings)
+
+
+def make_review(scores: ScoreFile, options: ReportOptions, columns: SampleColumns) -> RenderedPage:
+    """Renders the samples to check alone, for a notebook; errors as for `make_report`.
+
+    Args:
+        columns: Columns to filter by besides those of the options.
+    """
+    require_size(options.max_mb)
+    parts = _parts(scores, options)
+    parts = replace(parts, columns={**parts.columns, **columns})
+    page = render_report(scores, parts, only_review=True)
+    return replace(page, warnings=(*parts.notes, *page.warnings))
+
+
+def _parts(scores: ScoreFile, options: ReportOptions) -> ReportParts:
+    """What the page shows besides the scores."""
     images, notes = _find_images(scores, options)
     explained = None
     if options.explanation is not None:
         explained, problems = find_explanation(options.explanation, scores.provenance)
         notes += problems
     joined = _joined(scores, images, options)
-    parts = ReportParts(
+    return ReportParts(
         images=images,
         compared=_compared(scores, images, options),
         map=_map(scores, options),
@@ -87,14 +116,6 @@ def make_report(scores: ScoreFile, path: Path, options: ReportOptions) -> Writte
         order=options.order,
         columns={**fault_columns(scores.table), **joined.columns},
     )
-    written = write_report(path, scores, parts)
-    warnings = (*parts.notes, *written.warnings)
-    if parts.map is not None and not has_tsne():
-        warnings += (
-            "the map has two directions only; openTSNE, which the extra `map` installs, "
-            "separates the classes better",
-        )
-    return replace(written, warnings=warnings)
 
 
 def _find_images(
@@ -112,7 +133,7 @@ def _find_images(
             raise
         note = (
             f"there are no pictures: {error.problem}; name the dataset to bring them: "
-            "difficulty report … --images DATASET"
+            "difficulty report … --images DATASET, in Python images=DATASET"
         )
         return None, (note,)
     return source, source.warnings

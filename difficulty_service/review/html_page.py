@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
@@ -68,6 +69,13 @@ def decimals(number: float, places: int = 1) -> str:
         return "\N{EN DASH}"
     text = f"{number:,.{places}f}"
     return text.replace("-", MINUS) if text.strip("-0.") else text.removeprefix("-")
+
+
+@cache
+def report_colours() -> Mapping[str, str]:
+    """The colours of the light theme by their names, such as `hard`, as `base.css` states them."""
+    light = _asset(PACKAGE, "base.css").partition("}")[0]
+    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3}(?:[0-9a-f]{3})?);", light))
 
 
 def _script_json(value: object) -> str:

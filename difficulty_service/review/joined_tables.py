@@ -162,6 +162,22 @@ def free_name(name: str, title: str, taken: Container[str]) -> str:
     return next(each for each in names if each not in taken)
 
 
+def describe_unmatched(title: str, rows: pa.Array, keys: pa.ChunkedArray) -> list[str]:
+    """What was not joined, in one sentence; none where all was."""
+    known = keys.drop_null()
+    distinct = pc.count_distinct(known).as_py()
+    used = len(rows) - rows.null_count
+    repeated = len(known) - distinct
+    facts = [
+        (rows.null_count, f"of {len(rows):,} samples have no row"),
+        (distinct - used, f"of {distinct:,} ids of the table have no sample"),
+        (keys.null_count, "row has no id" if keys.null_count == 1 else "rows have no id"),
+        (repeated, f"{'row repeats' if repeated == 1 else 'rows repeat'} an id, {FIRST_COUNTS}"),
+    ]
+    parts = [f"{number:,} {what}" for number, what in facts if number]
+    return [f"{title}: {', '.join(parts)}"] if parts else []
+
+
 def read_dataset_columns(
     dataset: Dataset, names: Sequence[str], id_column: str | None, parameter: str
 ) -> pa.Table:
@@ -250,7 +266,7 @@ def _match(
         rows = match_ids(pa.chunked_array([sample_ids]), keys, SAMPLE_ID, keep_first=True)
     except AuditError as error:
         raise _cannot_join(source, error) from error
-    return rows, _unmatched(source.title, rows, keys)
+    return rows, describe_unmatched(source.title, rows, keys)
 
 
 def _cannot_join(source: TableSource, error: DifficultyError) -> ReportError:
@@ -292,19 +308,3 @@ def _choose(schema: pa.Schema, source: TableSource) -> tuple[list[str], list[str
         else:
             not_shown.append(f"{name} ({schema.field(name).type})")
     return names, not_shown
-
-
-def _unmatched(title: str, rows: pa.Array, keys: pa.ChunkedArray) -> list[str]:
-    """What was not joined, in one sentence; none where all was."""
-    known = keys.drop_null()
-    distinct = pc.count_distinct(known).as_py()
-    used = len(rows) - rows.null_count
-    repeated = len(known) - distinct
-    facts = [
-        (rows.null_count, f"of {len(rows):,} samples have no row"),
-        (distinct - used, f"of {distinct:,} ids of the table have no sample"),
-        (keys.null_count, "row has no id" if keys.null_count == 1 else "rows have no id"),
-        (repeated, f"{'row repeats' if repeated == 1 else 'rows repeat'} an id, {FIRST_COUNTS}"),
-    ]
-    parts = [f"{number:,} {what}" for number, what in facts if number]
-    return [f"{title}: {', '.join(parts)}"] if parts else []

@@ -6,7 +6,7 @@
 import base64
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -31,6 +31,11 @@ Column = NDArray[np.integer]
 
 OTHER_FITS, OWN_FITS = "another class fits better", "own class fits best"
 """The tiers of labels in a score file without suspicion."""
+
+
+def tier_names(samples: ScoredSamples) -> Sequence[str]:
+    """What the tiers of the labels are, in words."""
+    return TIERS if samples.suspicion is not None else (TIERS[0], OTHER_FITS, OWN_FITS)
 
 
 def grid_positions(drawn: ImageMap) -> NDArray[np.uint16]:
@@ -70,13 +75,12 @@ class MapPoints:
         }
         if not is_even:
             columns["rows"] = drawn.rows.astype("<u4")
-        has_suspicion = samples.suspicion is not None
         facts = {
             "address": address,
             "count": len(drawn.rows),
             "step": step if is_even else None,
             "names": {int(label): samples.name_of(int(label)) for label in classes if label >= 0},
-            "tiers": TIERS if has_suspicion else (TIERS[0], OTHER_FITS, OWN_FITS),
+            "tiers": tier_names(samples),
         }
         return cls(facts, columns)
 

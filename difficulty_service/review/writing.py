@@ -148,6 +148,17 @@ SCRIPTS = (
     *("stored_marks.js", "card_columns.js", "copy_groups.js", "dialog.js", "report.js"),
     *("map_points.js", "map_data.js", "map_colours.js", "map_view.js", "map.js"),
 )
+REVIEW_SCRIPTS = (
+    *("theme.js", "parent_storage.js"),
+    *(name for name in SCRIPTS if name != "theme.js" and not name.startswith("map")),
+)
+"""Scripts of the page that has the samples to check alone."""
+
+NO_OTHER_SECTIONS: Mapping[str, Any] = {
+    **dict.fromkeys(("doubtful", "unusual", "pairs", "pictured_pairs", "copies", "faulty"), ()),
+    **dict.fromkeys(("hardest", "easiest"), {}),
+}
+"""What a selection has in place of the sections that this page lacks."""
 
 
 MEGABYTE = 1_000_000
@@ -183,6 +194,15 @@ class ReportParts:
 
 
 @dataclass(frozen=True)
+class RenderedPage:
+    """A page that is on no disk."""
+
+    html: bytes
+    num_pictures: int
+    warnings: Sequence[str]
+
+
+@dataclass(frozen=True)
 class WrittenReport:
     """A report on disk."""
 
@@ -195,6 +215,11 @@ class WrittenReport:
 def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
     """Raises ReportError where `write_report` could not write to a path."""
     require_output_file(path, (".html", ".htm"), ReportError)
+    require_size(max_mb)
+
+
+def require_size(max_mb: float) -> None:
+    """Raises ReportError for a size that no page fits into."""
     if not max_mb > 0:
         raise ReportError(
             f"a report of {max_mb:g} MB would hold nothing",
@@ -206,6 +231,16 @@ def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
 def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenReport:
     """Writes a report; the file appears whole or not at all."""
     require_report_file(path, parts.max_mb)
+    page = render_report(scores, parts)
+    with replacing(path) as temporary:
+        temporary.write_bytes(page.html)
+    return WrittenReport(path, len(page.html), page.num_pictures, page.warnings)
+
+
+def render_report(
+    scores: ScoreFile, parts: ReportParts, *, only_review: bool = False
+) -> RenderedPage:
+    """Renders a report, or a page with the samples to check alone, whose parent keeps the marks."""
     samples = to_samples(scores)
     parts = replace(parts, order=order_for(samples, parts.order))
     ranked = rank_classes(samples)
@@ -214,14 +249,21 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
             "none of the samples has a score, so there is nothing to report",
             "score the dataset again; the warnings say why there are no scores",
         )
-    selection = _select(scores, samples, ranked, Limits(), parts.order)
+
+    def choose(limits: Limits) -> Selection:
+        selection = _select(scores, samples, ranked, limits, parts.order)
+        return replace(selection, **NO_OTHER_SECTIONS) if only_review else selection
+
+    template = "review_page.html.j2" if only_review else "report.html.j2"
+    scripts = REVIEW_SCRIPTS if only_review else SCRIPTS
+    selection = choose(Limits())
     pictures = _read(samples, selection, parts.images)
     notes = _problems(pictures)
 
     def render() -> bytes:
         shown = replace(parts, notes=(*parts.notes, *notes))
         values = _values(scores, samples, ranked, selection, pictures, shown)
-        page = render_template("report.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+        page = render_template(template, values, styles=STYLES, scripts=scripts)
         return page.encode("utf-8", "replace")
 
     page = render()
@@ -229,11 +271,7 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
     if len(page) > largest and pictures.uris:
         wanted = _num_shown(samples, selection, pictures)
         room = largest - (len(page) - _size(samples, selection, pictures)) - LENGTH_OF_NOTE
-
-        def smaller(limits: Limits) -> Selection:
-            return _select(scores, samples, ranked, limits, parts.order)
-
-        selection = _fewer(samples, selection, pictures, room, smaller)
+        selection = _fewer(samples, selection, pictures, room, choose)
         if _size(samples, selection, pictures) > room:
             pictures = replace(pictures, uris={})
         shown = _num_shown(samples, selection, pictures)
@@ -243,9 +281,7 @@ def write_report(path: Path, scores: ScoreFile, parts: ReportParts) -> WrittenRe
             f"{parts.max_mb:g} MB (--max-mb)",
         )
         page = render()
-    with replacing(path) as temporary:
-        temporary.write_bytes(page)
-    return WrittenReport(path, len(page), _num_shown(samples, selection, pictures), notes)
+    return RenderedPage(page, _num_shown(samples, selection, pictures), notes)
 
 
 def _read(samples: ScoredSamples, selection: Selection, source: ImageSource | None) -> Pictures:
@@ -357,6 +393,7 @@ def _values(
         "strips": [
             (facts, cards(selection.hardest[facts.label]), cards(selection.easiest[facts.label]))
             for facts in shown
+            if facts.label in selection.hardest
         ],
         "matrix": matrix_of(samples),
         "on_page": on_page,

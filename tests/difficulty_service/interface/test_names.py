@@ -29,9 +29,23 @@ reveal_type(scores["rmd"].to_numpy())
 reveal_type(scores["label_name"].to_pylist())
 reveal_type(scores.to_pandas())
 reveal_type(scores["rmd"].is_valid())
+reveal_type(scores[scores.rmd > 3].join({"sample_id": [0]}))
+reveal_type(scores.rmd)
+reveal_type(scores[0])
+reveal_type(scores.plot("pairs"))
+widget = scores[["a.png"]].review(order="hardest")
+reveal_type(widget.marks)
+widget.observe(lambda change: print(change.new), names="marks")
+ds.score(np.zeros((2, 2)), [0, 1], marks=widget.marks)
+scores.plot("hist")
 error: ds.errors.DifficultyError
 ds.score([[0.0]], [1], shrinkage="lw")
 ds.score_dataset("photos", splits="train")
+"""
+
+PANDAS = """
+class DataFrame:
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object: ...
 """
 
 OTHERS_UNREAD = """
@@ -97,7 +111,7 @@ def test_a_strict_checker_finds_the_names_and_their_types_in_an_editable_install
 ) -> None:
     folder = tmp_path / "project"
     (folder / "stubs" / "pandas").mkdir(parents=True)
-    (folder / "stubs" / "pandas" / "__init__.pyi").write_text("class DataFrame: ...")
+    (folder / "stubs" / "pandas" / "__init__.pyi").write_text(PANDAS)
     (folder / "user.py").write_text(USER_CODE)
     (folder / "mypy.ini").write_text(OTHERS_UNREAD)
     command = [sys.executable, "-m", "mypy", "--strict", "user.py"]
@@ -119,6 +133,10 @@ def test_a_strict_checker_finds_the_names_and_their_types_in_an_editable_install
     assert revealed[3:5] == [revealed[0], "str"]
     assert revealed[5].startswith("numpy.ndarray")
     assert revealed[6:9] == ["list[Any]", "pandas.DataFrame", "Any"]
+    assert revealed[9] == revealed[0]
+    assert revealed[10].startswith("numpy.ndarray")
+    assert revealed[11:14] == ["dict[str, Any]", "matplotlib.axes._axes.Axes", "pandas.DataFrame"]
+    assert 'Argument 1 to "plot" of "Scores" has incompatible type' in run.stdout
     assert 'Argument "shrinkage" to "score" has incompatible type' in run.stdout
     assert '"splits"' in run.stdout
-    assert "Found 2 errors" in run.stdout
+    assert "Found 3 errors" in run.stdout

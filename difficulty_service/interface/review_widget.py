@@ -1,0 +1,121 @@
+"""The samples to check as a widget of notebooks, whose marks are a DataFrame.
+
+The widget shows a page of the report in a frame without an origin and without network, so that
+neither names of files and classes nor pictures of a dataset can reach the notebook around it. The
+frame tells the widget its marks and nothing else.
+"""
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any, Protocol
+
+from difficulty_service.base.extras import needs_extra
+from difficulty_service.interface.image_sources import LabelledImages, images_of
+from difficulty_service.review.assemble import ReportOptions, make_review
+from difficulty_service.review.html_page import PACKAGE
+from difficulty_service.review.sample_columns import SampleColumns, to_sample_column
+from difficulty_service.review.sections import Order
+from difficulty_service.review.writing import DEFAULT_MAX_MB
+from difficulty_service.score_columns import COLUMNS
+from difficulty_service.scores.file import ScoreFile
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MARK_FIELDS = {
+    "sample_id": None,
+    "mark": "mark",
+    "label": "label",
+    "given_label": "given",
+    "order": "order",
+    "label_margin": "margin",
+}
+"""Columns of marks, as in the file that a report downloads, and what the page calls them."""
+
+
+class ReviewWidget(Protocol):
+    """A widget that shows samples to check and holds the decisions about them.
+
+    It is an `anywidget.AnyWidget`, which notebooks show, and boxes of ipywidgets hold.
+    """
+
+    @property
+    def marks(self) -> "pd.DataFrame":
+        """The decisions: columns sample_id, mark, label, given_label, order and label_margin."""
+
+    def observe(self, handler: Callable[[Any], None], names: str = ...) -> None:
+        """Calls a function at every decision, with `names="marks"`; `change.new` has the marks."""
+
+
+@dataclass(frozen=True)
+class PageOptions:
+    """What the page shows besides the scores, as for `Scores.review`."""
+
+    images: LabelledImages | None
+    order: Order
+    max_mb: float | None
+    height: int
+
+
+@needs_extra("Scores.review", "notebook")
+def show_review(scores: ScoreFile, options: PageOptions) -> tuple[ReviewWidget, Sequence[str]]:
+    """A widget of the samples to check, and sentences about what it does not show."""
+    make_widget = _widget_class()
+    columns, not_shown = _columns_beside(scores)
+    reported = ReportOptions(
+        images=images_of(options.images),
+        order=options.order,
+        max_mb=DEFAULT_MAX_MB if options.max_mb is None else options.max_mb,
+    )
+    page = make_review(scores, reported, columns)
+    widget = make_widget(page=page.html.decode(), height=options.height)
+    return widget, (*not_shown, *page.warnings)
+
+
+def _columns_beside(scores: ScoreFile) -> tuple[SampleColumns, list[str]]:
+    """Joined columns to filter by, and those that cannot be shown with their reasons."""
+    columns, not_shown = {}, []
+    for name in scores.table.column_names:
+        if name in COLUMNS:
+            continue
+        column = to_sample_column(name, scores.table[name])
+        if isinstance(column, str):
+            not_shown.append(f"the column {name} is not shown: {column}")
+        else:
+            columns[name] = column
+    return columns, not_shown
+
+
+@cache
+def _widget_class() -> Callable[..., ReviewWidget]:
+    import anywidget
+    import pandas as pd
+    import traitlets
+
+    def to_frame(stored: str) -> pd.DataFrame:
+        marks = dict(json.loads(stored))
+        values = {
+            column: list(marks) if field is None else [mark.get(field) for mark in marks.values()]
+            for column, field in MARK_FIELDS.items()
+        }
+        return pd.DataFrame(values)
+
+    class Widget(anywidget.AnyWidget):
+        _esm = files(PACKAGE).joinpath("static", "review_widget.js").read_text("utf-8")
+        page = traitlets.Unicode().tag(sync=True)
+        height = traitlets.Int().tag(sync=True)
+        stored = traitlets.Unicode("[]").tag(sync=True)
+        marks = traitlets.Any()
+
+        @traitlets.default("marks")
+        def _no_marks(self) -> pd.DataFrame:
+            return to_frame("[]")
+
+        @traitlets.observe("stored")
+        def _read_marks(self, change: dict[str, Any]) -> None:
+            self.marks = to_frame(change["new"])
+
+    return Widget
