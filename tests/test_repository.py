@@ -41,12 +41,15 @@ VIOLATIONS = {
     "transformers": ("difficulty_service.backbones.clip", "transformers"),
     "front-ends": ("difficulty_service.cli.mcp", "difficulty_service.interface.scores"),
     "mcp": ("difficulty_service.client.mcp_tools", "mcp"),
+    "anywidget": ("difficulty_service.interface.plots", "anywidget"),
 }
 
 LOADED_ON_DEMAND = (
     *(
+        "anywidget",
         "datasets",
         "faiss",
+        "matplotlib",
         "mcp",
         "onnx",
         "onnxruntime",

@@ -27,6 +27,7 @@ from difficulty_service.review.sections import (
     SHOWN_CLASSES,
     Limits,
     Order,
+    order_for,
     rank_classes,
     select,
 )
@@ -98,13 +99,17 @@ def draw(
     samples = to_samples(scores)
     if not rank_classes(samples):
         raise ReportError("none of the samples has a score, so there is nothing to draw")
-    if axes is None:
-        from matplotlib import pyplot
+    if axes is not None:
+        return axes, plot.draw(scores, samples, options, axes)
+    from matplotlib import pyplot
 
-        size = plot.size(samples, options)
-        axes = pyplot.subplots(figsize=size, layout="constrained")[1]
-    notes = plot.draw(scores, samples, options, axes)
-    return axes, notes
+    size = plot.size(samples, options)
+    figure, axes = pyplot.subplots(figsize=size, layout="constrained")
+    try:
+        return axes, plot.draw(scores, samples, options, axes)
+    except DifficultyError:
+        pyplot.close(figure)  # which a notebook would show, empty
+        raise
 
 
 def _histogram(
@@ -116,7 +121,9 @@ def _histogram(
         raise ReportError("all samples have the same difficulty, so there is no histogram")
     known = ~np.isnan(samples.rmd)
     values, tiers = samples.rmd[known].clip(scale.low, scale.high), samples.tiers[known]
-    names = (*tier_names(samples), "not judged")
+    names = [*tier_names(samples), "not judged"]
+    if not samples.compares_classes:
+        names[2] = "samples"
     shown = [tier for tier in (2, 1, 0, 3) if (tiers == tier).any()]
     axes.hist(
         [values[tiers == tier] for tier in shown],
@@ -144,6 +151,7 @@ def _classes(
     _: ScoreFile, samples: ScoredSamples, options: PlotOptions, axes: "Axes"
 ) -> Sequence[str]:
     colours = report_colours()
+    _require_classes(samples)
     ranked = rank_classes(samples)
     listed = ranked[: options.n or SHOWN_CLASSES]
     scale = scale_of(samples.rmd)
@@ -178,6 +186,7 @@ def _pairs(
 ) -> Sequence[str]:
     from matplotlib.ticker import MaxNLocator
 
+    _require_classes(samples)
     colours = report_colours()
     counts = count_confusions(samples)
     if not counts:
@@ -263,7 +272,8 @@ def _rows_of_sheet(
     """The samples of a sheet, and what to know about their choice."""
     limits = Limits(doubtful=options.n or SHEET)
     ranked = rank_classes(samples)
-    rows = select(samples, ranked, limits, options.order or "doubtful").to_check
+    order = options.order or order_for(samples, "doubtful")
+    rows = select(samples, ranked, limits, order).to_check
     if rows:
         return rows, ()
     if options.order is not None:
@@ -305,9 +315,20 @@ PLOTS: Mapping[str, Plot] = {
 """The kinds of plots by their names."""
 
 
+def _require_classes(samples: ScoredSamples) -> None:
+    if not samples.compares_classes:
+        raise ReportError(
+            "this plot compares classes, and the samples have none",
+            "score again with names of classes or with clusters as classes, by ",
+            Setting("classes"),
+            " or ",
+            Setting("clusters"),
+        )
+
+
 def _measure(samples: ScoredSamples) -> str:
     """What difficulty is, in words."""
-    return "loss, in nats" if samples.measure == "loss" else "difficulty (RMD); larger is harder"
+    return f"{samples.measure_name} ({samples.measure}); larger is harder"
 
 
 def _label_rows(axes: "Axes", texts: Sequence[str]) -> None:

@@ -180,6 +180,23 @@ def test_another_view_and_python_show_the_same_marks(
     assert frame_of(page).locator("[data-mark]").count() == 2  # of a view that is gone
 
 
+def test_a_view_does_not_get_back_the_marks_that_it_made(
+    mount: Callable[[dict[str, Any]], "Page"], widget: "ReviewWidget"
+) -> None:
+    page = mount(state_of(widget))
+    frame = frame_of(page)
+    frame.evaluate(
+        "window.got = []; addEventListener('message', ({ data }) => got.push(data.value))"
+    )
+
+    mark(page, "rd")
+    page.evaluate("model.set('stored', '[]')")  # as another view does
+    frame.wait_for_function("got.includes('[]')")
+
+    # An echo would undo what was marked while it was on its way.
+    assert frame.evaluate("got") == ["[]"]
+
+
 def test_the_frame_has_no_origin_and_keeps_its_policy(
     mount: Callable[[dict[str, Any]], "Page"], widget: "ReviewWidget"
 ) -> None:

@@ -85,6 +85,7 @@ def test_pairs_count_which_class_is_taken_for_which(doubtful: Scores, axes: Axes
         for text, bar in zip(texts(axes), axes.patches, strict=True)
     }
     assert shown == {f"{given} → {other}": count for (given, other), count in pairs.items()}
+    assert not any(label.get_parse_math() for label in axes.get_yticklabels())
 
 
 def test_a_sheet_shows_the_samples_to_check(doubtful: Scores, axes: Axes) -> None:
@@ -96,6 +97,7 @@ def test_a_sheet_shows_the_samples_to_check(doubtful: Scores, axes: Axes) -> Non
     drawn = [text.get_text() for text in axes.texts]
 
     assert len(axes.images) == 5
+    assert not any(text.get_parse_math() for text in axes.texts)
     assert axes.images[0].get_array().shape == (20, 30, 3)  # type: ignore[union-attr]
     names = doubtful.doubtful(5)
     assert drawn[::2] == names["label_name"].to_pylist()
