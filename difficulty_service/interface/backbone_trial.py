@@ -16,7 +16,7 @@ from difficulty_service.interface.options import (
     read_options,
     require_names,
 )
-from difficulty_service.interface.score import warn
+from difficulty_service.interface.scores import warn
 from difficulty_service.options import TrialOptions
 from difficulty_service.pipeline import plan_extraction
 

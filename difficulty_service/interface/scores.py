@@ -16,7 +16,7 @@ from difficulty_service.base.tables import count_positive
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.interface.selection import Rows, column_array, select_rows
-from difficulty_service.score_columns import COLUMNS, require_columns
+from difficulty_service.score_columns import COLUMNS, measure_of, require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
@@ -296,15 +296,17 @@ class Scores:
         return f"<Scores of {len(self):,} samples, {len(self.warnings)} warnings>"
 
     def _repr_html_(self) -> str:
-        doubtful = self.doubtful(SHOWN)
-        doubtful = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
-        by_suspicion = self._evidence == "suspicion"
-        title = f"labels {WRONG}" if by_suspicion else "look more like another class"
-        lists = {title: doubtful}
-        columns = ["sample_id", "label_name", OTHER_CLASS[self._evidence], self._evidence]
-        if "rmd" in self.table.column_names:
-            columns.append("rmd")
-            lists["hardest"] = self.hardest(SHOWN)
+        measure = measure_of(self.table.column_names)
+        lists, columns = {}, ["sample_id", "label_name"]
+        if "label_margin" in self.table.column_names:
+            doubtful = self.doubtful(SHOWN)
+            by_suspicion = self._evidence == "suspicion"
+            title = f"labels {WRONG}" if by_suspicion else "look more like another class"
+            lists[title] = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
+            columns += [OTHER_CLASS[self._evidence], self._evidence]
+        columns.append(measure)
+        title = "most unusual" if measure == "md_agnostic" else "hardest"
+        lists[title] = self._largest(measure, SHOWN)
         tables = (
             _html_table(title, rows.select(columns)) for title, rows in lists.items() if len(rows)
         )

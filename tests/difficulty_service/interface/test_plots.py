@@ -15,6 +15,7 @@ from PIL import Image
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 from difficulty_service.review.html_page import decimals, report_colours
+from difficulty_service.scores.file import ScoreFile
 
 NAMES = ["$a", "b$", "<c>"]
 
@@ -116,6 +117,19 @@ def test_a_sheet_without_doubtful_labels_shows_the_hardest(scores: Scores, axes:
         verified.plot("sheet", ax=axes, images=pairs, n=3)
 
     assert len(axes.images) == 3
+
+
+def test_without_classes_the_distances_are_drawn_and_no_classes(scores: Scores) -> None:
+    kept = ["sample_id", "label", "label_name", "md_agnostic", "percentile"]
+    alone = Scores(ScoreFile(scores.table.select(kept), scores.provenance))
+
+    axes = alone.plot()
+
+    assert axes.get_xlabel() == "distance (md_agnostic); larger is harder"
+    for kind in ("classes", "pairs"):
+        with pytest.raises(ds.errors.ReportError, match="compares classes, and the samples have"):
+            alone.plot(kind)
+    assert len(pyplot.get_fignums()) == 1
 
 
 @pytest.mark.parametrize(

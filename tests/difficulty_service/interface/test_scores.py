@@ -14,7 +14,7 @@ from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores, open_scores
 from difficulty_service.score_columns import DEFAULT_SCORERS
-from difficulty_service.scores.file import SCHEMA
+from difficulty_service.scores.file import SCHEMA, ScoreFile
 
 
 def test_the_hardest_come_first(scores: Scores) -> None:
@@ -131,3 +131,16 @@ def test_percentiles_run_from_the_easiest_to_the_hardest(scores: Scores) -> None
     assert percentiles[0] == 0
     assert percentiles[-1] == 1
     assert percentiles == sorted(percentiles)
+
+
+def test_a_notebook_lists_the_most_unusual_samples_where_no_classes_are_compared(
+    scores: Scores,
+) -> None:
+    kept = ["sample_id", "label", "label_name", "md_agnostic", "percentile"]
+    alone = Scores(ScoreFile(scores.table.select(kept), scores.provenance))
+
+    html = alone._repr_html_()
+
+    rows = alone.table.sort_by([("md_agnostic", "descending")])["sample_id"].to_pylist()
+    assert "<caption>most unusual</caption>" in html
+    assert re.findall(r"<tr><td>(\d+)</td>", html) == rows[:5]
