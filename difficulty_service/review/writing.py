@@ -156,7 +156,8 @@ REVIEW_SCRIPTS = (
 
 NO_OTHER_SECTIONS: Mapping[str, Any] = {
     **dict.fromkeys(("doubtful", "unusual", "pairs", "pictured_pairs", "copies", "faulty"), ()),
-    "hardest": {}, "easiest": {},
+    "hardest": {},
+    "easiest": {},
 }
 """What a selection has in place of the sections that this page lacks."""
 

@@ -54,12 +54,19 @@ OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")
-def notebook() -> Any:  # noqa: ANN401 - nbformat ships no types
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Any:  # noqa: ANN401 - nbformat ships no types
     """The notebook with what its cells show."""
     nbformat = pytest.importorskip("nbformat")
     nbclient = pytest.importorskip("nbclient")
     opened = nbformat.read(NOTEBOOK, 4)
-    nbclient.NotebookClient(opened, timeout=300, kernel_name="python3").execute()
+    folder = tmp_path_factory.mktemp("notebook")
+    place = {"metadata": {"path": str(folder)}}
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR"):  # not in the home of whoever tests
+            patch.setenv(name, str(folder / name))
+        nbclient.NotebookClient(
+            opened, timeout=300, kernel_name="python3", resources=place
+        ).execute()
     return opened
 
 
@@ -106,6 +113,7 @@ def mark(page: "Page", keys: str) -> list[str]:
     return saved
 
 
+@pytest.mark.slow
 def test_the_notebook_runs_and_shows_plots_and_the_review(notebook: Any) -> None:  # noqa: ANN401
     shown = [
         kind
@@ -118,6 +126,7 @@ def test_the_notebook_runs_and_shows_plots_and_the_review(notebook: Any) -> None
     assert "application/vnd.jupyter.widget-view+json" in shown
 
 
+@pytest.mark.slow
 def test_a_key_in_the_notebook_becomes_a_mark(
     notebook: Any,  # noqa: ANN401
     mount: Callable[[dict[str, Any]], "Page"],
