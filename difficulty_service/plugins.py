@@ -60,9 +60,11 @@ class Export:
         name: Name by which it is asked for.
         sentence: What is written, for people who choose.
         write: `module:function` of what writes it. For a file it takes the score file and the
-            path; for a folder the score file, the images, an empty folder and the absolute path
-            that the folder will have. It returns an `Exported`.
-        is_folder: Whether it is a folder, with the images, not a file of scores alone.
+            path, with the images between them where the file has images; for a folder the score
+            file, the images, an empty folder and the absolute path that the folder will have. It
+            returns an `Exported`.
+        is_folder: Whether it is a folder, with the images.
+        has_images: Whether it is a file that has images, too.
         takes_texts: Whether the samples may be texts.
     """
 
@@ -70,6 +72,7 @@ class Export:
     sentence: str
     write: str
     is_folder: bool = False
+    has_images: bool = False
     takes_texts: bool = True
     fault: ClassVar[str | None] = None
 

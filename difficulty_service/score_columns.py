@@ -300,6 +300,9 @@ COLUMNS: Mapping[str, Column] = {
 }
 """Every column that a file may have, by its name, in their order."""
 
+CLASS_INDICES = tuple(column.name for column in COLUMNS.values() if column.values == _INDEX)
+"""Columns that hold the index of a class."""
+
 COMPUTED_BY: Mapping[str, Remedy] = {
     **{
         column: ("score with ", Setting("scorers", scorer.name))

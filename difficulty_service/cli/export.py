@@ -11,7 +11,7 @@ from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.options import ScoredImages
-from difficulty_service.review.exports import EXPORTS, export_file, export_folder
+from difficulty_service.review.exports import EXPORTS, export_file, export_folder, needs_images
 
 
 def known_format(_type: object, name: str) -> None:
@@ -48,13 +48,14 @@ def export(
 
     score_file = read_scores(scores)
     check_output(out, [scores], images.images or score_file.provenance.dataset)
-    if not EXPORTS[to].is_folder:
-        if useless := images.model_fields_set:
-            raise WrongCall(f"{to} has no images, so {options(useless)} would change nothing")
-        exported = export_file(to, score_file, out)
-    else:
+    if not needs_images(EXPORTS[to]) and (useless := images.model_fields_set):
+        raise WrongCall(f"{to} has no images, so {options(useless)} would change nothing")
+    if EXPORTS[to].is_folder:
         check_new_folder(out)
-        source = find_images(score_file, images)
+    source = find_images(score_file, images) if needs_images(EXPORTS[to]) else None
+    if source is None or not EXPORTS[to].is_folder:
+        exported = export_file(to, score_file, out, source)
+    else:
         exported = export_folder(to, score_file, source, out)
     print_warnings(exported.warnings)
     for sentence in (f"the scores are in {out}", *exported.instructions):

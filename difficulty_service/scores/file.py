@@ -9,7 +9,7 @@ also holds where the scores came from; CSV and JSON Lines have a JSON file besid
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 
@@ -66,10 +66,12 @@ class ScoreFile:
         table: One row per sample; those columns of SCHEMA that were computed, or some of them.
         provenance: Where the scores come from; nothing is known where the file beside a CSV or
             JSON Lines file is gone.
+        path: File that they were read from, beside which their features are; None for others.
     """
 
     table: pa.Table
     provenance: Provenance
+    path: Path | None = field(default=None, compare=False)
 
     def column(self, name: str) -> pa.ChunkedArray:
         """One column."""
@@ -140,7 +142,7 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
         names = list(columns or _fields(present).names)
         require_columns(names, present, str(path))
         table = opened.read(names)
-    return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance)
+    return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance, path)
 
 
 def read_score_schema(path: Path) -> pa.Schema:

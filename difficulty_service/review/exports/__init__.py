@@ -41,6 +41,12 @@ _OWN = (
         takes_texts=False,
     ),
     Export(
+        "embedding-atlas",
+        "scores, a map and small images, as Parquet for Embedding Atlas",
+        f"{_HERE}.embedding_atlas:write_embedding_atlas",
+        has_images=True,
+    ),
+    Export(
         "labelstudio",
         "tasks to import, the most doubtful first",
         f"{_HERE}.label_studio:write_label_studio",
@@ -55,9 +61,21 @@ EXPORTS: Mapping[str, Export] = {
 """Every format by its name."""
 
 
-def export_file(name: str, scores: "ScoreFile", out: Path) -> "Exported":
-    """Writes scores alone in a format of `EXPORTS`; the file appears whole or not at all."""
-    exported: Exported = function_of(EXPORTS[name].write)(scores, out)
+def needs_images(export: Export) -> bool:
+    """Whether what writes a format takes the images."""
+    return export.is_folder or export.has_images
+
+
+def export_file(
+    name: str, scores: "ScoreFile", out: Path, images: "ImageSource | None" = None
+) -> "Exported":
+    """Writes scores in a format of `EXPORTS`; the file appears whole or not at all.
+
+    Args:
+        images: Where the format has images; None otherwise.
+    """
+    write = function_of(EXPORTS[name].write)
+    exported: Exported = write(scores, out) if images is None else write(scores, images, out)
     return exported
 
 
