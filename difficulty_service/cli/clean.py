@@ -42,7 +42,7 @@ def clean(
         scores: Score file.
         out: List to write, ending in .csv or .parquet, or a new folder of images.
         marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
-            (the new class).
+            (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
         drop: Drop samples by their scores: 'label_margin > 4'.
         relabel: Give these samples the class of their nearest_label, or of their suggested_label
             where the condition is about suspicion.

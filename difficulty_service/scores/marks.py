@@ -18,9 +18,10 @@ import pyarrow as pa
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
+from difficulty_service.scores.annotations import GIVEN_LABEL, Annotated, read_annotations
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
-COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, "given_label", "content", "order", "round")
+COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_LABEL, "content", "order", "round")
 
 RANDOM = "random"
 """The order in which any sample may come next."""
@@ -122,6 +123,8 @@ NO_MARKS = Marks({}, ())
 def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
     """Reads marks from a CSV file, also one that a spreadsheet wrote, or from a Parquet file.
 
+    What was annotated in Label Studio, CVAT or FiftyOne is read, too; see `read_annotations`.
+
     The columns are `sample_id`, `mark` and, for samples to be relabelled, `label`; there may be
     `given_label` and `content`, and others are ignored. Fields of a CSV file are separated by
     commas, semicolons or tabs. A `'` that protects a cell from being read as a formula is removed
@@ -131,9 +134,22 @@ def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
         CleaningError: The file cannot be read, lacks a column, or has an unknown mark or a relabel
             without a label.
     """
+    annotated = read_annotations(path)
+    if annotated is not None:
+        samples = {key: _mark_of(each) for key, each in annotated.samples.items()}
+        return Marks(samples, annotated.warnings(path))
     warnings: list[str] = []
     rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path, warnings)
     return _marks_of_rows(str(path), rows, warnings, sample_ids)
+
+
+def _mark_of(annotated: Annotated) -> MarkedSample:
+    """The mark that a decision in another tool stands for."""
+    if annotated.chosen is None:
+        return MarkedSample(Mark.DROP, given=annotated.given)
+    if annotated.chosen == annotated.given:
+        return MarkedSample(Mark.KEEP, given=annotated.given)
+    return MarkedSample(Mark.RELABEL, annotated.chosen, annotated.given)
 
 
 def marks_of_table(table: pa.Table) -> Marks:

@@ -4,6 +4,7 @@ import json
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -49,6 +50,31 @@ def test_the_command_says_how_label_studio_is_started(
     assert done.stderr == ""
     assert f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={photos.parent}\n" in done.stdout
     assert len(json.loads((out / "tasks.json").read_text())) == 600
+
+
+def test_what_is_tagged_in_cvat_is_dropped_and_relabelled(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores, out = scored[0] / "scores.parquet", tmp_path / "out"
+    exported = difficulty("export", scores, "--to", "cvat", "--out", out)
+    tasks = ET.parse(out / "annotations.xml")  # noqa: S314 - our own
+    dropped, relabelled, *others = tasks.iter("image")
+    dropped[0].set("label", "drop")
+    relabelled[0].set("label", "new")
+    for image in others:
+        image.remove(image[0])
+    tasks.write(tmp_path / "annotations.xml")
+
+    done = difficulty(
+        *("clean", scores, "--marks", tmp_path / "annotations.xml", "--new-classes"),
+        *("--out", tmp_path / "cleaned.csv"),
+    )
+
+    assert f"the images of {out / 'images.zip'}" in exported.stdout
+    assert done.returncode == 0, done.stderr
+    assert "599 of 600 samples are kept, 1 of them with another label; 1 is dropped" in done.stdout
+    assert "598 samples without a mark, since nobody annotated them" in done.stderr
+    assert (tmp_path / "cleaned.csv").read_text().count('"new"') == 1
 
 
 def test_options_of_images_are_refused_for_a_format_without_images(

@@ -164,7 +164,10 @@ def test_texts_are_tasks_of_label_studio(
     tasks = json.loads((tmp_path / "exported" / "tasks.json").read_text())
     assert tasks[0]["data"]["text"] == pq.read_table(table)["text"][0].as_py()
     (result,) = tasks[0]["predictions"][0]["result"]
-    assert (result["to_name"], result["value"]["choices"]) == ("text", [tasks[0]["data"]["label"]])
+    assert (result["to_name"], result["value"]["choices"]) == (
+        "text",
+        [tasks[0]["data"]["given_label"]],
+    )
     view = ET.fromstring((tmp_path / "exported" / "label_config.xml").read_text())  # noqa: S314
     assert view.find("Text").attrib == {"name": "text", "value": "$text"}
     assert view.find("Choices").get("toName") == "text"

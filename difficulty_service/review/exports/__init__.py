@@ -41,6 +41,13 @@ _OWN = (
         takes_texts=False,
     ),
     Export(
+        "cvat",
+        "tags to correct, the most doubtful first",
+        f"{_HERE}.cvat:write_cvat",
+        is_folder=True,
+        takes_texts=False,
+    ),
+    Export(
         "embedding-atlas",
         "scores, a map and small images, as Parquet for Embedding Atlas",
         f"{_HERE}.embedding_atlas:write_embedding_atlas",

@@ -15,13 +15,21 @@ from difficulty_service.review.exports.samples import (
     sample_rows,
 )
 from difficulty_service.review.stored_images import ImageSource, MissingImages
+from difficulty_service.scores.annotations import (
+    DROP,
+    GIVEN_LABEL,
+    LABEL_CONTROL,
+    LABEL_STUDIO_TASKS,
+    MARK_CONTROL,
+    SAMPLE_ID,
+)
 from difficulty_service.scores.file import ScoreFile
 
 LOCAL_FILES = "/data/local-files/?d="
 """Address at which Label Studio serves files of its document root."""
 
-SHOWN = ("sample_id", "label", "nearest_label", "label_margin", "rmd", "percentile")
-"""Columns that are data of the task and so can be sorted and filtered by."""
+SHOWN = (SAMPLE_ID, "nearest_label", "label_margin", "rmd", "percentile")
+"""Columns that are data of the task, as is the label, and so can be sorted and filtered by."""
 
 
 def write_label_studio(
@@ -64,23 +72,27 @@ def write_label_studio(
 
 
 def _write(folder: Path, tasks: Sequence[Mapping[str, Any]], interface: str) -> None:
-    (folder / "tasks.json").write_text(json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8")
+    (folder / LABEL_STUDIO_TASKS).write_text(
+        json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8"
+    )
     (folder / "label_config.xml").write_text(interface, "utf-8")
 
 
 def label_config(names: Sequence[str], kind: str) -> str:
-    """The labelling interface: the sample, an `image` or a `text`, and a choice of one class."""
+    """The labelling interface: an `image` or `text`, the choice of a class, and that to drop it."""
     choices = "\n".join(f"    <Choice value={quoteattr(name)}/>" for name in names)
     return (
         f'<View>\n  <{kind.capitalize()} name="{kind}" value="${kind}"/>\n'
-        f'  <Choices name="label" toName="{kind}" choice="single">\n{choices}\n'
-        "  </Choices>\n</View>\n"
+        f'  <Choices name="{LABEL_CONTROL}" toName="{kind}" choice="single">\n{choices}\n'
+        "  </Choices>\n"
+        f'  <Choices name="{MARK_CONTROL}" toName="{kind}" choice="single">\n'
+        f'    <Choice value="{DROP}"/>\n  </Choices>\n</View>\n'
     )
 
 
 def _task(row: Mapping[str, Any], kind: str, sample: str, version: str) -> dict[str, Any]:
     choice = {
-        "from_name": "label",
+        "from_name": LABEL_CONTROL,
         "to_name": kind,
         "type": "choices",
         "value": {"choices": [row["label"]]},
@@ -89,7 +101,12 @@ def _task(row: Mapping[str, Any], kind: str, sample: str, version: str) -> dict[
     if "label_score" in row:
         prediction["score"] = row["label_score"]
     return {
-        "data": {kind: sample, **{name: row[name] for name in SHOWN if name in row}},
+        # Not as `label`: Label Studio's smaller exports put the choice of that name in its place.
+        "data": {
+            kind: sample,
+            GIVEN_LABEL: row["label"],
+            **{name: row[name] for name in SHOWN if name in row},
+        },
         "meta": dict(row),
         "predictions": [prediction],
     }

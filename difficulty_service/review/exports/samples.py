@@ -19,6 +19,7 @@ from difficulty_service.base.tables import json_lines_writer, plain_schema, to_a
 from difficulty_service.review.class_folders import extension_of
 from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
+from difficulty_service.scores.annotations import FIFTYONE_LABELS, GIVEN_LABEL
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
 
@@ -143,9 +144,9 @@ def write_fiftyone(
     copies.mkdir()  # FiftyOne requires it even if it is empty
     labels = {}
     for sample_id, path in image_files(images, list(rows), copies, missing):
-        attributes = rows[sample_id]
+        attributes = rows[sample_id] | {GIVEN_LABEL: rows[sample_id]["label"]}
         key = str(path) if path.is_absolute() else path.stem
         labels[key] = {"label": index[attributes.pop("label")], "attributes": attributes}
     described = {"classes": names, "labels": labels}
-    (folder / "labels.json").write_text(json.dumps(described, indent=1), "utf-8")
+    (folder / FIFTYONE_LABELS).write_text(json.dumps(described, indent=1), "utf-8")
     return Exported(missing.warnings())

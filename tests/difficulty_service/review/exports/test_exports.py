@@ -153,6 +153,7 @@ def test_fiftyone_labels_lead_to_images_that_stay_where_they_are(
     assert last["label"] == 2
     assert last["attributes"] == {
         "sample_id": IDS[5],
+        "given_label": "dog",
         "rmd": 2.0,
         "nearest_label": "bird",
         "label_margin": 2.0,
@@ -192,8 +193,8 @@ def test_label_studio_gets_tasks_that_fit_its_interface(
         (result,) = prediction["result"]
         assert (result["from_name"], result["to_name"]) == (choices.get("name"), image.get("name"))
         assert result["type"] == "choices"
-        assert result["value"]["choices"] == [task["data"]["label"]]
-        assert task["data"]["label"] in allowed
+        assert result["value"]["choices"] == [task["data"]["given_label"]]
+        assert task["data"]["given_label"] in allowed
         assert 0 <= prediction["score"] <= 1
         assert prediction["model_version"].startswith("difficulty-service")
     assert tasks[5]["data"]["image"] == "/data/local-files/?d=photos/dog/new/1.png"
@@ -222,7 +223,11 @@ def test_class_names_are_escaped_in_the_interface(
     export_folder("labelstudio", ScoreFile(table, Provenance()), source, tmp_path / "out")
 
     view = ET.fromstring((tmp_path / "out" / "label_config.xml").read_text())  # noqa: S314
-    assert [choice.get("value") for choice in view.iter("Choice")] == ['<"&', "b", "c"]
+    assert [choice.get("value") for choice in view.findall("Choices[1]/Choice")] == [
+        '<"&',
+        "b",
+        "c",
+    ]
 
 
 @pytest.mark.parametrize("name", ["huggingface", "fiftyone", "labelstudio"])
