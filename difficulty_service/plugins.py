@@ -65,6 +65,8 @@ class Export:
             returns an `Exported`.
         is_folder: Whether it is a folder, with the images.
         has_images: Whether it is a file that has images, too.
+        push: `module:function` of what uploads the folder, by which a person may name a place. It
+            takes the folder and the name, and returns the address.
         takes_texts: Whether the samples may be texts.
     """
 
@@ -73,6 +75,7 @@ class Export:
     write: str
     is_folder: bool = False
     has_images: bool = False
+    push: str | None = None
     takes_texts: bool = True
     fault: ClassVar[str | None] = None
 

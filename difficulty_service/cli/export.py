@@ -11,6 +11,7 @@ from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.options import ScoredImages
+from difficulty_service.plugins import function_of
 from difficulty_service.review.exports import EXPORTS, export_file, export_folder, needs_images
 
 
@@ -29,6 +30,11 @@ def names(*, folders: bool) -> str:
 SENTENCES = "; ".join(f"{export.name}, {export.sentence}" for export in EXPORTS.values())
 PLACE = f"File to write ({names(folders=False)}), or new folder ({names(folders=True)})."
 
+PUSHED = (
+    "Also upload the folder as the dataset USER/NAME of the Hugging Face hub "
+    f"({', '.join(each.name for each in EXPORTS.values() if each.push)}); a new one is private."
+)
+
 
 def export(
     scores: Path,
@@ -36,6 +42,7 @@ def export(
     *,
     to: Annotated[str, Parameter(help=f"Format to write: {SENTENCES}.", validator=known_format)],
     out: Annotated[Path, Parameter(help=PLACE)],
+    push: Annotated[str | None, Parameter(metavar="NAME", help=PUSHED)] = None,
     images: ScoredImages = ScoredImages(),
 ) -> None:
     """Writes scores for other tools.
@@ -46,6 +53,9 @@ def export(
     from difficulty_service.review.clean import check_new_folder, check_output
     from difficulty_service.scores.file import read_scores
 
+    pushes = EXPORTS[to].push
+    if push is not None and pushes is None:
+        raise WrongCall(f"{to} is not uploaded, so --push would change nothing")
     score_file = read_scores(scores)
     check_output(out, [scores], images.images or score_file.provenance.dataset)
     if not needs_images(EXPORTS[to]) and (useless := images.model_fields_set):
@@ -60,3 +70,5 @@ def export(
     print_warnings(exported.warnings)
     for sentence in (f"the scores are in {out}", *exported.instructions):
         console.print(sentence, markup=False)
+    if push is not None and pushes is not None:
+        console.print(f"uploaded to {function_of(pushes)(out, push)}", markup=False)

@@ -88,6 +88,18 @@ def test_options_of_images_are_refused_for_a_format_without_images(
     assert "csv has no images" in done.stderr
 
 
+def test_an_upload_is_refused_for_a_format_that_is_not_of_the_hub(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    scores, out = scored[0] / "scores.parquet", tmp_path / "out"
+
+    done = difficulty("export", scores, "--to", "fiftyone", "--out", out, "--push", "me/photos")
+
+    assert done.returncode == 2
+    assert "fiftyone is not uploaded, so --push would change nothing" in done.stderr
+    assert not out.exists()
+
+
 def test_an_export_replaces_neither_the_scores_nor_a_folder_in_use(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

@@ -34,6 +34,13 @@ _OWN = (
         is_folder=True,
     ),
     Export(
+        "hub",
+        "images and scores as Parquet with a dataset card, for the Hugging Face hub",
+        f"{_HERE}.hub:write_hub",
+        is_folder=True,
+        push=f"{_HERE}.hub:push",
+    ),
+    Export(
         "fiftyone",
         "a FiftyOneImageClassificationDataset",
         f"{_HERE}.samples:write_fiftyone",

@@ -1,7 +1,7 @@
 """Scores and images as a dataset of the package `datasets`, as `save_to_disk` writes it."""
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 
 from difficulty_service.datasets.hugging_face import require_package
+from difficulty_service.datasets.sample import has_labels
 from difficulty_service.review.exports.samples import Exported, class_list
 from difficulty_service.review.stored_images import ImageSource, MissingImages
+from difficulty_service.score_columns import CLASS_INDICES
 from difficulty_service.scores.file import ScoreFile
-
-CLASS_COLUMNS = ("label", "nearest_label")
+from difficulty_service.scores.samples import class_names_of
 
 
 def write_hugging_face(
@@ -22,14 +23,26 @@ def write_hugging_face(
     folder: Path,
     final: Path,  # noqa: ARG001 - all formats have the same parameters
 ) -> Exported:
-    """Writes a folder that `datasets.load_from_disk` opens.
+    """Writes a folder that `datasets.load_from_disk` opens; see `rows_of`."""
+    missing = MissingImages()
+    with rows_of(scores, images, folder.parent, missing) as dataset:
+        dataset.save_to_disk(folder)
+    return Exported(missing.warnings())
 
-    It has the encoded images, `label` and `nearest_label` with the names of the classes, and the
-    other columns of the score file.
+
+@contextmanager
+def rows_of(
+    scores: ScoreFile, images: ImageSource, place: Path, missing: MissingImages
+) -> Iterator[Any]:
+    """A dataset of the package `datasets`, which keeps files in a folder of `place` meanwhile.
+
+    It has the encoded images or the texts, the columns of the score file, and those of classes with
+    the names of the classes. Without labels it has none of these.
     """
     package = require_package("writing")
-    missing = MissingImages()
-    rows = {row["sample_id"]: row for row in scores.table.drop_columns("label_name").to_pylist()}
+    labelled = has_labels(tuple(class_names_of(scores).values()))
+    table = scores.table.drop_columns(["label_name"] if labelled else ["label", "label_name"])
+    rows = {row["sample_id"]: row for row in table.to_pylist()}
 
     def samples() -> Iterator[dict[str, Any]]:
         for sample_id, stored in images.images(list(rows), missing.add):
@@ -39,8 +52,8 @@ def write_hugging_face(
             yield {**cell, **rows[sample_id]}
 
     sample = {"text": package.Value("string")} if images.is_text else {"image": package.Image()}
-    features = package.Features({**sample, **_features(package, scores)})
-    with tempfile.TemporaryDirectory(dir=folder.parent) as cache, _without_progress_bars(package):
+    features = package.Features({**sample, **_features(package, table, class_list(scores))})
+    with tempfile.TemporaryDirectory(dir=place) as cache, _without_progress_bars(package):
         dataset = package.Dataset.from_generator(
             samples,
             features=features,
@@ -48,19 +61,18 @@ def write_hugging_face(
             split=package.NamedSplit("train"),
             fingerprint=(scores.provenance.fingerprint or "scores")[:64],
         )
-        dataset.save_to_disk(folder)
+        yield dataset
         del dataset  # it maps files of the cache
-    return Exported(missing.warnings())
 
 
-def _features(package: Any, scores: ScoreFile) -> dict[str, Any]:  # noqa: ANN401
-    types = {pa.float64(): "float64", pa.float32(): "float32"}
-    columns = {
-        field.name: package.Value(types.get(field.type, "string")) for field in scores.table.schema
+def _features(package: Any, table: pa.Table, names: Sequence[str]) -> dict[str, Any]:  # noqa: ANN401
+    types = {pa.float64(): "float64", pa.float32(): "float32", pa.int32(): "int32"}
+    return {
+        field.name: package.ClassLabel(names=names)
+        if field.name in CLASS_INDICES
+        else package.Value(types.get(field.type, "string"))
+        for field in table.schema
     }
-    del columns["label_name"]
-    classes = dict.fromkeys(CLASS_COLUMNS, package.ClassLabel(names=class_list(scores)))
-    return {**columns, **classes}
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from difficulty_service.base.tables import json_lines_writer, plain_schema, to_a
 from difficulty_service.review.class_folders import extension_of
 from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
+from difficulty_service.score_columns import CLASS_INDICES
 from difficulty_service.scores.annotations import FIFTYONE_LABELS, GIVEN_LABEL
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
@@ -35,8 +36,10 @@ class Exported:
 def class_list(scores: ScoreFile) -> list[str]:
     """Name of every class index from 0; an index without a known name is named by its number."""
     names = class_names_of(scores)
-    present = [*names, *scores.column("nearest_label").drop_null().to_pylist()]
-    return [names.get(label, str(label)) for label in range(max(present, default=-1) + 1)]
+    indices = [scores.table[name] for name in CLASS_INDICES if name in scores.table.column_names]
+    largest = [pc.max(column).as_py() for column in indices]
+    last = max((*names, *(label for label in largest if label is not None)), default=-1)
+    return [names.get(label, str(label)) for label in range(last + 1)]
 
 
 def label_scores(scores: ScoreFile) -> NDArray[np.float64]:

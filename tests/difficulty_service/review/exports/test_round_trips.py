@@ -18,7 +18,7 @@ from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.review.exports import export_folder
 from difficulty_service.scores.annotations import cvat_name
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
+from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, Marks, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.difficulty_service.review.exports.conftest import World, without_labels
 
@@ -242,13 +242,14 @@ def test_tags_and_labels_of_fiftyone_become_marks(tmp_path: Path, world: World, 
 
     has_tags = of != "classification"
     assert marks.samples == (EXPECTED if has_tags else {MOVED: EXPECTED[MOVED]})
-    assert read_marks(next(folder.glob("*les.json" if has_tags else "*.json")), ()).samples
+    assert any(OPEN in warning for warning in marks.warnings) == has_tags
+    assert read_marks(folder / ("samples.json" if has_tags else "labels.json"), ()) != NO_MARKS
 
 
 def as_sample(path: str, label: Any, classes: list[str], of: str) -> dict[str, Any]:  # noqa: ANN401
     """A sample of a FiftyOneDataset, which a person may have tagged, or its label."""
     sample_id = label["attributes"]["sample_id"]
-    tags = {KEPT: ["Keep"], DROPPED: ["remove"]}.get(sample_id, ["other"])
+    tags = {KEPT: ["Keep"], DROPPED: ["remove"], OPEN: ["drop", "keep"]}.get(sample_id, ["other"])
     described = {"_cls": "Classification", "tags": [], "label": classes[label["label"]]}
     described |= {"logits": None, **label["attributes"]}
     sample = {"_id": {"$oid": "6"}, "filepath": path, "tags": [], "ground_truth": described}
@@ -296,7 +297,7 @@ def test_a_zip_file_or_folder_without_annotations_is_refused(tmp_path: Path) -> 
 def test_scores_without_labels_have_none_to_correct(
     tmp_path: Path, world: World, name: str
 ) -> None:
-    with pytest.raises(ScoreFileError, match="no column 'nearest_label'; name classes with"):
+    with pytest.raises(ScoreFileError, match="has no column 'label_margin'; name classes with"):
         export_folder(name, without_labels(world.scores), world.images, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
