@@ -13,7 +13,7 @@ from huggingface_hub import DatasetCard
 
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.review.exports import export_folder
-from difficulty_service.review.exports.hub import push
+from difficulty_service.review.exports.hub import describe, push
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 from tests.difficulty_service.review.exports.conftest import World, without_labels
@@ -62,6 +62,17 @@ def test_the_card_has_metadata_of_the_hub_and_describes_every_column(
     assert columns == ["image", *names]
     assert "| almost certainly wrong | 1 |" in card.text
     assert "| fits | 11 |" in card.text
+
+
+@pytest.mark.parametrize(
+    ("number", "category"), [(999, "n<1K"), (1_000, "1K<n<10K"), (100_000_000, "100M<n<1B")]
+)
+def test_the_card_has_the_size_as_the_hub_divides_it(
+    world: World, number: int, category: str
+) -> None:
+    card = DatasetCard(describe(world.scores, ["image"], number, "image"))
+
+    assert card.data.size_categories == category
 
 
 def test_the_card_names_no_folder_of_this_machine(tmp_path: Path, world: World) -> None:
