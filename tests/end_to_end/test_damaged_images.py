@@ -135,7 +135,7 @@ def test_a_thousand_damaged_files_are_listed_and_the_others_are_scored_in_flat_m
     scored = read_scores(mixed_scores)
     assert len(scored.table) == EACH
     assert set(scored.table["sample_id"].to_pylist()) == found - damaged
-    assert scored.table["rmd"].null_count == 0
+    assert scored.table["md_agnostic"].null_count == 0
     assert scored.provenance.num_bad_images == EACH
     np.testing.assert_allclose(
         scored.table["rmd"], read_scores(good_scores).table["rmd"], rtol=0.05, atol=0.05
@@ -229,4 +229,4 @@ def test_a_class_without_a_readable_image_is_a_warning_that_names_it(
     assert scored.provenance.class_names == tuple(CLASSES_OF_FEW)
     assert "no image of these classes can be read: bird" in scored.provenance.warnings
     assert scored.table["label_name"].to_pylist() == ["cat"] * 10
-    assert scored.table["rmd"].null_count == 0
+    assert scored.table["md_agnostic"].null_count == 0

@@ -37,7 +37,6 @@ def compute(folder, threads):
         str(files("difficulty_service.demo") / "digits.parquet"),
         backbone="builtin",
         id_column="id",
-        backbone="builtin",
         limit=250,
         precision="fp32",
         scorers=("rmd", "suspicion"),

@@ -138,6 +138,7 @@ CHANGES: dict[str, Any] = {
     "preprocessing": {"size": 64},
     "precision_pilot": None,
     "image_sizes": {"num_images": 32, "median_side": 375.0},
+    "made_labels": {"clusters": 20},
     "modality": "text",
     "mode": "fast",
     "flip": True,

@@ -198,8 +198,9 @@ def test_a_refused_upload_says_how_to_go_on(folder: Path, hub: Hub) -> None:
     with pytest.raises(CleaningError) as refused:
         push(folder, "me/photos")
 
-    assert f"the folder {folder} is written, but cannot be uploaded as me/photos" in str(refused)
-    assert f"hf upload me/photos {folder} --repo-type dataset" in str(refused)
+    told = str(refused.value)
+    assert f"the folder {folder} is written, but cannot be uploaded as me/photos" in told
+    assert f"hf upload me/photos {folder} --repo-type dataset" in told
 
 
 @pytest.mark.usefixtures("hub")
