@@ -165,20 +165,24 @@ def review_steps(scores: Path, report: Path | None = None) -> list[tuple[str, st
 
     The report is written again, by default in the place of one beside the scores.
     """
-    from difficulty_service.features.description import is_store
     from difficulty_service.scores.marks import marks_file
 
-    file, features = shlex.quote(str(scores)), scores.with_suffix(".features")
     clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv")
-    if not is_store(features):
+    again = command_to_score_again(scores, report, "--marks marks.csv")
+    if again is None:
         return [clean]
-    page = shlex.quote(str(report or scores.with_suffix(".html")))
-    again = (
-        "score again with the marks that you download there, in seconds",
-        f"difficulty score {shlex.quote(str(features))} --out {file} --marks marks.csv "
-        f"--report {page}",
-    )
-    return [again, clean]
+    return [("score again with the marks that you download there, in seconds", again), clean]
+
+
+def command_to_score_again(scores: Path, report: Path | None, options: str) -> str | None:
+    """The command that scores features with more options; None where there are none beside."""
+    from difficulty_service.features.description import is_store
+
+    features, page = scores.with_suffix(".features"), report or scores.with_suffix(".html")
+    if not is_store(features):
+        return None
+    quoted = [shlex.quote(str(path)) for path in (features, scores, page)]
+    return "difficulty score {} --out {} {} --report {}".format(*quoted[:2], options, quoted[2])
 
 
 def print_steps(steps: Iterable[tuple[str, str]]) -> None:
@@ -190,8 +194,6 @@ def print_steps(steps: Iterable[tuple[str, str]]) -> None:
 
 def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None = None) -> None:
     """Prints the commands that take the score file, and the report if it has been written."""
-    from difficulty_service.features.description import is_store
-
     shown = summary.doubtful[:DOUBTFUL_SHOWN][summary.evidence].to_pylist()
     # Rounded down, so that the condition holds for every image that is shown.
     cut = math.floor(shown[-1] * 10) / 10 if shown else 0.0
@@ -205,20 +207,16 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None 
         return [(purpose.format(**values), step.format(**values)) for purpose, step in steps]
 
     decide = review_steps(scores, report)
-    features = scores.with_suffix(".features")
-    if not summary.num_compared and is_store(features):
-        page = shlex.quote(str(report or scores.with_suffix(".html")))
-        command = f"difficulty score {shlex.quote(str(features))} --out {{scores}} --clusters auto"
-        clusters = filled((CLUSTERS, f"{command} --report {page}"))
-    else:
-        clusters = []
+    clusters = None
+    if not summary.num_compared:
+        clusters = command_to_score_again(scores, report, "--clusters auto")
     if are_wrong and summary.num_samples >= FEW_SAMPLES:
         decide = filled(LEAVE_OUT)
     print_steps(
         [
             *(filled(LOOK) if report is None else []),
             *(decide if shown else []),
-            *clusters,
+            *([(CLUSTERS.format(**values), clusters)] if clusters else []),
             *filled(*NEXT_STEPS),
         ]
     )

@@ -55,8 +55,8 @@ def make_labels(
         made = MadeLabels(classes=names, prompt=PROMPT)
         how = f"those of {count_of(len(names), 'name')} that fit best, by {known.backbone}"
     else:
-        count = options.clusters
-        number = suitable_clusters(len(features)) if count in {None, "auto"} else int(count or 0)
+        chosen = options.clusters
+        number = chosen if isinstance(chosen, int) else suitable_clusters(len(features))
         labels = find_clusters(features, number, known.seed)
         names = tuple(f"cluster {place}" for place in range(1, int(labels.max()) + 2))
         made = MadeLabels(clusters=number)

@@ -187,6 +187,8 @@ def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
 def test_images_without_labels_get_classes_by_the_command_that_is_printed(
     difficulty: Command, tmp_path: Path
 ) -> None:
+    tmp_path = tmp_path / "a {folder}"
+    tmp_path.mkdir()
     for number in range(12):
         Image.new("RGB", (32, 32), (250 * (number % 2), number, 90)).save(
             tmp_path / f"{number}.png"
