@@ -11,6 +11,7 @@ import pyarrow as pa
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
+from tests.browser.storage import reload
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -106,7 +107,7 @@ def test_marks_survive_a_reload_and_reach_another_tab(open_page: OpenPage, repor
     other.locator(".look").nth(1).focus()
     other.keyboard.press("k")
     page.wait_for_selector("[data-mark=keep]")
-    page.reload()
+    reload(page)
 
     assert "2 checked: 1 keep, 0 relabel, 1 drop." in page.locator("#tray-text").inner_text()
     assert page.locator(".card").first.get_attribute("data-mark") == "drop"
@@ -155,7 +156,7 @@ def test_groups_of_copies_get_one_label_or_one_is_kept_as_in_the_service(
     shown = [signs(page)]
     pressed = [one_label.get_attribute("aria-pressed")]
     tray = page.locator("#tray-text").inner_text()
-    page.reload()
+    reload(page)
     shown.append(signs(page))
     marks = download_marks(page, tmp_path, set(rows))
     one_label.click()  # takes it back
@@ -196,7 +197,7 @@ def test_copies_are_decided_about_where_no_label_is_doubtful(
 
     page.get_by_role("button", name="Keep one cat").click()
     shown = signs(page)
-    page.reload()
+    reload(page)
     page.get_by_role("button", name="Download marks").wait_for()
 
     assert page.locator("#grid").count() == 0

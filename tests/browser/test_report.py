@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difficulty_service.scores.file import read_scores
+from tests.browser.storage import reload
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -207,7 +208,7 @@ def test_the_theme_can_be_chosen_and_stays(open_page: OpenPage, report: Path) ->
 
     page.get_by_role("button", name="Theme: auto").click()
     page.get_by_role("button", name="Theme: light").click()
-    page.reload()
+    reload(page)
 
     page.get_by_role("button", name="Theme: dark").wait_for()
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") != light

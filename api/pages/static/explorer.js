@@ -18,6 +18,19 @@ document.addEventListener("htmx:config:request", (event) => {
   for (const [name, value] of [...body]) if (value === "") body.delete(name);
 });
 
+// Whether a field of a form is not as the page came.
+function isChanged({ options, selectedIndex, value, defaultValue, checked, defaultChecked }) {
+  if (options) return selectedIndex !== Math.max(0, [...options].findIndex((each) => each.defaultSelected));
+  return checked !== defaultChecked || value !== (defaultValue ?? value);
+}
+
+// What people change before the scripts run has the effect that it has later.
+document.addEventListener("htmx:after:process", () => {
+  for (const { elements } of document.forms) {
+    [...elements].find(isChanged)?.dispatchEvent(new Event("change", { bubbles: true }));
+  }
+}, { once: true });
+
 // What takes seconds says so, and is sent once; going back finds the button as it was.
 document.addEventListener("submit", (event) => {
   const { busy } = event.target.dataset;

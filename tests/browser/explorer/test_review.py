@@ -14,7 +14,7 @@ from difficulty_service.scores.marks import Mark, read_marks
 from difficulty_service.scores.provenance import RandomCheck
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import BrowserContext, Page, Route
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -112,6 +112,28 @@ def test_a_filter_changes_the_address_and_going_back_restores_it(
     assert {explorer.scores[row]["label_name"] for row in filtered} == {"dog"}
     assert shown_rows(page) == all_rows
     assert page.get_by_label("Label", exact=True).input_value() == ""
+
+
+def test_a_filter_that_was_changed_before_the_scripts_ran_has_effect(
+    page: "Page", explorer: Explorer
+) -> None:
+    held: list[Route] = []
+    page.route("**/htmx.min.js", lambda route: held.append(route))
+    page.goto(images(explorer, "?margin=0"), wait_until="commit")
+    page.locator(".results-head b").wait_for()
+    before = len(shown_rows(page))
+
+    page.get_by_label("Margin above").fill("")
+    page.get_by_label("Order").select_option("file")
+    held[0].continue_()
+
+    wait_for_count(page, 120)
+    assert before < 60
+    assert shown_rows(page) == list(range(60))
+    page.go_back()
+    wait_for_count(page, before)
+    assert page.get_by_label("Margin above").input_value() == "0"
+    assert page.get_by_label("Order").input_value() == "doubtful"
 
 
 def test_marks_of_the_keyboard_survive_a_reload_and_are_read_by_clean(
