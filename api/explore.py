@@ -19,7 +19,6 @@ from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
-from difficulty_service.review.sample_columns import fault_columns
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.marks import remembered_marks
@@ -130,7 +129,7 @@ def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str
 def join_columns(
     explored: ExploredFile, content: ScoreFile, options: ExploreOptions
 ) -> Sequence[str]:
-    """Keeps the faults of images and the columns of tables for all rounds, in place of others.
+    """Keeps the columns of tables for all rounds, in place of others.
 
     Gives sentences about what does not match or cannot be shown.
 
@@ -142,8 +141,7 @@ def join_columns(
 
     path = joined_file(explored.settings)
     path.unlink(missing_ok=True)
-    faults = fault_columns(content.table)
-    if not options.columns and not faults:
+    if not options.columns:
         return ()
     scored = content.table["sample_id"].to_pylist()
     # Rounds before this one have the samples that were dropped since.
@@ -156,9 +154,7 @@ def join_columns(
     recorded = content.provenance.dataset_options
     dataset = ScoredDataset(find, None if recorded is None else recorded.id_column)
     joined = join_tables(ids, list(map(TableSource.parse, options.columns)), dataset)
-    rows = [*range(len(scored)), *[-1] * len(others)]
-    own = {name: column.take(rows) for name, column in faults.items()}
-    write_joined(path, ids, {**own, **joined.columns})
+    write_joined(path, ids, joined.columns)
     return joined.notes
 
 

@@ -336,8 +336,9 @@ class OutputOptions(JsonOption, VerboseOption):
 
     fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = ()
     """Exit with code 3 where more than a number or a percentage of samples are of a kind: almost
-    certainly wrong, between two classes, exact copies, near copies or skipped, such as
-    'almost certainly wrong: 10' or 'skipped: 1%'. May be repeated."""
+    certainly wrong, between two classes, exact copies, near copies, skipped, image faults or one of
+    these faults, such as 'almost certainly wrong: 10', 'skipped: 1%' or 'blurred: 5'. May be
+    repeated."""
 
 
 def listed_names(texts: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,13 @@ from datetime import date
 
 from api.results.column_conditions import ASCENDING, DESCENDING, HAS, IS, MAX, MIN, by_parameter
 from api.results.image_query import ImageQuery
-from difficulty_service.review.sample_columns import MISSING, Kind, SampleColumn, SampleColumns
+from difficulty_service.review.sample_columns import (
+    MISSING,
+    PRESENT,
+    Kind,
+    SampleColumn,
+    SampleColumns,
+)
 
 MOST_BOXES = 8
 """Number of values of a category up to which each has a box; more are in a list."""
@@ -83,10 +89,14 @@ def _filter(column: SampleColumn, given: Mapping[str, Sequence[str]]) -> ColumnF
     name, kind = column.name, column.kind
     if kind == "category":
         chosen = given.get(f"{IS}{name}", ())
-        values = (*column.categories, MISSING)
+        *counts, num_missing = column.counts
         choices = [
             Choice(value, count, value in chosen)
-            for value, count in zip(values, column.counts, strict=True)
+            for value, count in (
+                *zip(column.categories, counts, strict=True),
+                (PRESENT, sum(counts) if num_missing else 0),
+                (MISSING, num_missing),
+            )
             if count or value in chosen
         ]
         return ColumnFilter(name, kind, choices)

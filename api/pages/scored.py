@@ -24,7 +24,7 @@ from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
-from difficulty_service.review.sample_columns import SampleColumns
+from difficulty_service.review.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
 from difficulty_service.scores.marks import RANDOM, Mark
 from difficulty_service.scores.provenance import RandomCheck
@@ -88,8 +88,9 @@ class ScoredJob:
 
     @cached_property
     def columns(self) -> SampleColumns:
-        """Columns of other tables."""
-        return cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
+        """Columns beside the scores that have a value."""
+        columns = cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
+        return with_values(columns)
 
     def drawn(self, layout: Layout = "plane") -> ImageMap | None:
         """A map; None where the job has none."""

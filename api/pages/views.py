@@ -1,6 +1,5 @@
 """Pages of a job: progress or summary, classes, confused pairs, errors, marks and the map."""
 
-from collections.abc import Mapping
 from typing import Annotated
 from uuid import uuid4
 
@@ -14,13 +13,14 @@ from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
 from api.pages.rendering import is_fragment, job_name, query_of, redirect, render
-from api.pages.scored import ScoredJob, may_submit_again, scored_job
+from api.pages.scored import may_submit_again, scored_job
 from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors
 from difficulty_service.review.copies import give_label, keep_one, to_group
 from difficulty_service.review.origin import describe_provenance
+from difficulty_service.review.sample_columns import PRESENT
 from difficulty_service.review.sections import LISTED_CLASSES
 from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.round_change import change_between
@@ -64,7 +64,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     job = scored_job(request, key, job_id)
     overview = job.overview
     provenance = job.open_scores.get(job.job).provenance
-    selection = overview.selection
+    selection, faults = overview.selection, provenance.image_faults
     values = job.values("Summary") | {
         "summary": overview.summary,
         "num_unread": provenance.num_bad_images or 0,
@@ -74,18 +74,12 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
             for name, rows in zip(("doubtful", "unusual", "typical"), selection.kinds, strict=True)
         },
         "near": provenance.near_duplicates,
-        "faults": provenance.image_faults,
-        "faults_page": _faults_page(job, provenance.image_faults or {}),
+        "faults": faults,
+        "faults_page": "images" + query_of({f"{IS}{FAULT_COLUMN}": PRESENT} if faults else {}),
         "facts": describe_provenance(provenance),
         "result": job.job.result,
     }
     return render(request, "summary_page", values)
-
-
-def _faults_page(job: ScoredJob, faults: Mapping[str, int]) -> str:
-    """The list of images with faults; without a column to filter by, of all."""
-    is_column = faults and FAULT_COLUMN in job.columns
-    return "images" + (query_of({f"{IS}{FAULT_COLUMN}": list(faults)}) if is_column else "")
 
 
 @router.get("/round")

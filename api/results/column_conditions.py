@@ -1,7 +1,8 @@
 """Conditions and orders by columns beside the scores, as an address spells them.
 
-`is.camera=A` is a category, `has.note=blurred` a text inside, `min.date=2024-01-31` and
-`max.date=2024-02-29` the ends of a range, both included, and `sort=desc.date` an order.
+`is.camera=A` is a category, `is.camera=(none)` no value and `is.camera=(some)` any value,
+`has.note=blurred` a text inside, `min.date=2024-01-31` and `max.date=2024-02-29` the ends of a
+range, both included, and `sort=desc.date` an order.
 """
 
 from collections import defaultdict
@@ -15,7 +16,14 @@ from numpy.typing import NDArray
 
 from api.results.score_pages import BadQuery
 from difficulty_service.base.wording import did_you_mean, list_names
-from difficulty_service.review.sample_columns import MISSING, SampleColumn, SampleColumns
+from difficulty_service.review.sample_columns import (
+    MISSING,
+    PRESENT,
+    SampleColumn,
+    SampleColumns,
+)
+from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.scores.image_faults import FAULT_NAMES
 
 IS, HAS, MIN, MAX = "is.", "has.", "min.", "max."
 OPERATORS = (IS, HAS, MIN, MAX)
@@ -95,6 +103,13 @@ def sort_keys(columns: SampleColumns, sort: str) -> NDArray[np.float64]:
 def _column(columns: SampleColumns, name: str, parameter: str) -> SampleColumn:
     if name in columns:
         return columns[name]
+    if name == FAULT_COLUMN:
+        raise BadQuery(
+            parameter[:SHOWN],
+            "these scores do not tell how images look: faults are found in images as they are "
+            "encoded, not in texts or in features that were made elsewhere",
+            "score the images themselves",
+        )
     if not columns:
         raise BadQuery(
             parameter[:SHOWN],
@@ -109,20 +124,23 @@ def _column(columns: SampleColumns, name: str, parameter: str) -> SampleColumn:
 
 
 def _is_one_of(column: SampleColumn, value: str, parameter: str) -> NDArray[np.bool_]:
+    if value == PRESENT:
+        return ~column.is_missing
     if column.kind == "text":
         found = pc.equal(column.texts, value).fill_null(False)  # noqa: FBT003 - of Arrow
         mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
     elif column.kind == "category":
-        known = value in column.categories
-        if not known and value != MISSING:
+        # A fault that no image has is still one.
+        faults = FAULT_NAMES if column.name == FAULT_COLUMN else ()
+        values = tuple(dict.fromkeys((*column.categories, *faults)))
+        if value not in {*values, MISSING}:
             raise BadQuery(
                 parameter,
                 f"the column {column.name[:SHOWN]!r} has no value {value[:SHOWN]!r}; "
-                f"{did_you_mean(value[:SHOWN], column.categories)}its values are "
-                f"{list_names(column.categories, 20)}",
+                f"{did_you_mean(value[:SHOWN], values)}its values are {list_names(values, 20)}",
             )
-        place = column.categories.index(value) if known else -1
-        mask = column.numbers == place
+        known = value in column.categories
+        mask = column.numbers == (column.categories.index(value) if known else -1)
     elif value != MISSING:
         raise _unfitting(column, parameter, MIN)
     else:

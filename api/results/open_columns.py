@@ -1,5 +1,7 @@
 """The columns beside the scores of jobs: where their files are, and what is open of them.
 
+The faults of images are a column of every job whose scores tell how the images look.
+
 An explorer has one file with the samples of all its rounds, each of which is a job with some of
 them. A job of a service has a file for each table that is attached to it.
 """
@@ -65,7 +67,7 @@ class ExplorerColumns:
 
     def of(self, _job: Job) -> Sequence[ColumnFile]:
         """One file, or none; it has the samples of every round."""
-        return [ColumnFile("", "")] if self._path.exists() else []
+        return [ColumnFile("", "table")] if self._path.exists() else []
 
     def path(self, _job: Job, _file: ColumnFile) -> Path:
         """Where the file is."""
@@ -108,9 +110,9 @@ class OpenColumns:
     def get(self, job: Job) -> SampleColumns:
         """The columns of the samples of a succeeded job; empty where there are none.
 
-        One that has the name of a column of an earlier table is called after its table, too.
+        One that has the name of an earlier column is called after its table, too.
         """
-        columns: dict[str, SampleColumn] = {}
+        columns: dict[str, SampleColumn] = {**self._open_scores.get(job).faults}
         for file in self._files.of(job):
             for column in self._columns_of(job, file).values():
                 name = free_name(column.name, file.title, columns)

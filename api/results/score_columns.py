@@ -24,11 +24,13 @@ from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.review.charts import Scale
+from difficulty_service.review.sample_columns import SampleColumn, SampleColumns, fault_columns
+from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import Decided, ScoredSamples, columns_to_read, to_samples
 
-FORMAT = 10  # version of the layout; a file of another version is made anew
+FORMAT = 11  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")
@@ -42,6 +44,7 @@ class ScoreColumns:
     samples: ScoredSamples  # memory-mapped
     provenance: Provenance
     overview: Overview
+    faults: SampleColumns  # as `fault_columns` gives them, memory-mapped
 
     @property
     def scale(self) -> Scale | None:
@@ -70,6 +73,9 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
             columns[name] = pa.FixedSizeListArray.from_arrays(flat, values.shape[1])
     if samples.verified is not None:
         columns["verified"] = pa.array(samples.verified.astype(np.uint8))  # bits cannot be mapped
+    faults = fault_columns(scores.table).get(FAULT_COLUMN)
+    if faults is not None:
+        columns[FAULT_COLUMN] = pa.array(faults.numbers)
     batch = pa.record_batch(columns)
     description = {
         "format": FORMAT,
@@ -77,6 +83,7 @@ def write_columns(path: Path, scores: ScoreFile) -> Path:
         "measure": samples.measure,
         "provenance": scores.provenance.to_json(),
         "overview": to_json(make_overview(samples)),
+        "faults": [] if faults is None else faults.categories,
     }
     metadata = {_KEY: json.dumps(description).encode()}
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,6 +110,11 @@ def map_columns(path: Path) -> ScoreColumns | None:
         provenance = Provenance.of(description["provenance"])
         if "verified" in batch.schema.names:
             arrays["verified"] = np.asarray(batch["verified"].to_numpy()).view(np.bool_)
+        faults = {}
+        if FAULT_COLUMN in batch.schema.names:
+            numbers = np.asarray(batch[FAULT_COLUMN].to_numpy(zero_copy_only=True))
+            names = tuple(map(str, description["faults"]))
+            faults[FAULT_COLUMN] = SampleColumn(FAULT_COLUMN, "category", numbers, categories=names)
         return ScoreColumns(
             ScoredSamples(
                 ids=batch["ids"],
@@ -114,6 +126,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
             ),
             provenance,
             from_json(description["overview"]),
+            faults,
         )
     except (*UNREADABLE, LookupError, TypeError):
         return None

@@ -71,6 +71,8 @@ class Columns(BaseModel):
 def read_columns(job_id: str, request: Request, key: ReadKey) -> Columns:
     """They filter and order the samples; a name that two tables have is called after one of them.
 
+    `image_fault` is one of every job whose scores tell how the images look.
+
     For everybody who sees the job.
     """
     return find_columns(request, succeeded_job(request, key, job_id))

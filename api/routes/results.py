@@ -121,7 +121,8 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     """The hardest samples first by default; samples without a value come last.
 
     Where there are columns beside the scores, `is.NAME=VALUE`, `has.NAME=TEXT`, `min.NAME=NUMBER`
-    and `max.NAME=NUMBER` (or a date) are conditions, too.
+    and `max.NAME=NUMBER` (or a date) are conditions, too. `is.image_fault=blurred` lists blurred
+    images, `is.image_fault=(some)` all with a fault.
     """
     job = succeeded_job(request, key, job_id)
     given = {name: value for name, value in query.conditions.items() if name != "sort"}

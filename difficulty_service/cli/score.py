@@ -71,7 +71,12 @@ def score(
             and on later ones, and keeps it in a file that --marks takes.
         report: Also write a page with the images, as `difficulty report` does.
     """
-    from difficulty_service.cli.score_result import Limit, ScoreResult, require_below
+    from difficulty_service.cli.score_result import (
+        Limit,
+        ScoreResult,
+        require_below,
+        require_looks,
+    )
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
@@ -104,7 +109,12 @@ def score(
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
     has_features = is_file or is_store(Path(source)) or holds_only_parts(Path(source))
     for limit in limits:
-        limit.require_counted(scoring, fitted=fitted is not None, features=has_features)
+        limit.require_counted(
+            scoring,
+            fitted=fitted is not None,
+            features=has_features,
+            texts=extraction.text_column is not None,
+        )
     with without(*muted):
         if has_features:
             # The words of names are encoded by the file that encoded the images.
@@ -118,7 +128,9 @@ def score(
                 fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
             request = replace(request, weights=extraction.machine.weights)
-            summary = score_features(open_features(Path(source), labels), request, callbacks)
+            store = open_features(Path(source), labels)
+            require_looks(limits, store)
+            summary = score_features(store, request, callbacks)
             extracted = None
         else:
             to_extract = build_request(source, out.with_suffix(".features"), extraction)

@@ -14,15 +14,23 @@ from pydantic import BaseModel, ConfigDict
 from difficulty_service.base.wording import count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
 from difficulty_service.options import ScoringOptions
+from difficulty_service.scores.image_faults import FAULT_NAMES
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
 
 if TYPE_CHECKING:
+    from difficulty_service.features.source import FeatureSource
     from difficulty_service.pipeline import ExtractedDataset
     from difficulty_service.scores.store import ScoreSummary
 
 EXACT, NEAR, SKIPPED = "exact copies", "near copies", "skipped"
-KINDS = (WRONG, BETWEEN, EXACT, NEAR, SKIPPED)
-"""What samples are counted by."""
+FAULTS = "image faults"
+KINDS = (WRONG, BETWEEN, EXACT, NEAR, SKIPPED, FAULTS, *FAULT_NAMES)
+"""What samples are counted by; `FAULTS` are all those of `FAULT_NAMES`."""
+
+NO_LOOKS = (
+    "the features do not tell how images look; extract them again from the images with --no-resume"
+)
+"""Why faults cannot be counted, and what to do."""
 
 
 class Found(BaseModel):
@@ -152,7 +160,11 @@ class ScoreResult(Found):
 
     def number_of(self, kind: str) -> int | None:
         """How many samples are of a kind; None where they are not counted."""
-        labels = self.labels
+        labels, faults = self.labels, self.image_faults
+        if kind == FAULTS:
+            return None if faults is None else sum(faults.values())
+        if kind in FAULT_NAMES:
+            return None if faults is None else faults.get(kind, 0)
         return {
             WRONG: None if labels is None else labels.almost_certainly_wrong,
             BETWEEN: None if labels is None else labels.between_two_classes,
@@ -191,12 +203,20 @@ class Limit:
             )
         return cls(kind, float(match[1] or match[2]), match[1] is None)
 
-    def require_counted(self, scoring: ScoringOptions, *, fitted: bool, features: bool) -> None:
+    @property
+    def is_of_faults(self) -> bool:
+        """Whether it is on faults of images."""
+        return self.kind == FAULTS or self.kind in FAULT_NAMES
+
+    def require_counted(
+        self, scoring: ScoringOptions, *, fitted: bool, features: bool, texts: bool
+    ) -> None:
         """Refuses a limit on what a run will not count.
 
         Args:
             fitted: Whether Gaussians are given.
             features: Whether features are given.
+            texts: Whether the samples are texts.
 
         Raises:
             WrongCall: It will not, with the option that would change it.
@@ -209,6 +229,8 @@ class Limit:
         if fitted:
             missing[WRONG] = "a fit to the labels, so no --gaussians"
         missing[BETWEEN] = missing[WRONG]
+        if self.is_of_faults and texts:
+            missing[self.kind] = "images, and these are texts"
         if needed := missing.get(self.kind):
             raise WrongCall(f"--fail-above '{self.kind}' needs {needed}")
 
@@ -216,12 +238,24 @@ class Limit:
         """How a result is above the limit, in words; None where it is not."""
         number = result.number_of(self.kind)
         if number is None:
-            return f"{self.kind} cannot be counted in these samples"
+            reason = f": {NO_LOOKS}" if self.is_of_faults else ""
+            return f"{self.kind} cannot be counted in these samples{reason}"
         most = self.most * result.samples / 100 if self.is_percentage else self.most
         if number <= most:
             return None
         limit = f"{self.most:g}{' %' if self.is_percentage else ''}"
         return f"{self.kind}: {count_of(number, result.modality)}, above the limit of {limit}"
+
+
+def require_looks(limits: Sequence[Limit], store: "FeatureSource") -> None:
+    """Refuses a limit on faults where features do not tell how images look.
+
+    Raises:
+        WrongCall: One of the limits is on faults, and none of the features tells.
+    """
+    on_faults = [limit for limit in limits if limit.is_of_faults]
+    if on_faults and all(store.appearance(shard) is None for shard in range(store.num_parts)):
+        raise WrongCall(f"--fail-above '{on_faults[0].kind}': {NO_LOOKS}")
 
 
 def require_below(limits: Sequence[Limit], result: ScoreResult) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -133,13 +133,21 @@ def jobs(*, state: State | None = None, owner: str | None = None) -> Series[JobP
 
 
 def samples(
-    job_id: str, *, sort: str | None = None, **conditions: Unpack[ScoreFilter]
+    job_id: str,
+    *,
+    sort: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    **conditions: Unpack[ScoreFilter],
 ) -> Series[ScoreRow]:
-    """Every sample that fulfils the conditions with its scores, in the order `sort`."""
+    """Every sample that fulfils the conditions with its scores, in the order `sort`.
+
+    `columns` are conditions on columns as for `score_page`: `{"is.image_fault": "(some)"}` for the
+    images with a fault.
+    """
 
     def page(after: str | None) -> Operation[tuple[list[ScoreRow], str | None]]:
         asked = requests.score_page(
-            job_id, sort=sort, limit=LONGEST_PAGE, after=after, **conditions
+            job_id, sort=sort, limit=LONGEST_PAGE, after=after, columns=columns, **conditions
         )
         answer = yield from perform(asked)
         return answer.samples, answer.next
@@ -147,13 +155,18 @@ def samples(
     return _all(page)
 
 
-def doubtful(job_id: str, **conditions: Unpack[ScoreFilter]) -> Series[ScoreRow]:
+def doubtful(
+    job_id: str,
+    *,
+    columns: Mapping[str, str] | None = None,
+    **conditions: Unpack[ScoreFilter],
+) -> Series[ScoreRow]:
     """The samples with a doubtful label, the most doubtful first, whether they are marked or not.
 
-    A condition such as `mark="none"` leaves out what is marked.
+    A condition such as `mark="none"` leaves out what is marked; `columns` are as for `samples`.
     """
     conditions.setdefault("margin", "0")
-    return samples(job_id, sort="doubtful", **conditions)
+    return samples(job_id, sort="doubtful", columns=columns, **conditions)
 
 
 def errors(job_id: str) -> Series[UnreadableImage]:

@@ -207,7 +207,8 @@ def score_page(
             hardest first.
         limit: Samples of a page, 1000 at most.
         after: Where the page begins.
-        columns: Conditions on columns beside the scores, such as `{"is.camera": "A"}`.
+        columns: Conditions on columns beside the scores and on faults of images, such as
+            `{"is.camera": "A", "is.image_fault": "blurred"}`.
         conditions: Further conditions.
     """
     known = given(sort=sort, limit=limit, after=after)

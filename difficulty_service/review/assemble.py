@@ -20,7 +20,7 @@ from difficulty_service.review.joined_tables import (
     read_dataset_columns,
 )
 from difficulty_service.review.map import ImageMap, draw_map
-from difficulty_service.review.sample_columns import SampleColumns, fault_columns
+from difficulty_service.review.sample_columns import SampleColumns, fault_columns, with_values
 from difficulty_service.review.sections import Order
 from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.review.tsne import has_tsne
@@ -35,7 +35,7 @@ from difficulty_service.review.writing import (
     require_size,
     write_report,
 )
-from difficulty_service.score_columns import COMPUTED_BY, FAULT_COLUMN, absent_column
+from difficulty_service.score_columns import COMPUTED_BY, absent_column
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.samples import columns_to_read, to_samples
 
@@ -67,7 +67,7 @@ class ReportOptions:
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
     """Reads the columns of a score file that a report needs, and another one if the file has it."""
-    others = (FAULT_COLUMN,) if compared is None else (FAULT_COLUMN, compared)
+    others = () if compared is None else (compared,)
     return read_scores(path, columns_to_read(read_score_schema(path).names, *others))
 
 
@@ -114,7 +114,7 @@ def _parts(scores: ScoreFile, options: ReportOptions) -> ReportParts:
         max_mb=options.max_mb,
         notes=(*notes, *joined.notes),
         order=options.order,
-        columns={**fault_columns(scores.table), **joined.columns},
+        columns={**with_values(fault_columns(scores.table)), **joined.columns},
     )
 
 

@@ -40,6 +40,9 @@ ISO_DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}.*)?$"
 MISSING = "(none)"
 """What stands for no value in a filter by category."""
 
+PRESENT = "(some)"
+"""What stands for any value."""
+
 MICROSECONDS = 1e6
 DAY = 86_400
 
@@ -161,11 +164,18 @@ def can_show(kind: pa.DataType) -> bool:
 
 
 def fault_columns(scores: pa.Table) -> SampleColumns:
-    """The faults of images as a column, where the scores name any."""
+    """The faults of images as a column, where scores tell how images look; it may have no value."""
     if FAULT_COLUMN not in scores.column_names:
         return {}
     column = to_sample_column(FAULT_COLUMN, scores[FAULT_COLUMN])
-    return {} if isinstance(column, str) else {FAULT_COLUMN: column}
+    if isinstance(column, str):  # no image has a fault
+        column = SampleColumn(FAULT_COLUMN, "category", np.full(len(scores), np.nan))
+    return {FAULT_COLUMN: column}
+
+
+def with_values(columns: SampleColumns) -> SampleColumns:
+    """The columns of which at least one sample has a value."""
+    return {name: column for name, column in columns.items() if not column.is_missing.all()}
 
 
 def to_sample_column(name: str, column: pa.ChunkedArray) -> SampleColumn | str:

@@ -9,15 +9,17 @@ the median, which are estimated by the median absolute deviation (Iglewicz and H
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.tables import strings_to_arrow, to_arrow
-from difficulty_service.features.source import FeatureSource
 from difficulty_service.images.appearance import NUMBERS, from_struct
+
+if TYPE_CHECKING:  # pages need the names of faults, and load no torch
+    from difficulty_service.features.source import FeatureSource
 
 OUTLYING = 3.5
 """Robust standard deviations from the median beyond which an image is unlike the rest."""
@@ -121,6 +123,9 @@ FAULTS = (
 )
 """Every fault, in the order in which the clearest is named: what explains others comes first."""
 
+FAULT_NAMES = tuple(fault.name for fault in FAULTS)
+"""Their names, which are the values of `image_fault`."""
+
 
 @dataclass
 class ImageFaults:
@@ -146,13 +151,10 @@ class ImageFaults:
         """Names of the faults from position `start` on; null for images without one."""
         codes = self.codes[start : start + num_rows].astype(np.float32)
         places = to_arrow(np.where(codes == 0, np.nan, codes - 1)).cast(pa.int32())
-        return pa.DictionaryArray.from_arrays(places, NAMES)
+        return pa.DictionaryArray.from_arrays(places, strings_to_arrow(FAULT_NAMES))
 
 
-NAMES = strings_to_arrow([fault.name for fault in FAULTS])
-
-
-def find_image_faults(store: FeatureSource) -> ImageFaults | None:
+def find_image_faults(store: "FeatureSource") -> ImageFaults | None:
     """The faults of the images of a store; None where it does not tell how any of them looks.
 
     Reads the numbers of all images twice, and holds one byte for each.
@@ -200,7 +202,7 @@ def _limit(fault: Fault, values: NDArray[np.floating[Any]]) -> float:
     return min(limit, median - OUTLYING * deviation)
 
 
-def _numbers(store: FeatureSource) -> Iterator[NDArray[np.float32]]:
+def _numbers(store: "FeatureSource") -> Iterator[NDArray[np.float32]]:
     """The numbers of each part of a store, NaN where they are not known."""
     for shard in range(store.num_parts):
         column = store.appearance(shard)

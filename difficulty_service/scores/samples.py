@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import UNLABELLED, has_labels
 from difficulty_service.score_columns import (
+    FAULT_COLUMN,
     LIKELIEST_CLASSES,
     MEASURES,
     measure_of,
@@ -298,7 +299,7 @@ class ScoredSamples:
 def columns_to_read(present: Collection[str], *others: str) -> list[str]:
     """Columns that the report reads of a score file, and those of `others` that it has."""
     suspicion = (SUSPICION, SUSPECTED, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
-    optional = (*suspicion, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, *others)
+    optional = (*suspicion, MARK_COLUMN, AGNOSTIC, *COPIES, *MEASURES, FAULT_COLUMN, *others)
     found = [name for name in optional if name in present]
     # What is needed and absent is an error to whoever reads these columns.
     measure = measure_of(present)

@@ -14,6 +14,8 @@ import pytest
 import torch
 
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.scores.file import read_scores, write_scores
 from tests.factories import store_of
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ Findings = Callable[["Page"], list[tuple[str, str]]]
 SAMPLES = 90
 CAMERAS = ("A", "<b>B</b>", 'C" onfocus="alert(1)')
 LONG = "very long name " * 15
+FAULTS = {4: "dark", 7: "blurred", 70: "dark"}
 TIMEOUT = 60.0
 
 
@@ -143,8 +146,12 @@ def explore(
 
 @pytest.fixture(scope="module")
 def explorer(make_scored: Callable[..., Path], explore: Callable[[Path], str]) -> str:
-    """Address of the pages of a score file with columns."""
-    return explore(make_scored())
+    """Address of the pages of a score file with columns, which names faults of some images."""
+    scores = make_scored()
+    content = read_scores(scores)
+    faults = pa.array([FAULTS.get(row) for row in range(SAMPLES)]).dictionary_encode()
+    write_scores(scores, content.table.append_column(FAULT_COLUMN, faults), content.provenance)
+    return explore(scores)
 
 
 @pytest.fixture
@@ -187,6 +194,25 @@ def test_filters_and_orders_by_columns_are_in_the_address_and_in_captions(
     ]
     page.reload()
     wait_for_rows(page, expected)
+
+
+def test_images_with_a_fault_are_listed_by_a_filter_and_say_which(
+    new_page: OpenPage, explorer: str
+) -> None:
+    page = new_page()
+    page.goto(f"{explorer}/images?sort=file")
+
+    page.locator(".column-box > summary").click()
+    faults = page.get_by_role("group", name=FAULT_COLUMN)
+    with page.expect_response(re.compile("is.image_fault=dark")):
+        faults.get_by_role("checkbox", name="dark 2").check()
+    wait_for_rows(page, [4, 70])
+    captions = page.locator(".card .column").all_inner_texts()
+    page.goto(f"{explorer}/images?sort=file&is.image_fault=(some)")
+
+    wait_for_rows(page, sorted(FAULTS))
+    assert captions == ["image_fault dark"] * 2
+    assert faults.get_by_role("checkbox", name="(some) 3").is_checked()
 
 
 def day_of(row: int) -> str:

@@ -8,13 +8,17 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pyarrow.compute as pc
 import pytest
+import torch
+from PIL import Image
 
 from difficulty_service.cli.score_result import KINDS, Limit, ScoreResult
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.scores.file import read_scores
 from docs.score_result import PAGE, page
+from tests.factories import store_of
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
@@ -131,6 +135,53 @@ def test_an_option_that_could_have_no_effect_is_refused_before_anything_is_score
 
     assert done.returncode == 2
     assert message in done.stderr
+    assert not scores.exists()
+
+
+def test_faults_of_images_have_limits_of_their_own_and_one_in_all(
+    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+) -> None:
+    for name in ("cat/003.png", "bird/001.png"):
+        Image.new("RGB", (30, 24), "red" if name[0] == "b" else "blue").save(few_photos / name)
+
+    above = difficulty(
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin, "--json"),
+        *("--shrinkage", "oas", "--fail-above", "image faults: 1", "--fail-above", "one colour: 1"),
+    )
+    faults = ScoreResult.model_validate_json(above.stdout).image_faults or {}
+    total = sum(faults.values())
+    below = difficulty(
+        *("score", tmp_path / "scores.features", "--out", tmp_path / "again.parquet", "--quiet"),
+        *("--fail-above", f"image faults: {total}", "--fail-above", "overexposed: 0"),
+    )
+
+    assert above.returncode == 3
+    assert faults["one colour"] == 2
+    assert (
+        f"image faults: {total} images, above the limit of 1; "
+        "one colour: 2 images, above the limit of 1"
+    ) in above.stderr
+    assert below.returncode == 0, below.stderr
+
+
+@pytest.mark.parametrize("kind", ["image faults", "blurred"])
+def test_a_limit_on_faults_where_they_cannot_be_found_says_why(
+    difficulty: Command, tmp_path: Path, kind: str
+) -> None:
+    features = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
+    store_of(tmp_path / "features", features, torch.arange(60) % 3)
+    np.save(tmp_path / "features.npy", features.numpy())
+    np.save(tmp_path / "labels.npy", np.arange(60) % 3)
+    scores, limit = tmp_path / "scores.parquet", ("--fail-above", f"{kind}: 0")
+
+    texts = difficulty("score", tmp_path, "--out", scores, "--modality", "text", *limit)
+    store = difficulty("score", tmp_path / "features", "--out", scores, *limit)
+    array = difficulty("score", tmp_path / "features.npy", "--out", scores, *limit)
+
+    assert (texts.returncode, store.returncode, array.returncode) == (2, 2, 2)
+    assert f"--fail-above '{kind}' needs images, and these are texts" in texts.stderr
+    for refused in (store, array):
+        assert f"--fail-above '{kind}': the features do not tell how images look" in refused.stderr
     assert not scores.exists()
 
 

@@ -2,7 +2,8 @@
 
 import html
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlencode
@@ -11,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from fastapi.testclient import TestClient
+from httpx2 import Response
 
 from api.app import create_app
 from api.explore import ExploreOptions, explorer_settings, join_columns
@@ -94,20 +96,80 @@ def test_a_category_is_one_of_its_values(client: TestClient) -> None:
     ]
 
 
-def test_faults_of_images_filter_without_being_asked_for(folder: Path, tmp_path: Path) -> None:
-    content = scores_of(range(SAMPLES))
-    faults = pa.array([{4: "dark", 7: "blurred"}.get(row) for row in range(SAMPLES)])
-    content = replace(content, table=to_schema(content.table.append_column("image_fault", faults)))
-    settings = explorer_settings(tmp_path / "scores.parquet", str(folder), 0)
-    settings.data_dir.mkdir()
-    explored = ExploredFile(tmp_path / "scores.parquet", str(folder), settings)
-    job = add_round(explored, content)
+@pytest.fixture
+def open_scores(folder: Path, tmp_path: Path) -> Iterator[Callable[[pa.Array | None], TestClient]]:
+    """Pages of scores that name these faults; None for scores that do not tell how images look."""
+    with ExitStack() as clients:
 
-    join_columns(explored, content, ExploreOptions(explored.scores))
+        def open_them(faults: pa.Array | None) -> TestClient:
+            content = scores_of(range(SAMPLES))
+            if faults is not None:
+                table = content.table.append_column("image_fault", faults.dictionary_encode())
+                content = replace(content, table=to_schema(table))
+            settings = explorer_settings(tmp_path / "scores.parquet", str(folder), 0)
+            settings.data_dir.mkdir()
+            job = add_round(
+                ExploredFile(tmp_path / "scores.parquet", str(folder), settings), content
+            )
+            client = TestClient(create_app(settings), base_url=f"http://localhost/jobs/{job.id}/")
+            return clients.enter_context(client)
 
-    with TestClient(create_app(settings), base_url=f"http://localhost/jobs/{job.id}/") as client:
-        assert rows_of(client, ("is.image_fault", "dark")) == [4]
-        assert rows_of(client, ("is.image_fault", "dark"), ("is.image_fault", "blurred")) == [4, 7]
+        yield open_them
+
+
+def asked_for(client: TestClient, condition: str) -> Response:
+    """What REST answers."""
+    return client.get(f"http://localhost/v1{client.base_url.path}scores?{condition}")
+
+
+def ids_of(client: TestClient, condition: str) -> list[str]:
+    """Ids of the samples that REST lists."""
+    answer = asked_for(client, condition).raise_for_status().json()
+    return sorted(row["sample_id"] for row in answer["samples"])
+
+
+def test_faults_of_images_filter_without_being_asked_for(
+    open_scores: Callable[[pa.Array | None], TestClient],
+) -> None:
+    faults = [{4: "dark", 7: "blurred"}.get(row) for row in range(SAMPLES)]
+
+    client = open_scores(pa.array(faults))
+
+    assert rows_of(client, ("is.image_fault", "dark")) == [4]
+    assert rows_of(client, ("is.image_fault", "(some)")) == [4, 7]
+    assert ids_of(client, "is.image_fault=dark") == ["04.png"]
+    assert ids_of(client, "is.image_fault=(some)") == ["04.png", "07.png"]
+    assert ids_of(client, "is.image_fault=cut off") == []  # a fault that no image has
+    assert "did you mean 'dark'?" in asked_for(client, "is.image_fault=darkk").json()["detail"]
+    page = client.get("images").text
+    assert re.findall(r'name="is.image_fault" value="([^"]+)"', page) == [
+        *("blurred", "dark", "(some)", "(none)")
+    ]
+
+
+def test_where_no_image_has_a_fault_there_is_no_filter_and_a_condition_finds_none(
+    open_scores: Callable[[pa.Array | None], TestClient],
+) -> None:
+    client = open_scores(pa.nulls(SAMPLES, pa.string()))
+
+    assert "image_fault" not in client.get("images").text
+    assert "image_fault" not in client.get("images/3").text
+    assert ids_of(client, "is.image_fault=dark") == ids_of(client, "is.image_fault=(some)") == []
+    assert len(ids_of(client, "is.image_fault=(none)")) == SAMPLES
+
+
+def test_where_scores_do_not_tell_how_images_look_a_condition_on_faults_says_so(
+    open_scores: Callable[[pa.Array | None], TestClient],
+) -> None:
+    client = open_scores(None)
+
+    refused = asked_for(client, "is.image_fault=dark")
+
+    assert refused.status_code == 422
+    assert "do not tell how images look" in refused.json()["detail"]
+    assert refused.json()["field"] == "is.image_fault"
+    assert "image_fault" not in client.get("images").text
+    assert "do not tell how images look" in client.get("images?is.image_fault=dark").text
 
 
 def test_a_range_includes_both_ends_and_no_sample_without_a_value(client: TestClient) -> None:

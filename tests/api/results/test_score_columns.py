@@ -50,6 +50,7 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
     assert columns.provenance.dataset == "photos"
     assert columns.overview == make_overview(expected)
+    assert columns.faults == {}
 
 
 def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:
@@ -69,6 +70,19 @@ def test_suspicion_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) 
     assert columns.samples.shares(1) == []
     np.testing.assert_array_equal(columns.samples.suspicion, [1.25, np.nan])
     assert columns.samples.nearest.tolist() == [1, -1]
+
+
+def test_faults_of_images_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path) -> None:
+    def faults_of(values: list[str | None]) -> list[str | None]:
+        faults = pa.array(values, pa.string()).dictionary_encode()
+        table = scores.table.append_column("image_fault", faults)
+        write_columns(tmp_path / "a.arrow", ScoreFile(table, scores.provenance))
+        columns = map_columns(tmp_path / "a.arrow")
+        assert columns is not None
+        return columns.faults["image_fault"].at([0, 1])
+
+    assert faults_of([None, "cut off"]) == [None, "cut off"]
+    assert faults_of([None, None]) == [None, None]
 
 
 def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path: Path) -> None:

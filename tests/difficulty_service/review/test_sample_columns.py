@@ -12,6 +12,7 @@ from difficulty_service.review.sample_columns import (
     SampleColumn,
     fault_columns,
     to_sample_column,
+    with_values,
 )
 
 
@@ -137,9 +138,12 @@ def test_some_samples_keep_their_values() -> None:
     assert shown(["a" * 300, None, "b"]).take([2, 1, -1]).at(range(3)) == ["b", None, None]
 
 
-def test_faults_are_a_column_only_where_an_image_has_one() -> None:
+def test_faults_are_a_column_where_scores_tell_how_images_look() -> None:
     none = pa.table({"image_fault": pa.array([None, None], pa.string()).dictionary_encode()})
     some = pa.table({"image_fault": pa.array([None, "dark"]).dictionary_encode()})
 
-    assert fault_columns(none) == fault_columns(pa.table({"rmd": [1.0]})) == {}
+    assert fault_columns(pa.table({"rmd": [1.0]})) == {}
+    assert fault_columns(none)["image_fault"].at([0, 1]) == [None, None]
+    assert with_values(fault_columns(none)) == {}
+    assert [*with_values(fault_columns(some))] == ["image_fault"]
     assert fault_columns(some)["image_fault"].at([0, 1]) == [None, "dark"]
