@@ -22,6 +22,7 @@ from api.http.fair_queue import FairQueue
 from api.http.limits import BodyLimits, limits_of, rate_limiter
 from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
+from api.jobs.default_backbone import settle_default_backbone
 from api.jobs.estimate import count_samples
 from api.jobs.files import delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
@@ -122,6 +123,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     try:
         await run_in_threadpool(migrate, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
+        settings = state.settings = await run_in_threadpool(settle_default_backbone, settings)
         if settings.device not in EVERYWHERE:
             # In another process, since that takes torch.
             await run_in_threadpool(call_apart, _choose_device, settings.device)

@@ -80,8 +80,9 @@ class Settings(BaseSettings):
     """Bytes per second at which clients must send bodies and take answers; 0 for any."""
     backbones: tuple[str, ...] = ()
     """Backbones that jobs may use; none for all."""
-    default_backbone: str = "clip-vit-b16"
-    """Backbone of jobs that name none."""
+    default_backbone: str | None = None
+    """Backbone of jobs of images that name none; none for `clip-vit-b16`, or `builtin-photos` where
+    its weights are not cached and cannot be downloaded when the service starts."""
     device: str = "auto"
     """Device of workers and for single samples."""
     engine: Literal["local", "ray"] = "local"

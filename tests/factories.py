@@ -73,6 +73,17 @@ def client_of(
         yield client
 
 
+def write_hub_file(cache: Path, repository: str, filename: str) -> Path:
+    """Writes an empty file into a cache of the hub, as if it had been downloaded."""
+    folder = cache / f"models--{repository.replace('/', '--')}"
+    snapshot = folder / "snapshots" / ("a" * 40)
+    snapshot.mkdir(parents=True)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text("a" * 40)
+    (snapshot / filename).write_bytes(b"")
+    return snapshot / filename
+
+
 def store_of(
     folder: Path,
     features: Tensor,

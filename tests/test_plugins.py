@@ -236,7 +236,8 @@ from api.app import create_app
 from api.settings import Settings
 from docs.options import page
 
-settings = Settings(data_dir=sys.argv[1], roots={"photos": sys.argv[1]})
+roots = {"photos": sys.argv[1]}
+settings = Settings(data_dir=sys.argv[1], roots=roots, default_backbone="builtin")
 with TestClient(create_app(settings), base_url="http://localhost") as client:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     asked = schemas["JobCreate"]["properties"]["scorers"]["items"]["oneOf"]
@@ -311,7 +312,8 @@ from difficulty_service.interface.options import ImageOptions
 from docs.options import page
 
 sentence = "Sharpen images first, as an unsharp mask does."
-settings = Settings(data_dir=sys.argv[1], roots={"photos": sys.argv[1]})
+roots = {"photos": sys.argv[1]}
+settings = Settings(data_dir=sys.argv[1], roots=roots, default_backbone="builtin")
 with TestClient(create_app(settings), base_url="http://localhost") as client:
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
     option = schemas["JobCreate"]["properties"]["sharpen"]

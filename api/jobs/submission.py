@@ -10,12 +10,13 @@ from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.uploads.store import get_upload
-from difficulty_service.backbones import find_loader
+from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
     TRANSFORMERS_PREFIX,
     require_modality,
 )
+from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.base.errors import BackboneError, DatasetError, as_keyword
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.datasets.file_search import parse_glob
@@ -37,7 +38,10 @@ def validate_submission(
             "score with `difficulty score`, or submit the job to a service that takes jobs",
         )
     is_text = body.modality == "text"
-    backbone = body.backbone or (BUILTIN_TEXT if is_text else settings.default_backbone)
+    default = BUILTIN_TEXT if is_text else settings.default_backbone or DEFAULT_BACKBONE
+    if body.classes is not None and default in PACKAGED_WEIGHTS:
+        default = DEFAULT_BACKBONE  # as for the command: no network of the package knows words
+    backbone = body.backbone or default
     _check_backbone(backbone, body.modality, settings)
     _check_dataset(body.dataset, settings, engine, owner)
     if body.gaussians is not None:

@@ -1,9 +1,12 @@
 """Finds weights files: in the package, in the cache of the hub, or by a download."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from difficulty_service.base.errors import BackboneError, Setting
+
+T = TypeVar("T")
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
 PHOTO_WEIGHTS = Path(__file__).parent / "builtin_photos" / "encoder.safetensors"
@@ -48,10 +51,31 @@ def cached_weights(repository: str, filenames: Sequence[str]) -> Path | None:
     return None
 
 
+def require_obtainable(backbone: str, repository: str, filenames: Sequence[str]) -> None:
+    """Raises the error of `download` where a file is not cached and the hub does not give it.
+
+    Nothing is downloaded.
+    """
+    if cached_weights(repository, filenames) is None:
+        _from_hub(backbone, repository, filenames, str)
+
+
 def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
     """Downloads the first of `filenames` that the repository holds."""
+    from huggingface_hub import hf_hub_download
+
+    def fetch(filename: str) -> Path:
+        return Path(hf_hub_download(repository, filename))
+
+    return _from_hub(backbone, repository, filenames, fetch)
+
+
+def _from_hub(
+    backbone: str, repository: str, filenames: Sequence[str], use: Callable[[str], T]
+) -> T:
+    """Uses the first of `filenames` that the repository holds, once the hub has answered."""
     import httpx2
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_download, hf_hub_url
+    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
 
     reason = "the repository has no such file"
@@ -59,7 +83,7 @@ def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
         try:
             # Without a network the download retries for half a minute; this request fails at once.
             get_hf_file_metadata(hf_hub_url(repository, filename), timeout=HUB_TIMEOUT_SECONDS)
-            return Path(hf_hub_download(repository, filename))
+            return use(filename)
         except RemoteEntryNotFoundError:
             continue
         except (OSError, httpx2.HTTPError, HfHubHTTPError) as error:

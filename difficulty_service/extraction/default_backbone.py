@@ -1,7 +1,7 @@
 """The backbone of a dataset whose user names none: the best that can be had.
 
 Where its weights are neither here nor on the hub, a network of the package takes its place, chosen
-by the size of the images.
+by the size of the images, or where nobody has seen them yet the one for photographs.
 """
 
 import statistics
@@ -11,7 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
-from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
+from difficulty_service.backbones.weights_files import (
+    CLIP_FILENAMES,
+    locate_weights,
+    require_obtainable,
+)
 from difficulty_service.base.errors import BackboneError, ImageError
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import ImageSizes
@@ -41,9 +45,8 @@ class ChosenBackbone:
 
 def default_backbone(dataset: Dataset, max_pixels: int = DEFAULT_MAX_PIXELS) -> ChosenBackbone:
     """The default backbone, downloaded where it is not cached, or else one of the package."""
-    repository = BACKBONES[DEFAULT_BACKBONE].repository or ""
     try:
-        locate_weights(None, DEFAULT_BACKBONE, repository, CLIP_FILENAMES)
+        locate_weights(None, DEFAULT_BACKBONE, _repository(), CLIP_FILENAMES)
     except BackboneError as error:
         sizes = measure_sizes(dataset, max_pixels)
         name = packaged_backbone(sizes)
@@ -51,16 +54,36 @@ def default_backbone(dataset: Dataset, max_pixels: int = DEFAULT_MAX_PIXELS) -> 
     return ChosenBackbone(DEFAULT_BACKBONE)
 
 
+def default_of_later_images() -> ChosenBackbone:
+    """The default backbone of images that are still to come, as to a service.
+
+    Nothing is downloaded; the hub is asked once where the weights are not cached.
+    """
+    try:
+        require_obtainable(DEFAULT_BACKBONE, _repository(), CLIP_FILENAMES)
+    except BackboneError as error:
+        return ChosenBackbone(LARGE, [f"{error.problem}; {_start(LARGE)}"])
+    return ChosenBackbone(DEFAULT_BACKBONE)
+
+
+def _repository() -> str:
+    return BACKBONES[DEFAULT_BACKBONE].repository or ""
+
+
 def packaged_backbone(sizes: ImageSizes | None) -> str:
     """The network of the package that suits images of these sizes; None for unknown ones."""
     return LARGE if sizes is not None and sizes.median_side >= LEAST_SIDE else SMALL
 
 
-def _reason(name: str, sizes: ImageSizes | None) -> str:
-    start = (
+def _start(name: str) -> str:
+    return (
         f"the backbone is therefore {name}, a network of the package that is smaller than "
         f"{DEFAULT_BACKBONE}"
     )
+
+
+def _reason(name: str, sizes: ImageSizes | None) -> str:
+    start = _start(name)
     if sizes is None:
         return f"{start}; no image that was looked at could be read"
     limit = f"at least {LEAST_SIDE}" if name == LARGE else f"less than {LEAST_SIDE}"

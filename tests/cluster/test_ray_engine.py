@@ -175,6 +175,7 @@ def test_a_job_scored_on_ray_has_the_scores_of_the_command_line(
         "ROOTS": json.dumps({"photos": str(photos)}),
         "DATA_DIR": str(tmp_path / "data"),
         "DEVICE": "cpu",
+        "DEFAULT_BACKBONE": "builtin",
         "ENGINE": "ray",
         "RAY_ADDRESS": cluster.address,
     }

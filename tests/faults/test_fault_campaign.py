@@ -58,6 +58,7 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
         database_url=SecretStr(database[0]),
         port=port,
         device="cpu",
+        default_backbone="builtin",
         lease=LEASE,
         heartbeat=0.3,
         poll=0.1,

@@ -258,6 +258,7 @@ def running_service(
         "roots": json.dumps({name: str(path) for name, path in roots.items()}),
         "data_dir": folder / "data",
         "device": "cpu",
+        "default_backbone": "builtin",  # the usual one is looked for on the hub
         "poll": 0.2,  # not more often, since it is idle for most of the run
         "heartbeat": 1,
         "rate_limit": "100000/minute",

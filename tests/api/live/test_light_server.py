@@ -76,7 +76,11 @@ def scored_job(client: httpx2.Client) -> Mapping[str, str]:
 def test_pages_thumbnails_and_single_samples_load_no_torch_into_the_server(
     tmp_path: Path, photos: Path
 ) -> None:
-    settings = {"data_dir": tmp_path / "data", "roots": json.dumps({"photos": str(photos)})}
+    settings = {
+        "data_dir": tmp_path / "data",
+        "roots": json.dumps({"photos": str(photos)}),
+        "default_backbone": "builtin",
+    }
     command = ("serve", "--port", 0, "--with-worker")
     with running(*command, log=tmp_path / "log", **settings, poll=0.05) as (log, server):
         events = [json.loads(line) for line in log.splitlines()]

@@ -29,7 +29,12 @@ ABORTING = Path(__file__).parents[2] / "data" / "aborting.parquet"
 
 @pytest.fixture
 def settings(tmp_path: Path, sqlite_url: str) -> Settings:
-    return Settings(data_dir=tmp_path / "data", database_url=sqlite_url, device="cpu")
+    return Settings(
+        data_dir=tmp_path / "data",
+        database_url=sqlite_url,
+        device="cpu",
+        default_backbone="builtin",
+    )
 
 
 def received(

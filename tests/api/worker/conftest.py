@@ -66,6 +66,7 @@ def settings(tmp_path: Path, photos: Path, sqlite_url: str) -> Settings:
         data_dir=tmp_path / "data",
         database_url=sqlite_url,
         device="cpu",
+        default_backbone="builtin",
         heartbeat=0.05,
         poll=0.02,
         retry_delay=0.0,

@@ -18,6 +18,7 @@ from difficulty_service.backbones.weights import (
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
+from tests.factories import write_hub_file
 
 TENSORS = {"layer.weight": torch.arange(6.0).view(2, 3), "layer.bias": torch.ones(2)}
 
@@ -153,7 +154,7 @@ def test_a_cached_file_is_found_without_the_network(
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(socket, "getaddrinfo", no_network)
-    cached = fill_cache(tmp_path, "owner/name", "model.safetensors")
+    cached = write_hub_file(tmp_path, "owner/name", "model.safetensors")
 
     path = locate_weights(None, "resnet50", "owner/name", ("other.bin", "model.safetensors"))
 
@@ -185,14 +186,3 @@ def test_without_cache_and_network_the_error_names_the_files_the_folder_and_both
 
 def no_network(*_: object, **__: object) -> None:
     raise socket.gaierror(-2, "Name or service not known")
-
-
-def fill_cache(cache: Path, repository: str, filename: str) -> Path:
-    """Creates a hub cache that holds one file."""
-    folder = cache / f"models--{repository.replace('/', '--')}"
-    snapshot = folder / "snapshots" / ("a" * 40)
-    snapshot.mkdir(parents=True)
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("a" * 40)
-    (snapshot / filename).write_bytes(b"")
-    return snapshot / filename

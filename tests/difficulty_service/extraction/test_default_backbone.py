@@ -8,9 +8,15 @@ import pytest
 from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction.default_backbone import ChosenBackbone, default_backbone
+from difficulty_service.extraction.default_backbone import (
+    ChosenBackbone,
+    default_backbone,
+    default_of_later_images,
+)
 from difficulty_service.features.description import ImageSizes
-from tests.factories import png_of
+from tests.factories import png_of, write_hub_file
+
+REPOSITORY = str(BACKBONES[DEFAULT_BACKBONE].repository)
 
 
 @pytest.fixture(autouse=True)
@@ -64,13 +70,19 @@ def test_images_that_cannot_be_read_choose_nothing(tmp_path: Path) -> None:
 
 
 def test_with_cached_weights_it_is_clip_without_a_word(cache: Path, tmp_path: Path) -> None:
-    repository = str(BACKBONES[DEFAULT_BACKBONE].repository)
-    folder = cache / f"models--{repository.replace('/', '--')}"
-    (folder / "snapshots" / "abc").mkdir(parents=True)
-    (folder / "refs").mkdir()
-    (folder / "refs" / "main").write_text("abc")
-    (folder / "snapshots" / "abc" / "open_clip_model.safetensors").write_bytes(b"")
+    write_hub_file(cache, REPOSITORY, "open_clip_model.safetensors")
 
     chosen = default_backbone(dataset_of(tmp_path / "data", [(80, 80)]))
 
     assert chosen == ChosenBackbone(DEFAULT_BACKBONE)
+
+
+def test_of_images_that_nobody_has_seen_it_is_the_one_for_photographs_or_clip(cache: Path) -> None:
+    offline = default_of_later_images()
+    write_hub_file(cache, REPOSITORY, "open_clip_model.safetensors")
+
+    assert offline.name == "builtin-photos"
+    (warning,) = offline.warnings
+    assert f"the weights of {DEFAULT_BACKBONE} are missing" in warning
+    assert "the backbone is therefore builtin-photos" in warning
+    assert default_of_later_images() == ChosenBackbone(DEFAULT_BACKBONE)
