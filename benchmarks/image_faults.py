@@ -1,6 +1,7 @@
 """Faults of images: how well each kind is found that is planted in photographs, and what it costs.
 
 Run: python benchmarks/image_faults.py [tiny_imagenet_val2000.parquet] [--images 400]
+     python benchmarks/image_faults.py --held-out
 
 Of real images, a table with a column `image` of encoded files, each fault is planted in a copy of
 all of them: corruptions at severity 3 (see `difficulty_service.images.corruptions`), and changes
@@ -10,8 +11,11 @@ when one image in twenty has it, and `false` that of the others with any fault.
 
 CleanVision's scores of the same images stand beside them where `pip install cleanvision` was run.
 
-At last, images are extracted by turns with and without the numbers that tell how they look; the
-ratio is that of processor time.
+`--held-out` prints the same shares of images by which no limit was chosen, beside those of the
+first 400 of Tiny ImageNet, by which they were, and how many images as they are have which fault.
+
+Otherwise, images are at last extracted by turns with and without the numbers that tell how they
+look; the ratio is that of processor time.
 """
 
 import argparse
@@ -52,6 +56,7 @@ from difficulty_service.scores.image_faults import FAULTS, Numbers, clearest_fau
 Pixels = NDArray[np.uint8]
 SEVERITY = 3
 ONE_IN = 20
+CHOSEN_BY = 400  # images of Tiny ImageNet, the first ones, by which the limits were chosen
 
 
 @dataclass(frozen=True)
@@ -102,6 +107,11 @@ def reduced(pixels: Pixels) -> Pixels:
     return np.asarray(Image.fromarray(pixels).resize((width // 5, height // 5)))
 
 
+def middle_quarter(pixels: Pixels) -> Pixels:
+    """The rows in the middle, a quarter of all."""
+    return pixels[len(pixels) * 3 // 8 : len(pixels) * 5 // 8]
+
+
 PLANTED = (
     *(
         Planted(name, "blurred", "blurry", corrupted(name))
@@ -115,13 +125,13 @@ PLANTED = (
     Planted("one colour", "one colour", "low_information", one_colour),
     Planted("lower fifth grey", "cut off", None, cut_off),
     Planted("a fifth of the size", "small", "odd_size", reduced),
-    Planted("middle quarter", "elongated", "odd_aspect_ratio", lambda pixels: pixels[24:40]),
+    Planted("middle quarter", "elongated", "odd_aspect_ratio", middle_quarter),
 )
 
 
-def read_images(table: Path, number: int) -> list[Pixels]:
-    """The first images of a table."""
-    rows = pq.read_table(table, columns=["image"]).slice(0, number)["image"].to_pylist()
+def read_images(table: Path, number: int, start: int = 0) -> list[Pixels]:
+    """Some consecutive images of a table."""
+    rows = pq.read_table(table, columns=["image"]).slice(start, number)["image"].to_pylist()
     files = [row["bytes"] if isinstance(row, dict) else row for row in rows]
     return [np.asarray(Image.open(io.BytesIO(file)).convert("RGB")) for file in files]
 
@@ -186,6 +196,33 @@ def report(images: list[Pixels]) -> None:
             theirs = f"{auroc(scores[: len(images)], scores[len(images) :]):.3f}"
         line = f"{each.name:20} {each.fault:14} {own:6.3f} {found:6.2f} {false:6.3f} {theirs:>12}"
         print(line, flush=True)
+
+
+def report_held_out(folder: Path) -> None:
+    """Prints tables of the images that chose the limits and of others, in Markdown."""
+    tiny = folder / "tiny_imagenet_val2000.parquet"
+    sets = {
+        "Tiny ImageNet, first 400": read_images(tiny, CHOSEN_BY),
+        "Tiny ImageNet, other 1,600": read_images(tiny, 2000, CHOSEN_BY),
+        "CIFAR-10 test, 2,000": read_images(folder / "cifar10_test.parquet", 2000),
+        "CIFAR-100 test, 2,000": read_images(folder / "cifar100_test.parquet", 2000),
+    }
+    clean = {name: numbers_of(images) for name, images in sets.items()}
+    names = [fault.name for fault in FAULTS]
+    print(f"| planted | fault | {' | '.join(sets)} |")
+    print(f"| --- | --- |{' --- |' * len(sets)}")
+    for each in PLANTED:
+        code = names.index(each.fault) + 1
+        cells = []
+        for name, images in sets.items():
+            planted = numbers_of([each.change(image) for image in images])
+            cells.append(f"{shares(clean[name], planted, code)[0]:.0%}")
+        print(f"| {each.name} | {each.fault} | {' | '.join(cells)} |", flush=True)
+    for name, numbers in clean.items():
+        codes = clearest_faults(numbers, find_limits(numbers))
+        counts = {fault: int((codes == code).sum()) for code, fault in enumerate(names, 1)}
+        shown = ", ".join(f"{fault} {count}" for fault, count in counts.items() if count)
+        print(f"as they are, {name}: {(codes != 0).mean():.2%} ({shown or 'none'})")
 
 
 def without_numbers() -> AbstractContextManager[object]:
@@ -253,9 +290,13 @@ def main() -> None:
     parser.add_argument("table", type=Path, nargs="?", default=usual)
     parser.add_argument("--images", type=int, default=400)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--held-out", action="store_true")
     arguments = parser.parse_args()
     print(machine())
     torch.set_num_threads(1)
+    if arguments.held_out:
+        report_held_out(shared / "data")
+        return
     report(read_images(arguments.table, arguments.images))
     cost("builtin", write_small_images, 4096, arguments.rounds)
     cost("builtin-photos", write_photographs, 256, arguments.rounds)
