@@ -7,6 +7,7 @@ backbone and its precision, once the dataset is open.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,12 @@ from difficulty_service.options import ExtractionOptions, ScoringOptions
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scores.made_labels import make_labels, require_unlabelled, require_words
+from difficulty_service.scores.made_labels import (
+    make_labels,
+    needing_words,
+    require_unlabelled,
+    require_words,
+)
 from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
 from difficulty_service.scores.marks import MarkHistory
 from difficulty_service.scores.rows import require_packages
@@ -322,11 +328,14 @@ def score_dataset(
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
     require_unlabelled(dataset.class_names, scoring.options)
+    advice: AbstractContextManager[None] = nullcontext()
     if scoring.options.class_list:
+        advice = needing_words()
         named = extraction.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
         require_words(named, extraction.network.features)
         extraction = replace(extraction, backbone=named)
-    extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
+    with advice:
+        extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
     callbacks.extracted(extracted)
     scoring = replace(scoring, weights=extraction.network.weights)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, MissingWeights, Setting
 
 T = TypeVar("T")
 
@@ -17,6 +17,14 @@ PACKAGED_WEIGHTS = {"builtin": BUILTIN_WEIGHTS, "builtin-photos": PHOTO_WEIGHTS}
 CLIP_FILENAMES = ("open_clip_model.safetensors", "open_clip_pytorch_model.bin")
 TIMM_FILENAMES = ("model.safetensors", "pytorch_model.bin")
 HUB_TIMEOUT_SECONDS = 10
+
+GET_THEM: tuple[str | Setting, ...] = (
+    "run this once where there is a network and copy the cache folder, give a file of these "
+    "weights as ",
+    Setting("weights"),
+    ", or ",
+)
+"""What to do where weights are missing, before what can be done without them."""
 
 
 def locate_weights(
@@ -89,14 +97,12 @@ def _from_hub(
         except (OSError, httpx2.HTTPError, HfHubHTTPError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             break
-    raise BackboneError(
+    raise MissingWeights(
         f"the weights of {backbone} are missing: file {' or '.join(filenames)} of repository "
         f"{repository} is not in the cache folder {constants.HF_HUB_CACHE} and cannot be "
         f"downloaded ({reason})",
-        "run this once where there is a network and copy the cache folder, give a file of these "
-        "weights as ",
-        Setting("weights"),
-        ", or do with a network that ships with the package: ",
+        *GET_THEM,
+        "do with a network that ships with the package: ",
         Setting("backbone", "builtin-photos"),
         " for photographs, ",
         Setting("backbone", "builtin"),

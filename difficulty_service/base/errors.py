@@ -6,6 +6,7 @@ DifficultyError
 │   └── UnknownLabel       a label is not among the fitted classes
 ├── ImageError             an image cannot be read; it is listed, or ends the run
 ├── BackboneError          pretrained weights are missing, unreadable or do not fit the network
+│   └── MissingWeights     they are neither on this machine nor can they be downloaded
 ├── EngineError            a cluster cannot be reached, has no room, or loses its actors
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
 ├── StatisticsError        no Gaussian can be fitted to the features
@@ -26,6 +27,7 @@ from Python, and each of these spells the setting `split = test` differently.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,10 @@ class Setting:
 
     parameter: str
     value: object = None
+
+
+Spell: TypeAlias = Callable[[Setting], str]
+"""Writes a setting as the caller of a front end does."""
 
 
 def as_keyword(setting: Setting) -> str:
@@ -70,12 +76,12 @@ class DifficultyError(Exception):
     def __str__(self) -> str:
         return self.message(as_keyword)
 
-    def message(self, spell: Callable[[Setting], str]) -> str:
+    def message(self, spell: Spell) -> str:
         """The problem and the remedy in one sentence."""
         remedy = self.remedy_text(spell)
         return f"{self.problem}; {remedy}" if remedy else self.problem
 
-    def remedy_text(self, spell: Callable[[Setting], str]) -> str:
+    def remedy_text(self, spell: Spell) -> str:
         """The remedy without the problem; empty if there is none."""
         return "".join(part if isinstance(part, str) else spell(part) for part in self.remedy)
 
@@ -98,6 +104,10 @@ class ImageError(DifficultyError):
 
 class BackboneError(DifficultyError):
     """Pretrained weights are missing, unreadable or do not fit the network."""
+
+
+class MissingWeights(BackboneError):
+    """Pretrained weights are neither on this machine nor can they be downloaded."""
 
 
 class EngineError(DifficultyError):

@@ -143,7 +143,8 @@ def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
     print_warnings(cleaned.warnings)
     kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"
     console.print(f"{kept} in {out}", markup=False)
-    console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
+    if cleaned.num_others:
+        console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
     if cleaned.has_images:
         ids = "" if out.is_dir() else " --id-column sample_id"
         console.print(f"to score them: difficulty score {out}{ids} --out …", markup=False)

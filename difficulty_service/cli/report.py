@@ -10,6 +10,7 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.score_report import print_steps, review_steps
 from difficulty_service.cli.scored_images import reading_of
+from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.options import JoinOption, ScoredImages
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def report(
         explanation=explanation,
         order=order,
         columns=joined.columns,
+        spell=as_option,
     )
     print_report(make_report(read_reported(scores, compare), path, options))
     print_steps(review_steps(scores, path))
@@ -71,7 +73,7 @@ def write_score_report(scores: Path, path: Path) -> None:
     """Writes the report of a score file with the images that it names, and prints where it is."""
     from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 
-    print_report(make_report(read_reported(scores), path, ReportOptions()))
+    print_report(make_report(read_reported(scores), path, ReportOptions(spell=as_option)))
 
 
 def print_report(written: "WrittenReport") -> None:

@@ -246,7 +246,8 @@ def report_dataset(dataset: "Dataset") -> None:
     if len(present) == 1 and dataset.has_labels:
         sentences.append(
             f"all {what}s are of one class, {dataset.class_names[present[0]]!r}, so none can look "
-            "more like another: scores need a folder or a label for each class"
+            "more like another: scores need a folder or a label for each class; where that is no "
+            "class, --unlabelled ignores it and finds what needs no labels"
         )
     elif single:
         sentences.append(

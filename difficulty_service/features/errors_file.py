@@ -1,13 +1,13 @@
 """The files `errors.parquet` and `errors.csv`: what of a dataset has no features, and why."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import FeatureStoreError, Setting, as_keyword
+from difficulty_service.base.errors import FeatureStoreError, Setting, Spell, as_keyword
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import (
     UNREADABLE,
@@ -34,8 +34,6 @@ class BadImage:
     content: bytes | None = None
     stamp: int | None = None
 
-
-Spell = Callable[[Setting], str]
 
 MAX_PIXELS = Setting("max_pixels")
 """The only setting that reasons name."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import DifficultyError, ReportError, Setting
+from difficulty_service.base.errors import DifficultyError, ReportError, Setting, Spell, as_keyword
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.features.description import is_store
 from difficulty_service.features.store import open_store
@@ -53,6 +53,7 @@ class ReportOptions:
         order: Order of the samples to check.
         explanation: File of `difficulty explain`, which may be missing; None for none.
         columns: Tables with columns to filter by, as `TableSource.parse` reads them.
+        spell: Writes an option as the caller does.
     """
 
     images: str | Dataset | None = None
@@ -63,6 +64,7 @@ class ReportOptions:
     explanation: Path | None = None
     order: Order = "doubtful"
     columns: Sequence[str] = ()
+    spell: Spell = as_keyword
 
 
 def read_reported(path: Path, compared: str | None = None) -> ScoreFile:
@@ -114,6 +116,7 @@ def _parts(scores: ScoreFile, options: ReportOptions) -> ReportParts:
         max_mb=options.max_mb,
         notes=(*notes, *joined.notes),
         order=options.order,
+        spell=options.spell,
         columns={**with_values(fault_columns(scores.table)), **joined.columns},
     )
 

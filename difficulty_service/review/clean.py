@@ -32,10 +32,12 @@ class Cleaned:
     """What was written.
 
     Attributes:
+        dropped_file: List of the other samples, which may be none.
         has_images: Whether the cleaned dataset has images or their paths and can be scored.
     """
 
     num_kept: int
+    num_others: int
     dropped_file: Path
     has_images: bool
     warnings: tuple[str, ...]
@@ -66,14 +68,15 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
             write = write_csv_list if out.suffix.lower() == ".csv" else write_parquet_list
             write(out, kept, images, problems.add)
     dropped_file = out.with_suffix(f".dropped{out.suffix}")
-    write_table(_with_problems(decisions, problems), dropped_file)
+    others = _with_problems(decisions, problems)
+    write_table(others, dropped_file)
     written = _without(kept, problems)
     warnings = (
         *problems.warnings(),
         *_warn_of_names(out, written),
         *_warn_of_losses(kept, written),
     )
-    return Cleaned(len(written), dropped_file, source is not None, warnings)
+    return Cleaned(len(written), len(others), dropped_file, source is not None, warnings)
 
 
 def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: bool) -> Cleaned:
@@ -94,7 +97,8 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         written = write_class_folders(folder, names, images, problems.add, link=link)
         rows = _without(kept, problems)
         write_table(_with_texts(rows, "path", written.paths), folder / SAMPLES_FILE)
-        write_table(_with_problems(decisions, problems), folder / DROPPED_FILE)
+        others = _with_problems(decisions, problems)
+        write_table(others, folder / DROPPED_FILE)
     warnings = [
         f"class {label!r} is in the folder {renamed!r}"
         for label, renamed in names.renamed_classes().items()
@@ -104,7 +108,13 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
             f"{written.num_copied:,} images have no file of their own and are copied, not linked"
         )
     warnings += [*problems.warnings(), *_warn_of_losses(kept, rows)]
-    return Cleaned(len(rows), out / DROPPED_FILE, has_images=True, warnings=tuple(warnings))
+    return Cleaned(
+        num_kept=len(rows),
+        num_others=len(others),
+        dropped_file=out / DROPPED_FILE,
+        has_images=True,
+        warnings=tuple(warnings),
+    )
 
 
 def _without(kept: pa.Table, problems: MissingImages) -> pa.Table:

@@ -16,7 +16,7 @@ from difficulty_service.audit.explanation import (
     scored_by,
 )
 from difficulty_service.audit.files import read_explanation
-from difficulty_service.base.errors import AuditError, ReportError
+from difficulty_service.base.errors import AuditError, ReportError, Setting, Spell, as_keyword
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.wording import count_of
 from difficulty_service.review.card_columns import card_columns
@@ -182,6 +182,7 @@ class ReportParts:
         order: Order of the samples to check.
         columns: Columns beside the scores, by which the samples to check are filtered.
         notes: Sentences that the page shows, such as why there are no pictures.
+        spell: Writes an option as its caller does.
     """
 
     images: ImageSource | None = None
@@ -192,6 +193,7 @@ class ReportParts:
     notes: Sequence[str] = ()
     order: Order = "doubtful"
     columns: SampleColumns = field(default_factory=dict)
+    spell: Spell = as_keyword
 
 
 @dataclass(frozen=True)
@@ -279,7 +281,7 @@ def render_report(
         notes = (
             *notes,
             f"{shown:,} of {wanted:,} pictures are shown, so that the file stays below "
-            f"{parts.max_mb:g} MB (--max-mb)",
+            f"{parts.max_mb:g} MB ({parts.spell(Setting('max_mb'))})",
         )
         page = render()
     return RenderedPage(page, _num_shown(samples, selection, pictures), notes)

@@ -1,6 +1,7 @@
 """Labels for samples that have none: names that fit them best, or clusters of their features."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -9,7 +10,13 @@ from torch.nn import functional as F
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_space import leads_to_words, load_projection
 from difficulty_service.backbones.clip_text import load_text_encoder
-from difficulty_service.base.errors import BackboneError, DatasetError, Setting
+from difficulty_service.backbones.weights_files import GET_THEM
+from difficulty_service.base.errors import (
+    BackboneError,
+    DatasetError,
+    MissingWeights,
+    Setting,
+)
 from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.description import MadeLabels
@@ -51,7 +58,9 @@ def make_labels(
     known = source.description
     if options.class_list:
         require_words(known.backbone, known.features)
-        names, labels = options.class_list, _closest_names(features, source, options, weights)
+        with needing_words():
+            labels = _closest_names(features, source, options, weights)
+        names = options.class_list
         made = MadeLabels(classes=names, prompt=PROMPT)
         how = f"those of {count_of(len(names), 'name')} that fit best, by {known.backbone}"
     else:
@@ -113,6 +122,19 @@ def require_words(backbone: str | None, features: str | None) -> None:
             Setting("clusters", "auto"),
             parameter="classes",
         )
+
+
+@contextmanager
+def needing_words() -> Iterator[None]:
+    """Says what to do where the weights of a network that knows words are missing.
+
+    A network without words, which else would be suggested, is no help there.
+    """
+    try:
+        yield
+    except MissingWeights as error:
+        instead = ("have classes found by ", Setting("clusters", "auto"))
+        raise MissingWeights(error.problem, *GET_THEM, *instead, parameter="weights") from error
 
 
 def _all_features(source: FeatureSource) -> Tensor:

@@ -64,6 +64,21 @@ def test_samples_are_dropped_by_a_condition(
     assert len(pq.read_table(out)) == (percentiles <= 0.9).sum() == 540
 
 
+def test_where_nothing_is_dropped_no_list_of_the_others_is_named(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    out = tmp_path / "cleaned.csv"
+
+    done = difficulty(
+        "clean", scored[0] / "scores.parquet", "--drop", "percentile > 2", "--out", out
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert "0 are dropped" in done.stdout
+    assert f"samples are in {out}" in done.stdout
+    assert "cleaned.dropped.csv" not in done.stdout
+
+
 def test_surplus_copies_are_dropped_listed_and_counted(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path
 ) -> None:
@@ -75,6 +90,7 @@ def test_surplus_copies_are_dropped_listed_and_counted(
     done = difficulty("clean", scores, "--drop-duplicates", "--out", tmp_path / "cleaned.csv")
 
     assert done.returncode == 0, done.stderr
+    assert f"the others are listed in {tmp_path / 'cleaned.dropped.csv'}" in done.stdout
     assert (
         "3 are dropped\nof those, 1 copy of a kept sample and 2 copies with different labels\n"
     ) in done.stdout

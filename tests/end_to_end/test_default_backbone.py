@@ -70,6 +70,20 @@ def test_without_network_a_choice_that_needs_weights_is_an_error(
 
 
 @pytest.mark.usefixtures("offline")
+def test_without_network_names_of_classes_lead_to_no_network_that_knows_none(
+    difficulty: Command, few_photos: Path, tmp_path: Path
+) -> None:
+    command = ("score", few_photos, "--unlabelled", "--out", tmp_path / "scores.parquet")
+
+    done = difficulty(*command, "--classes", "cat,dog")
+
+    assert done.returncode == 1
+    assert "the weights of clip-vit-b16 are missing" in done.stderr
+    assert "--backbone builtin" not in done.stderr
+    assert done.stderr.endswith("as --weights, or have classes found by --clusters auto\n")
+
+
+@pytest.mark.usefixtures("offline")
 def test_the_default_backbone_is_that_of_the_given_gaussians(
     difficulty: Command,
     scored: tuple[Path, subprocess.CompletedProcess[str]],

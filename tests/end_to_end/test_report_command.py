@@ -29,6 +29,18 @@ def test_a_report_finds_the_images_of_the_scores(
     assert f"difficulty clean {scores} --marks marks.csv --out cleaned.parquet" in done.stdout
 
 
+def test_pictures_that_are_left_out_are_told_with_the_option_of_the_command(
+    difficulty: Command, scored: Scored, tmp_path: Path
+) -> None:
+    page = tmp_path / "page.html"
+
+    done = difficulty("report", scored[0] / "scores.parquet", "--out", page, "--max-mb", 0.01)
+
+    assert done.returncode == 0, done.stderr
+    assert "so that the file stays below 0.01 MB (--max-mb)" in done.stderr
+    assert "MB (--max-mb)" in page.read_text("utf-8")
+
+
 def test_scores_can_be_followed_by_a_report_at_once(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

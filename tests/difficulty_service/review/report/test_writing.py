@@ -14,6 +14,7 @@ import pytest
 from PIL import Image
 
 from difficulty_service.base.errors import ReportError
+from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.review.cards import LARGE, to_data_uri
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.review.writing import ReportParts, write_report
@@ -255,14 +256,17 @@ def test_pictures_are_left_out_above_the_largest_size_and_the_page_says_so(
 
     whole = write_report(tmp_path / "whole.html", photo_scores, ReportParts(images))
     small = write_report(tmp_path / "small.html", photo_scores, ReportParts(images, max_mb=0.5))
-    none = write_report(tmp_path / "none.html", photo_scores, ReportParts(images, max_mb=0.01))
+    none = write_report(
+        tmp_path / "none.html", photo_scores, ReportParts(images, max_mb=0.01, spell=as_option)
+    )
 
     assert whole.num_bytes > 1_000_000
     assert whole.warnings == ()
     assert small.num_bytes < 500_000
     assert 0 < small.num_pictures < whole.num_pictures
     assert none.num_pictures == 0
-    assert small.warnings[0].endswith("so that the file stays below 0.5 MB (--max-mb)")
+    assert small.warnings[0].endswith("so that the file stays below 0.5 MB (max_mb)")
+    assert none.warnings[0].endswith("so that the file stays below 0.01 MB (--max-mb)")
     assert small.warnings[0] in words((tmp_path / "small.html").read_text("utf-8"))
 
 
