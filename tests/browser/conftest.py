@@ -19,7 +19,7 @@ from difficulty_service.scores.provenance import Provenance
 from tests.factories import store_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
 PROGRAMS = (
     "chromium-headless-shell",  # the same engine for two thirds of the processor time
@@ -57,7 +57,15 @@ def browser() -> Iterator["Browser"]:
     program = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed")
-    with sync_api.sync_playwright() as playwright:
+    click = sync_api.Locator.click
+
+    def click_and_look(locator: "Locator", **options: Any) -> None:  # noqa: ANN401 - of click
+        """Clicks as a person does, who uses the next page once it is there."""
+        click(locator, **options)
+        locator.page.wait_for_load_state()
+
+    with sync_api.sync_playwright() as playwright, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sync_api.Locator, "click", click_and_look)
         browser = playwright.chromium.launch(executable_path=program, args=FLAGS)
         yield browser
         browser.close()

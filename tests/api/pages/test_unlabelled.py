@@ -9,6 +9,7 @@ from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
 from tests.factories import client_of, write_image_folder
+from tests.small_network import SMALL
 
 EACH = 12
 
@@ -22,7 +23,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
         shutil.copy(path, folder / "flat" / f"{path.parent.name} {path.name}")
     shutil.copy(folder / "flat" / "dark 0.png", folder / "flat" / "zzz copy.png")
     roots = {"flat": str(folder / "flat"), "classes": str(classes)}
-    with client_of(folder / "data", roots=roots) as client:
+    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
 
