@@ -9,6 +9,11 @@ users of open_clip and clip-retrieval write: PIL and torchvision transforms in a
 network, .npy. Extraction is `difficulty extract` from files to feature store, all but listing and
 loading. All take turns in each round.
 
+A convolutional network of timm is exported first, unless --pytorch is given, and runs by ONNX
+Runtime where that is faster; --runtimes compares the libraries alone, on one core: PyTorch with the
+channels first and last, as timm builds the network, with its normalisations folded, and ONNX
+Runtime.
+
 On a CPU the rates of a core are those of a second of processor time, and the share is that of the
 rate at which NumPy multiplies matrices of float32 on one core, the best of the rounds.
 Weights are random but for those in the package, unless --weights names a file: their speed is the
@@ -18,6 +23,7 @@ Images are 32 x 32 PNG for a backbone that wants them so small, else JPEG photog
 """
 
 import argparse
+import copy
 import os
 import statistics
 import tempfile
@@ -29,6 +35,7 @@ from typing import cast
 
 import numpy as np
 import torch
+from huggingface_hub import constants
 from machine import machine
 from photographs import write_photographs
 from PIL import Image
@@ -47,7 +54,14 @@ from difficulty_service.backbones.backbone import (
     best_precision,
     choose_device,
 )
+from difficulty_service.backbones.exported_graph import (
+    core_rates,
+    export_graph,
+    run_kept,
+    settle_graph,
+)
 from difficulty_service.backbones.frozen_network import FrozenNetwork
+from difficulty_service.backbones.onnx_network import OnnxNetwork
 from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.base.threads import num_workers
@@ -140,6 +154,50 @@ def operations(backbone: Backbone, device: torch.device, precision: torch.dtype)
     with FlopCounterMode(display=False) as counter:
         backbone.encode(torch.zeros(1, 3, size, size, device=device, dtype=precision))
     return int(counter.get_total_flops())
+
+
+def exported(backbone: Backbone, *, by_pytorch: bool) -> Backbone:
+    """A network with a graph by ONNX Runtime where that is faster, or by PyTorch alone."""
+    if not isinstance(backbone, FrozenNetwork) or backbone.graph is None:
+        return backbone
+    if by_pytorch:
+        return replace(backbone, graph=None)
+    return run_kept(backbone, settle_graph(backbone, backbone.graph, noise(backbone)))
+
+
+def noise(backbone: Backbone, number: int = 8) -> Tensor:
+    """Normalised images."""
+    size = backbone.preprocessing.size
+    return torch.randn(number, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def compare_runtimes(name: str, arguments: argparse.Namespace) -> None:
+    """Prints how many images a second each library encodes on one core, and how features differ."""
+    with tempfile.TemporaryDirectory() as temporary:
+        weights = arguments.weights or random_weights(name, Path(temporary))
+        folded = cast(FrozenNetwork, load_backbone(name, BackboneOptions(weights)))
+    images = noise(folded, arguments.batch_size or 8)
+    last = cast(FrozenNetwork, as_published(folded, images.device, images.dtype))
+    first = replace(
+        last,
+        network=copy.deepcopy(last.network).to(memory_format=torch.contiguous_format),
+        memory_format=torch.contiguous_format,
+    )
+    by_onnx = folded.run_by(OnnxNetwork(export_graph(folded.network, images)))
+    kinds = {
+        "PyTorch, channels first": first,
+        "PyTorch, channels last": last,
+        "PyTorch, folded": folded,
+        "ONNX Runtime": by_onnx,
+    }
+    backbones = list(kinds.values())
+    rounds = [core_rates(backbones, images) for _ in range(arguments.rounds)]
+    print(f"\n{name}, batches of {len(images)}, {folded.preprocessing.size} pixels")
+    for kind, rates in zip(kinds, zip(*rounds, strict=True), strict=True):
+        print(f"{kind:24}{statistics.median(rates):8.1f} images per core-second")
+    expected = folded.encode(images)
+    difference = (by_onnx.encode(images) - expected).abs().max() / expected.abs().max()
+    print(f"features differ by {float(difference):.0e} of the largest")
 
 
 def matrix_rate() -> float:
@@ -239,9 +297,10 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
     precision = torch.float32 if arguments.fp32 else best_precision(device)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
+        constants.HF_ASSETS_CACHE = str(folder / "assets")  # graphs of random weights are of no use
         weights = arguments.weights or random_weights(name, folder)
         network = BackboneOptions(weights=weights, device=device, precision=precision)
-        backbone = load_backbone(name, network)
+        backbone = exported(load_backbone(name, network), by_pytorch=arguments.pytorch)
         batch_size = arguments.batch_size or suitable_batch_size(device, backbone)
         small = backbone.preprocessing.size <= SMALL_SIZE
         images = arguments.images or (SMALL_IMAGES if small else PHOTOGRAPHS)
@@ -305,10 +364,16 @@ def main() -> None:
     parser.add_argument("--fp32", action="store_true")
     parser.add_argument("--images", type=int, help=f"{SMALL_IMAGES} small or {PHOTOGRAPHS} large")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--pytorch", action="store_true", help="export no network")
+    parser.add_argument("--runtimes", action="store_true", help="compare the libraries alone")
     arguments = parser.parse_args()
     enable_avx512_kernels()
     keep_freed_memory()
     print(machine())
+    if arguments.runtimes:
+        for name in arguments.backbone:
+            compare_runtimes(name, arguments)
+        return
     reached = [measure(name, arguments) for name in arguments.backbone]
     print(f"\n{'PASS' if all(reached) else 'FAIL'}: {LEAST_RATIO} of the bare forward are asked")
 

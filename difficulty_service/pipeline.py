@@ -35,6 +35,7 @@ from difficulty_service.extraction.extracted_shard import warn_of_unreadable_cla
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
 from difficulty_service.extraction.precision import settle_precision
+from difficulty_service.extraction.runtime import SettledRuntime, settle_runtime
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions, describe_features
 from difficulty_service.features.description import FeatureDescription
@@ -179,6 +180,8 @@ class Callbacks:
     Attributes:
         settled: Called when all is chosen that the request left open.
         progress: Called before the first image and after every batch.
+        running: Called when the library is chosen that runs the network, before the first image;
+            not called where a cluster does.
         extracted: Called when the features are complete.
         ready: Called when the features are there, with the labels that were made for them, and
             nothing has been done with marks yet.
@@ -188,6 +191,7 @@ class Callbacks:
 
     progress: Callable[[ExtractProgress], None] = ignore
     settled: Callable[["SettledExtraction"], None] = ignore
+    running: Callable[[SettledRuntime], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
     ready: Callable[[FeatureSource], None] = ignore
     marked: Callable[[MarkedFeatures], None] = ignore
@@ -380,7 +384,7 @@ def extract_dataset(
     """Features of every readable image of a dataset; resumes an earlier run.
 
     Args:
-        callbacks: Of these, `settled` and `progress` are called.
+        callbacks: Of these, `settled`, `running` and `progress` are called.
         fitted_on: Description of the features of the Gaussians that will score these features;
             features of another kind are refused before the first image is read.
 
@@ -422,15 +426,19 @@ def extract_dataset(
         previous = open_previous(store) if missing else None
         writer = PartWriter(store, dataset, previous)
         task = replace(task, known=previous.known if previous else None, watch=request.watch)
-        _choose_engine(request).run_shards(task, backbone, missing, writer, on_batch)
+        runtime = SettledRuntime(backbone)
+        if request.cluster is None:
+            runtime = settle_runtime(task, backbone, total - done)
+            callbacks.running(runtime)
+        _choose_engine(request).run_shards(task, runtime.backbone, missing, writer, on_batch)
         reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
         bad_images = store.bad_images()
         skipped = [BadImage(*entry) for entry in dataset.skipped]
         errors_file = write_errors(store.folder, [*skipped, *bad_images])
-        warnings = list(dataset.warnings)
+        warnings = [*dataset.warnings, *runtime.warnings]
         if request.subset.num_subsets == 1:
             warnings += warn_of_unreadable_classes(dataset, bad_images)
-        store = store.with_warnings(warnings)
+        store = store.with_warnings(warnings, None if request.cluster else runtime.name)
         return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 
 

@@ -31,9 +31,6 @@ EXTRAS = PROJECT["optional-dependencies"]
 USED_IF_PRESENT = {"sklearn"}
 """Packages that no extra brings: users pass their objects, or ask for them."""
 
-FOR_DEVELOPERS = {"onnx"}
-"""Packages of the extra `dev` that a script in a package needs to make a file beside it."""
-
 HIDE = """
 import json, os, sys
 
@@ -331,7 +328,7 @@ def test_every_imported_package_is_declared(package: str, extras: tuple[str, ...
     undeclared = {
         f"{module} in {file.relative_to(ROOT)}"
         for module, file in imported(package)
-        if module not in sys.stdlib_module_names | USED_IF_PRESENT | FOR_DEVELOPERS
+        if module not in sys.stdlib_module_names | USED_IF_PRESENT
         and module not in ("api", "difficulty_service", "trainer")
         and not {canonicalize_name(owner) for owner in owners.get(module, [])} & named
     }

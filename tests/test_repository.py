@@ -53,6 +53,7 @@ LOADED_ON_DEMAND = (
         "mcp",
         "onnx",
         "onnxruntime",
+        "onnxscript",
         "open_clip",
         "ray",
         "timm",

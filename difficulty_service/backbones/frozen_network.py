@@ -6,9 +6,9 @@ Folds batch normalisation into the preceding convolution, which saves a pass ove
 import copy
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import cast
+from typing import Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from difficulty_service.backbones.backbone import (
     Preprocessing,
     require_size,
 )
-from difficulty_service.backbones.onnx_network import OnnxNetwork
+from difficulty_service.backbones.onnx_network import ONNX_RUNTIME, OnnxNetwork
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
 
@@ -104,6 +104,8 @@ class FrozenNetwork:
     Attributes:
         weights_sha256: Hex SHA-256 of the weights file, or `random`.
         network: Module that maps images to features of shape (samples, feature_dim).
+        graph: File in which the graph of the network for ONNX Runtime is kept, or would be; None
+            where it has none.
     """
 
     name: str
@@ -115,6 +117,16 @@ class FrozenNetwork:
     memory_format: torch.memory_format
     flip: bool = False
     one_core: bool = False
+    graph: Path | None = None
+
+    @property
+    def is_convolutional(self) -> bool:
+        """Whether PyTorch runs it as a network of convolutions, with the channels last."""
+        return self.memory_format == torch.channels_last
+
+    def run_by(self, network: OnnxNetwork) -> Self:
+        """The same backbone whose network ONNX Runtime runs."""
+        return replace(self, network=network, memory_format=torch.contiguous_format, one_core=True)
 
     def encode(self, images: Tensor) -> Tensor:
         """Float32 features (samples, feature_dim) of normalised images (samples, 3, side, side)."""
@@ -136,7 +148,7 @@ def freeze(
     preprocessing: Preprocessing,
     weights: Path | None,
     options: BackboneOptions,
-) -> Backbone:
+) -> FrozenNetwork:
     """Moves a network to its device and precision, and measures its feature dimension.
 
     It maps normalised images to features, on the CPU. Random weights have no file.
@@ -173,3 +185,9 @@ def freeze(
         )
     backbone.feature_dim = shape[1]
     return backbone
+
+
+def runtime_of(backbone: Backbone) -> str | None:
+    """The library that runs a backbone, where that is another one than PyTorch."""
+    is_onnx = isinstance(backbone, FrozenNetwork) and isinstance(backbone.network, OnnxNetwork)
+    return ONNX_RUNTIME if is_onnx else None

@@ -1,4 +1,4 @@
-"""A network that ONNX Runtime runs, from the file of its graph, on the core of the calling thread.
+"""A network that ONNX Runtime runs, by its graph, on the core of the calling thread.
 
 On CPUs it is several times as fast as PyTorch with small convolutional networks.
 """
@@ -10,6 +10,16 @@ import torch
 from torch import Tensor, nn
 
 from difficulty_service.backbones.backbone import BackboneOptions
+
+ONNX_RUNTIME = "onnxruntime"
+"""What the provenance of features calls it."""
+
+
+def onnx_runtime_version() -> str:
+    """Version of ONNX Runtime."""
+    from onnxruntime import __version__
+
+    return str(__version__)
 
 
 def suits_onnx(options: BackboneOptions) -> bool:
@@ -25,7 +35,7 @@ class OnnxNetwork(nn.Module):
     wait for each other after every layer.
     """
 
-    def __init__(self, graph: Path) -> None:
+    def __init__(self, graph: Path | bytes) -> None:
         from onnxruntime import InferenceSession, SessionOptions
 
         super().__init__()

@@ -14,7 +14,9 @@ from difficulty_service.backbones.backbone import (
     require_multiple,
     wrong_size,
 )
+from difficulty_service.backbones.exported_graph import run_fastest
 from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.onnx_network import suits_onnx
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
 from difficulty_service.base.errors import BackboneError, Setting
@@ -54,7 +56,8 @@ def load_timm(
     weights, statistics = split_run(read_weights(path))
     network = build(model, config, weights, built_for, f"{path} as {name}")
     preprocessing = replace(preprocessing_of(config, size), **statistics)
-    return freeze(name, network, preprocessing, path, options)
+    backbone = freeze(name, network, preprocessing, path, options)
+    return run_fastest(backbone, model) if suits_onnx(options) else backbone
 
 
 def find_config(model: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from difficulty_service.options import ExtractionOptions
 
 if TYPE_CHECKING:
     from difficulty_service.cli.progress import ImageProgressBar
+    from difficulty_service.extraction.runtime import SettledRuntime
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.features.previous import Reuse
     from difficulty_service.pipeline import (
@@ -110,7 +111,8 @@ def run_extract(request: "ExtractRequest") -> None:
     with show_extraction(request) as bar:
         dataset = open_dataset(request.location, request.dataset)
         report_dataset(dataset)
-        extracted = extract_dataset(dataset, request, Callbacks(bar.update, on_settled))
+        callbacks = Callbacks(bar.update, on_settled, report_runtime)
+        extracted = extract_dataset(dataset, request, callbacks)
     report_extraction(request, extracted)
     print_warnings(extracted.store.warnings)
 
@@ -123,6 +125,12 @@ def report_settled(settled: "SettledExtraction") -> None:
     err.print(f"the features are those of {settled.backbone}, on {where}", markup=False)
     if settled.precision_reason is not None:
         err.print(f"the network computes in {settled.precision_reason}", markup=False)
+
+
+def report_runtime(runtime: "SettledRuntime") -> None:
+    """Prints the library that runs the network, where it was chosen here."""
+    if runtime.reason is not None:
+        err.print(f"the network runs by {runtime.reason}", markup=False)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from difficulty_service.cli.console import out as stdout
 from difficulty_service.cli.extract import (
     build_request,
     report_extraction,
+    report_runtime,
     report_settled,
     show_extraction,
 )
@@ -211,6 +212,7 @@ def run_score(
         callbacks = Callbacks(
             progress=bar.update,
             settled=on_settled,
+            running=report_runtime,
             extracted=on_extracted,
             ready=lambda _: keep_undone(undone, scoring.out),
             marked=lambda marked: keep_marks(marked, scoring.out),

@@ -18,6 +18,7 @@ from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.batches import FORWARD
+from difficulty_service.extraction.runtime import settle_runtime
 from difficulty_service.extraction.shards import extract_shards
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
@@ -68,7 +69,7 @@ def compare_precisions(
         replace(task, network=replace(task.network, precision=precision))
         for precision in (torch.float32, torch.bfloat16)
     ]
-    both_ways = [(each, load(each.backbone, each.network), compared) for each in tasks]
+    both_ways = [(each, _load_fastest(each, load), compared) for each in tasks]
     first = [_encode(*each, range(1)) for each in both_ways]
     if first[1].rate <= first[0].rate:
         return _pilot(first, None)
@@ -82,6 +83,12 @@ def compare_precisions(
         for one, other in zip(first, rest, strict=True)
     ]
     return _pilot(both, rank_agreement(both[0], both[1]))
+
+
+def _load_fastest(task: ExtractionTask, load: Loader) -> Backbone:
+    """The network by the library that the extraction would run it with."""
+    backbone = load(task.backbone, task.network)
+    return settle_runtime(task, backbone, LEAST_IMAGES).backbone
 
 
 def _pilot(both: list[Encoded], agreement: float | None) -> PrecisionPilot:

@@ -193,6 +193,9 @@ class FeatureKind(Contract):
 class Extraction(FeatureKind):
     """What made features, and by which options: known of a feature store and of a score file."""
 
+    runtime: Annotated[str | None, MAY_CHANGE] = None
+    """Library that ran the network in the latest run; only where that was not PyTorch, and not on a
+    cluster."""
     dataset_options: Annotated[RecordedOptions | None, MAY_CHANGE] = None
     """Split, columns and limit with which the dataset was read, as far as they were given."""
     containers: Annotated[str | None, MAY_CHANGE] = None
@@ -292,9 +295,10 @@ class FeatureDescription(Extraction):
         if absent:
             raise _unusable(f"lacks the keys {absent}")
 
-    def with_warnings(self, warnings: Collection[str]) -> Self:
-        """The same description with other warnings."""
-        return self.model_copy(update={"warnings": tuple(warnings)})
+    def with_warnings(self, warnings: Collection[str], runtime: str | None = None) -> Self:
+        """The same description with other warnings, and a runtime where one is given."""
+        values = {"warnings": tuple(warnings), **given(runtime=runtime)}
+        return self.model_copy(update=values)
 
     def kind_and_class_differences(
         self, other: "FeatureDescription", names: tuple[str, str]

@@ -138,9 +138,9 @@ class FeatureStore:
         present = sorted(set(range(self.num_parts)) - set(self.missing_parts()))
         return [bad for shard in present for bad in read_bad_images(self.part_file(shard))]
 
-    def with_warnings(self, warnings: Sequence[str]) -> "FeatureStore":
-        """The same store with other warnings, which are written into its description."""
-        store = replace(self, description=self.description.with_warnings(warnings))
+    def with_warnings(self, warnings: Sequence[str], runtime: str | None = None) -> "FeatureStore":
+        """The same store with other warnings, and a runtime, which are written down."""
+        store = replace(self, description=self.description.with_warnings(warnings, runtime))
         store.write_description()
         return store
 

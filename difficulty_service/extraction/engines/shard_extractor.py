@@ -13,6 +13,7 @@ from difficulty_service.base.errors import EngineError
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.base.wording import differences
 from difficulty_service.extraction.extracted_shard import ExtractedShard
+from difficulty_service.extraction.runtime import settle_runtime
 from difficulty_service.extraction.shards import BatchCallback, extract_shard
 from difficulty_service.extraction.task import ExtractionTask
 
@@ -51,7 +52,8 @@ class ShardExtractor:
         if task.options.workers:
             torch.set_num_threads(task.options.workers)
         self._task = task
-        self._backbone = load_backbone(task.backbone, task.network)
+        backbone = load_backbone(task.backbone, task.network)
+        self._backbone = settle_runtime(task, backbone, len(task.dataset.labels)).backbone
         return environment(task, self._backbone.weights_sha256)
 
     def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle

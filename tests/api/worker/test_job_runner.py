@@ -1,6 +1,7 @@
 """An attempt gives the results of the command line, and resumes where another one ended."""
 
 import io
+import json
 import shutil
 from collections.abc import Callable
 from copy import copy
@@ -11,7 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import timm
+import torch
 from PIL import Image
+from safetensors.torch import save_file
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -25,7 +29,7 @@ from api.storage.artifacts import Artifacts
 from api.worker.job_child import cached_loader
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
-from difficulty_service.backbones import Loader
+from difficulty_service.backbones import Loader, exported_graph
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.base.errors import (
     DatasetError,
@@ -34,6 +38,7 @@ from difficulty_service.base.errors import (
     StatisticsError,
 )
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction import runtime
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.review.similar import most_similar
@@ -308,3 +313,27 @@ def test_shards_are_small_in_small_datasets_and_never_large(
 def table_of(artifacts: Artifacts, result: StoredResult) -> pa.Table:
     with artifacts.open(f"{result.prefix}/scores.parquet") as file:
         return pq.read_table(file)
+
+
+def test_a_convolutional_network_of_timm_is_exported_and_runs_by_onnx_runtime(
+    claimed: Claim, run: Run, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = tmp_path / "hub"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+    monkeypatch.setattr(exported_graph, "LEAST_SPEEDUP", 0.0)
+    monkeypatch.setattr(runtime, "LEAST_IMAGES", 40)
+    repository = hub / "models--timm--test_resnet.r160_in1k"
+    weights = repository / "snapshots" / ("0" * 40) / "model.safetensors"
+    for folder in (repository / "refs", weights.parent):
+        folder.mkdir(parents=True)
+    (repository / "refs" / "main").write_text("0" * 40)
+    torch.manual_seed(0)
+    save_file(timm.create_model("test_resnet").state_dict(), weights)
+
+    result = run(claimed(backbone="timm:test_resnet.r160_in1k"))
+
+    assert len([*(tmp_path / "assets").rglob("test_resnet-160-*.onnx")]) == 1
+    with artifacts.open(f"{result.prefix}/scores.parquet") as file:
+        provenance = json.loads(pq.read_schema(file).metadata[b"difficulty"])
+    assert provenance["runtime"] == "onnxruntime"
