@@ -99,6 +99,7 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
 	DIFFICULTY_CONTRACT_EXAMPLES=100 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_contract.py
+	DIFFICULTY_AHEAD=41943040 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_endless_requests.py
 	DIFFICULTY_MARKS=1000000 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_many_marks.py
 	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=640 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py

@@ -5,17 +5,23 @@ import gc
 import ipaddress
 import signal
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
 
 import structlog
 import uvicorn
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.app import create_app
 from api.explored import Rounds
-from api.http import connections
-from api.http.protocol import protocol_with
+from api.http.connections import (
+    IDLE_SECONDS,
+    Front,
+    connections_within,
+    raise_descriptor_limit,
+)
+from api.http.protocol import protocol_of
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
 from api.storage.database import open_database
@@ -27,8 +33,6 @@ SHUTDOWN_SECONDS = 10  # time limit for answers in progress once the server is t
 UNSENT_BYTES = 128 << 10
 """Bytes of answers that the kernel keeps for a connection beside those that are on their way."""
 
-IDLE_SECONDS = 30  # after which a connection without a request is closed
-
 
 def run_server(
     settings: Settings,
@@ -36,7 +40,7 @@ def run_server(
     on_listening: Callable[[str], None] = lambda _: None,
     rounds: Rounds | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, with so many worker processes beside the server.
+    """Serves until SIGTERM, SIGINT or SIGHUP, with so many worker processes beside the server.
 
     `on_listening` is called with the address of the server, which answers a moment later. `rounds`
     are those of a score file that is explored.
@@ -48,23 +52,29 @@ def run_server(
         has_keys = any_keys(engine)
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings, rounds)
-    limits = connection_limits(settings, connections.raise_descriptor_limit())
+    trusting = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))  # type: ignore[arg-type]
+    # Outside of it, because a connection is known by its own address.
+    front = Front(
+        trusting,  # type: ignore[arg-type]
+        settings,
+        allowed_connections(settings, raise_descriptor_limit()),
+    )
     config = uvicorn.Config(
-        app,
+        front,
         host=settings.host,
         log_config=None,
         access_log=False,
         server_header=False,
         ws="none",
-        http=protocol_with(connections.Connections(limits)),  # type: ignore[arg-type]
-        proxy_headers=bool(settings.trusted_proxies),
-        forwarded_allow_ips=list(settings.trusted_proxies),
-        timeout_keep_alive=IDLE_SECONDS,
+        http=protocol_of(front),  # type: ignore[arg-type]
+        h11_max_incomplete_event_size=settings.max_header_bytes,
+        proxy_headers=False,
+        timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
     app.state.stopping = lambda: server.should_exit
-    with closing(listen(settings.host, settings.port)) as listener:
+    with closing(listen(settings.host, settings.port, settings.answer_timeout)) as listener:
         log.info("listening", url=url_of(listener), keys=has_keys)
         on_listening(url_of(listener))
         if not has_keys:
@@ -84,9 +94,9 @@ def run_server(
     log.info("server-stopped")
 
 
-def connection_limits(settings: Settings, descriptors: int) -> connections.ConnectionLimits:
-    """The limits of connections, where this process may have so many file descriptors open."""
-    allowed = connections.connections_within(descriptors, connections.RESERVED)
+def allowed_connections(settings: Settings, descriptors: int) -> int:
+    """Number of connections, where this process may have so many file descriptors open."""
+    allowed = connections_within(descriptors)
     if allowed < settings.max_connections:
         structlog.get_logger().warning(
             "fewer-connections",
@@ -95,26 +105,7 @@ def connection_limits(settings: Settings, descriptors: int) -> connections.Conne
             reason=f"the limit of file descriptors is {descriptors}",
             remedy="raise the hard limit of `ulimit -n`, or lower DIFFICULTY_MAX_CONNECTIONS",
         )
-    networks = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
-    return connections.ConnectionLimits(
-        max_connections=min(settings.max_connections, allowed),
-        max_per_address=settings.max_connections_per_address,
-        max_header_bytes=settings.max_header_bytes,
-        header_timeout=settings.header_timeout,
-        body_timeout=settings.body_timeout,
-        answer_timeout=settings.answer_timeout,
-        min_rate=settings.min_rate,
-        is_proxy=lambda address: is_in(address, networks),
-    )
-
-
-def is_in(address: str, networks: Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]) -> bool:
-    """Whether an address is in one of the networks; text that is no address is in none."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(parsed in network for network in networks)
+    return min(allowed, settings.max_connections)
 
 
 def check_address(host: str, *, has_keys: bool) -> None:
@@ -141,8 +132,11 @@ def addresses(host: str) -> list[str]:
     return [str(info[4][0]).partition("%")[0] for info in infos]
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 stands for any free one."""
+def listen(host: str, port: int, answer_timeout: float) -> socket.socket:
+    """A listening socket; port 0 stands for any free one.
+
+    The kernel ends a connection whose client takes nothing of an answer for so many seconds.
+    """
     infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     family, _, _, _, address = infos[0]
     try:
@@ -161,6 +155,7 @@ def listen(host: str, port: int) -> socket.socket:
     # Also inherited. Otherwise the kernel takes up to 4 MB of answers for a client that reads none
     # of them, all of which this process would have to make at once.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT_BYTES)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * answer_timeout))
     return listener
 
 
@@ -182,15 +177,19 @@ def url_of(listener: socket.socket) -> str:
 
 @contextmanager
 def signals_stop(server: uvicorn.Server) -> Iterator[None]:
-    """SIGTERM and SIGINT stop the server and do nothing else, so that the process exits cleanly.
+    """SIGTERM, SIGINT and SIGHUP stop the server and do nothing else, so that it exits cleanly.
 
-    uvicorn stops at a signal and then raises it again for the handler that was installed before.
+    uvicorn stops at the first two and then raises them again for the handler that was installed
+    before. A SIGHUP that is ignored, as `nohup` has it, stays ignored.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
         server.should_exit = True
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = [signal.SIGTERM, signal.SIGINT]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.signal(number, stop) for number in numbers}
     try:
         yield
     finally:

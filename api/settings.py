@@ -65,19 +65,19 @@ class Settings(BaseSettings):
     """Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count, such as `["172.18.0.0/16"]`.
     """
     max_connections: Count = 512
-    """Open connections; fewer where file descriptors are few."""
+    """Requests at once, and open connections with 16 more; fewer where file descriptors are few."""
     max_connections_per_address: Count = 128
-    """Open connections of one address or IPv6 /64; not of trusted proxies."""
-    max_header_bytes: Size = 64 << 10
+    """The same of one address or IPv6 /64; not of trusted proxies."""
+    max_header_bytes: Size = 16 << 10
     """Size of address, headers (32 bytes more each) and trailers."""
     header_timeout: Seconds = 10.0
-    """Seconds for address and headers to arrive."""
+    """Seconds for the first address and headers to arrive; 30 s after an answer."""
     body_timeout: Seconds = 30.0
-    """Seconds over which the rate of bodies is averaged."""
+    """Seconds that a body may fall behind its rate."""
     answer_timeout: Seconds = 120.0
-    """Seconds over which the rate of answers is averaged."""
+    """Seconds without a byte of an answer being taken."""
     min_rate: Annotated[float, Field(ge=0)] = 1024.0
-    """Bytes per second at which clients must send bodies and take answers; 0 for any."""
+    """Bytes per second at which clients must send bodies; 0 for any."""
     backbones: tuple[str, ...] = ()
     """Backbones that jobs may use; none for all."""
     default_backbone: str | None = None

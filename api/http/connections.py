@@ -1,221 +1,203 @@
-"""How many connections there may be, what makes room for a new one, and whose request is next."""
+"""What one client may take of the server: connections, requests at once, and time for bodies."""
 
 import asyncio
 import ipaddress
 import resource
-from collections import Counter, deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from functools import lru_cache
-from typing import Protocol
+import time
+from dataclasses import dataclass, field
+from http import HTTPStatus
 
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-class Turns:
-    """Starts one request in each iteration of the event loop; only to be used on that loop.
+from api.http.api_keys import HEALTH, OPEN_PATHS
+from api.http.problem_responses import answer
+from api.http.problems import Problem, headers_too_large, unavailable
+from api.settings import Settings
 
-    However many requests arrive at once, the loop goes back to its connections after each, where a
-    health check waits for one start rather than for all of them. A client with many requests that
-    wait for their start delays the first one of another client by one start.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: dict[str, deque[Callable[[], None]]] = {}  # by client, the next one first
-
-    def add(self, client: str, start: Callable[[], None]) -> None:
-        """Starts a request when it is the client's turn, at the earliest in the next iteration."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._start_next)
-        self._waiting.setdefault(client, deque()).append(start)
-
-    def _start_next(self) -> None:
-        client = next(iter(self._waiting))
-        starts = self._waiting.pop(client)
-        start = starts.popleft()
-        if starts:
-            self._waiting[client] = starts  # behind all others
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._start_next)
-        start()
-
-
-@dataclass
-class Pace:
-    """Measures the rate of one direction of a connection in windows of time."""
-
-    window: float  # seconds over which the rate is averaged
-    rate: float  # minimum number of bytes per second
-    began: float = 0.0  # start of the present window, in seconds
-    count: int = 0  # bytes transferred before it
-
-    def restart(self, now: float, count: int) -> None:
-        """Begins a window, as after a pause that is not the client's."""
-        self.began = now
-        self.count = count
-
-    def is_too_slow(self, now: float, count: int) -> bool:
-        """Whether a window ended with fewer bytes than the rate asks for.
-
-        The count may begin anywhere, also below zero.
-        """
-        if now - self.began < self.window:
-            return False
-        is_slow = count - self.count < self.rate * (now - self.began)
-        self.restart(now, count)
-        return is_slow
-
-
-SWEEP_SECONDS = 0.5
-RESERVED = 16  # connections above the limit, on which only health checks are answered
-
+RESERVED = 16  # connections above a limit, so that health checks are answered
+IDLE_SECONDS = 30.0  # after an answer, until the head of the next request has arrived
+PAUSE_SECONDS = 0.5  # what arrived while the process stood still is read within this time
 IPV6_NETWORK = 64  # bits that one customer of a provider gets
+OF_A_HEADER = 32
+"""Bytes that a header counts beside its name and value, as in HTTP/2 (RFC 9113, 6.5.2): thousands
+of short ones take longer to parse than a few long ones."""
 
 
-class Seat(Enum):
-    """What a connection was admitted to."""
-
-    ANY = "all requests"
-    HEALTH = "health checks only"
-    NONE = "nothing"
+Address = tuple[str, int]
 
 
-class Connection(Protocol):
-    """What the limits need of a connection."""
+@dataclass(eq=False)
+class Connection:
+    """An open connection."""
 
-    def evict(self) -> None:
-        """Closes it, which waits for a request."""
-
-    def check(self, now: float) -> None:
-        """Ends it where the client is too slow."""
-
-
-@dataclass(frozen=True)
-class ConnectionLimits:
-    """Limits of connections and of each one's client, as `Settings` describes them."""
-
-    max_connections: int = 512
-    max_per_address: int = 128
-    max_header_bytes: int = 64 << 10
-    header_timeout: float = 10.0
-    body_timeout: float = 30.0
-    answer_timeout: float = 120.0
-    min_rate: float = 1024.0
-    is_proxy: Callable[[str], bool] = lambda _: False  # with many clients behind it
+    address: Address  # of its client
+    transport: asyncio.Transport
+    client: str  # address or network that it counts for; "" for a proxy
+    requests: int = 0  # that are being answered
+    closed: asyncio.Event = field(default_factory=asyncio.Event)
+    timer: asyncio.TimerHandle | None = None  # which closes it, while it waits for a request
 
 
-class Connections:
-    """The open connections of a server; only to be used on its event loop.
+class Front:
+    """Middleware before all others, which `LittleByLittle` tells of connections; for one loop.
 
     A connection above a limit takes the place of the one that has waited longest for a request, be
-    it an idle one or one whose request never becomes complete. Where all are busy, it gets one of a
-    few reserved places, which answer health checks and are freed in the same way.
+    it an idle one or one whose head never becomes complete. Requests above a limit are refused,
+    except health checks. So some connections always wait, and there is room for a new one.
     """
 
-    def __init__(self, limits: ConnectionLimits) -> None:
-        self.limits = limits
-        self.now = 0.0
-        """Seconds that the event loop was available; a pause of the process adds next to none."""
-        self._admitted: dict[Connection, str] = {}
-        self._by_address: Counter[str] = Counter()
-        self._reserved: dict[Connection, None] = {}
+    def __init__(self, app: ASGIApp, settings: Settings, max_connections: int) -> None:
+        self.settings = settings
+        self._app = app
+        self._max_connections = max_connections
+        self._proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
+        self._open: dict[Address, Connection] = {}
         self._waiting: dict[Connection, None] = {}  # for a request, the longest first
-        self._turns = Turns()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._swept = 0.0
+        self._start = asyncio.Lock()
 
-    def admit(self, connection: Connection, address: str) -> Seat:
-        """Counts a new connection, which waits for its first request."""
-        client = "" if self.limits.is_proxy(address) else network_of(address)
-        is_full = len(self._admitted) >= self.limits.max_connections
-        if not (is_full or self._is_crowded(client)) or self._make_room(client):
-            self._admitted[connection] = client
-            self._by_address[client] += 1
-            seat = Seat.ANY
-        elif len(self._reserved) < RESERVED or self._evict(self._reserved.__contains__):
-            self._reserved[connection] = None
-            seat = Seat.HEALTH
-        else:
-            return Seat.NONE
+    def opened(self, address: Address | None, transport: asyncio.Transport) -> None:
+        """Counts a new connection, which waits for its first request; closes one too many."""
+        if address is None:  # the client has closed it already
+            transport.abort()
+            return
+        host = ipaddress.ip_address(address[0].partition("%")[0])
+        client = "" if any(host in each for each in self._proxies) else network_of(host)
+        others = list(self._open.values())
+        own = [each for each in others if each.client == client != ""]
+        is_crowded = len(own) >= self.settings.max_connections_per_address + RESERVED
+        if is_crowded or len(others) >= self._max_connections + RESERVED:
+            longest = next((each for each in self._waiting if not is_crowded or each in own), None)
+            if longest is None:
+                transport.abort()
+                return
+            self._forget(longest)
+            longest.transport.abort()
+        connection = self._open[address] = Connection(address, transport, client)
+        self._wait(connection, self.settings.header_timeout)
+
+    def lost(self, address: Address | None, transport: asyncio.Transport) -> None:
+        """Forgets a connection that is closed."""
+        connection = self._open.get(address) if address else None
+        if connection is not None and connection.transport is transport:
+            self._forget(connection)
+
+    def _forget(self, connection: Connection) -> None:
+        del self._open[connection.address]
+        self._waiting.pop(connection, None)
+        connection.closed.set()
+        if connection.timer is not None:
+            connection.timer.cancel()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Passes a request on, or refuses it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        connection = self._open.get(tuple(scope["client"] or ()))
+        if connection is None:  # it was closed before its request began
+            return
+        self._waiting.pop(connection, None)
+        if connection.timer is not None:
+            connection.timer.cancel()
+        connection.requests += 1
+        try:
+            problem = self._refusal(connection, scope)
+            if problem is not None:
+                await answer(problem, scope)(scope, receive, send)
+                return
+            if scope["path"] != HEALTH:
+                async with self._start:  # one in each iteration of the loop, which health waits for
+                    await asyncio.sleep(0)
+            await self._app(scope, self._in_time(connection, scope, receive), send)
+        finally:
+            connection.requests -= 1
+            if not (connection.requests or connection.closed.is_set()):
+                self._wait(connection, IDLE_SECONDS)
+
+    def _refusal(self, connection: Connection, scope: Scope) -> Problem | None:
+        settings, client = self.settings, connection.client
+        head = len(scope["raw_path"]) + len(scope["query_string"])
+        head += sum(len(name) + len(value) + OF_A_HEADER for name, value in scope["headers"])
+        if head > settings.max_header_bytes:
+            return headers_too_large(settings.max_header_bytes)
+        if scope["path"] in OPEN_PATHS:
+            return None
+        busy = [each.client for each in self._open.values() if each.requests]
+        if len(busy) > self._max_connections or (
+            client and busy.count(client) > settings.max_connections_per_address
+        ):
+            return unavailable(
+                "too many requests are being answered, in all or from this address",
+                "wait for answers, or try again later",
+                headers={"Retry-After": "5", "Connection": "close"},
+            )
+        return None
+
+    def _in_time(self, connection: Connection, scope: Scope, receive: Receive) -> Receive:
+        """Receives a body, which must arrive at a rate, or else raises 408.
+
+        Its time is a budget: waiting for the client spends it, and every byte earns some back. Once
+        the body is complete, uvicorn, which would read on, is not asked for the end of the
+        connection.
+        """
+        budget, rate = self.settings.body_timeout, self.settings.min_rate
+        names = {name for name, _ in scope["headers"]}
+        message: Message = {"type": "http.request", "body": b"", "more_body": False}
+        has_more = not names.isdisjoint({b"content-length", b"transfer-encoding"})
+        is_first = True
+
+        async def receive_in_time() -> Message:
+            nonlocal budget, message, has_more, is_first
+            if not (has_more or is_first):
+                await connection.closed.wait()
+                return {"type": "http.disconnect"}
+            is_first = False
+            if has_more:
+                began = time.monotonic()
+                try:
+                    async with asyncio.timeout(budget if rate else None):
+                        message = await receive()
+                except TimeoutError:
+                    raise HTTPException(
+                        HTTPStatus.REQUEST_TIMEOUT,
+                        f"the body arrived more slowly than allowed: {rate:,g} bytes per second",
+                        {"Connection": "close"},
+                    ) from None
+                earned = len(message.get("body", b"")) / (rate or 1)
+                budget = min(
+                    self.settings.body_timeout, budget - (time.monotonic() - began) + earned
+                )
+                has_more = message.get("more_body", False)
+            return message
+
+        return receive_in_time
+
+    def _wait(self, connection: Connection, seconds: float) -> None:
+        """The connection waits for a request, and is closed if none comes."""
         self._waiting[connection] = None
-        if self._loop is None:
-            self._loop = asyncio.get_running_loop()
-            self._swept = self._loop.time()
-            self._loop.call_later(SWEEP_SECONDS, self._sweep, self._loop)
-        return seat
+        loop = asyncio.get_running_loop()
+        connection.timer = loop.call_later(seconds, self._expire, connection, seconds)
 
-    def wait(self, connection: Connection) -> None:
-        """The connection waits for its next request."""
-        if connection in self._admitted or connection in self._reserved:
-            self._waiting[connection] = None
-
-    def work(self, connection: Connection) -> None:
-        """The head of a request has arrived."""
-        self._waiting.pop(connection, None)
-
-    def start(self, connection: Connection, start: Callable[[], None]) -> None:
-        """Starts a request of a connection when it is its client's turn."""
-        self._turns.add(self._admitted.get(connection, ""), start)
-
-    def release(self, connection: Connection) -> None:
-        """The connection is closed, or about to be; may be called again."""
-        self._waiting.pop(connection, None)
-        self._reserved.pop(connection, None)
-        client = self._admitted.pop(connection, None)
-        if client is not None:
-            self._by_address[client] -= 1
-            if not self._by_address[client]:
-                del self._by_address[client]
-
-    def _is_crowded(self, client: str) -> bool:
-        """Whether the client has as many connections as it may have; "" may have any number."""
-        return client != "" and self._by_address[client] >= self.limits.max_per_address
-
-    def _make_room(self, client: str) -> bool:
-        if self._is_crowded(client):
-            return self._evict(lambda connection: self._admitted.get(connection) == client)
-        return self._evict(self._admitted.__contains__)
-
-    def _evict(self, may_go: Callable[[Connection], bool]) -> bool:
-        """Closes the one of these that has waited longest; whether there was one."""
-        for connection in self._waiting:
-            if may_go(connection):
-                self.release(connection)
-                connection.evict()
-                return True
-        return False
-
-    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Checks every connection, as long as there are any."""
-        time = loop.time()
-        # After a pause, what has arrived meanwhile is read only after this.
-        self.now += min(time - self._swept, 2 * SWEEP_SECONDS)
-        self._swept = time
-        for connection in [*self._admitted, *self._reserved]:
-            connection.check(self.now)
-        if self._admitted or self._reserved:
-            loop.call_later(SWEEP_SECONDS, self._sweep, loop)
+    def _expire(self, connection: Connection, seconds: float) -> None:
+        if connection.transport.get_write_buffer_size():  # the client still takes an answer
+            self._wait(connection, seconds)
         else:
-            self._loop = None
+            loop = asyncio.get_running_loop()
+            connection.timer = loop.call_later(PAUSE_SECONDS, connection.transport.abort)
 
 
-@lru_cache(maxsize=1024)
-def network_of(address: str) -> str:
+def network_of(host: ipaddress.IPv4Address | ipaddress.IPv6Address) -> str:
     """The address, or for IPv6 the network of one customer, who has all of its addresses."""
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, IPV6_NETWORK), strict=False))
+    if isinstance(host, ipaddress.IPv4Address):
+        return str(host)
+    if host.ipv4_mapped is not None:
+        return str(host.ipv4_mapped)
+    return str(ipaddress.ip_network((host, IPV6_NETWORK), strict=False))
 
 
-OF_THE_REST = 192
-"""Descriptors for what is open beside connections: database, files, pipes of processes."""
-
-OF_A_CONNECTION = 2  # its own, and a file that its request reads or writes
+OF_THE_REST = 192  # descriptors that are no connections: database, files, pipes of processes
+OF_A_CONNECTION = 2  # descriptors: its own, and a file that its request reads or writes
 FEWEST = 8
 MOST = 1 << 20  # what a limit without an end is taken for
 
@@ -232,6 +214,6 @@ def raise_descriptor_limit() -> int:
     return wanted
 
 
-def connections_within(descriptors: int, reserved: int) -> int:
-    """Number of connections that a number of descriptors allows, beside some reserved ones."""
-    return max(FEWEST, (descriptors - OF_THE_REST - reserved) // OF_A_CONNECTION)
+def connections_within(descriptors: int) -> int:
+    """Number of connections that a number of descriptors allows, beside the reserved ones."""
+    return max(FEWEST, (descriptors - OF_THE_REST - RESERVED) // OF_A_CONNECTION)

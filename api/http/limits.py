@@ -13,8 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from limits import parse_many
-from limits.storage import Storage
-from limits.strategies import FixedWindowRateLimiter
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -40,13 +38,13 @@ def rate_limiter(rate: str) -> Callable[[str], None]:
             "write a number of requests and a time window, such as 600/minute",
             parameter="rate_limit",
         ) from None
-    limiter = FixedWindowRateLimiter(Counts())
+    counts = Counts()
 
     def count(client: str) -> None:
         for limit in limits:
-            if not limiter.hit(limit, client):
-                reset_at = limiter.get_window_stats(limit, client).reset_time
-                seconds = max(1, math.ceil(reset_at - time.time()))
+            number, end = counts.add(limit.key_for(client), limit.get_expiry())
+            if number > limit.amount:
+                seconds = max(1, math.ceil(end - time.time()))
                 raise too_many(
                     f"more than {limit} requests",
                     f"wait {seconds} s, as the Retry-After header says",
@@ -56,68 +54,38 @@ def rate_limiter(rate: str) -> Callable[[str], None]:
     return count
 
 
-class Counts(Storage):
-    """Counts of requests in the memory of one event loop.
+class Counts:
+    """Counts of requests in windows of time, in the memory of one event loop.
 
-    The package's own `MemoryStorage` starts a thread every 10 ms to look through all counts, which
-    cost a tenth of the server's core time, and takes half a core with 100,000 addresses. Here
+    The storage of the package `limits` starts a thread every 10 ms to look through all counts,
+    which cost a tenth of the server's core time, and takes half a core with 100,000 addresses. Here
     expired counts are forgotten when their number may have doubled.
     """
 
-    STORAGE_SCHEME = None  # no address names it
-
     def __init__(self, now: Callable[[], float] = time.time) -> None:
-        super().__init__()
         self._now = now
-        self._counts: dict[str, int] = {}
-        self._expiries: dict[str, float] = {}
+        self._windows: dict[str, tuple[int, float]] = {}  # count, and when it expires
         self._look_at = FEWEST_TO_FORGET
 
-    @property
-    def base_exceptions(self) -> type[Exception]:
-        """Errors of a storage elsewhere, of which there are none."""
-        return ValueError
+    def __len__(self) -> int:
+        """Number of counts in memory, expired ones included."""
+        return len(self._windows)
 
-    def incr(self, key: str, expiry: float, amount: int = 1) -> int:
-        """Adds to a count, which begins with its first request and lasts for some seconds."""
+    def add(self, key: str, expiry: float) -> tuple[int, float]:
+        """Adds a request to a count, which begins with its first one and lasts for some seconds.
+
+        Gives the count, and when it expires in seconds since 1970.
+        """
         now = self._now()
-        if self._expiries.get(key, 0) <= now:
-            self._forget_expired(now)
-            self._counts[key] = 0
-            self._expiries[key] = now + expiry
-        self._counts[key] += amount
-        return self._counts[key]
-
-    def get(self, key: str) -> int:
-        """A count; 0 where there is none that lasts."""
-        return self._counts[key] if self._expiries.get(key, 0) > self._now() else 0
-
-    def get_expiry(self, key: str) -> float:
-        """When a count expires, in seconds since 1970."""
-        return self._expiries.get(key, self._now())
-
-    def check(self) -> bool:
-        """Whether counts can be kept."""
-        return True
-
-    def reset(self) -> int:
-        """Forgets all counts; gives their number."""
-        number = len(self._counts)
-        self._counts.clear()
-        self._expiries.clear()
-        return number
-
-    def clear(self, key: str) -> None:
-        """Forgets a count."""
-        self._counts.pop(key, None)
-        self._expiries.pop(key, None)
-
-    def _forget_expired(self, now: float) -> None:
-        if len(self._counts) < self._look_at:
-            return
-        for key in [key for key, expiry in self._expiries.items() if expiry <= now]:
-            self.clear(key)
-        self._look_at = max(FEWEST_TO_FORGET, 2 * len(self._counts))
+        count, end = self._windows.get(key, (0, 0.0))
+        if end <= now:
+            if len(self._windows) >= self._look_at:
+                lasting = {key: each for key, each in self._windows.items() if each[1] > now}
+                self._windows = lasting
+                self._look_at = max(FEWEST_TO_FORGET, 2 * len(lasting))
+            count, end = 0, now + expiry
+        self._windows[key] = (count + 1, end)
+        return count + 1, end
 
 
 UPLOAD = re.compile(r"/v1/uploads/[^/]+/?")

@@ -45,6 +45,7 @@ KINDS: Mapping[int, tuple[str, str]] = {
     403: ("forbidden", "use a key with the required scope"),
     404: ("not-found", "see /openapi.json for all addresses"),
     405: ("method-not-allowed", "use one of the methods in the Allow header"),
+    408: ("too-slow", "send the request again over a faster connection"),
     409: ("conflict", "read the current state first"),
     413: ("too-large", "send a smaller body"),
     415: ("unsupported-media-type", "see /openapi.json for what the address accepts"),

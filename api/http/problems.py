@@ -84,6 +84,18 @@ unreadable = partial(Problem, 422, "unreadable")
 too_many = partial(Problem, 429, "too-many-requests")
 unavailable = partial(Problem, 503, "unavailable")
 
+
+def headers_too_large(limit: int) -> Problem:
+    """For a head of more than `limit` bytes; closes the connection."""
+    return Problem(
+        431,
+        "headers-too-large",
+        f"address and headers have more than {limit:,} bytes",
+        "send what is large in the body",
+        headers={"Connection": "close"},
+    )
+
+
 _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",
     "upload": "GET /v1/uploads lists the uploads of this key",

@@ -1,6 +1,7 @@
 """What a client sends has an end: heads, trailers and what surrounds chunks are cut off."""
 
 import contextlib
+import os
 import socket
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
 
+AHEAD = int(os.environ.get("DIFFICULTY_AHEAD", 4 << 20))  # bytes of requests; 40 MB in `make fuzz`
 ROOM = 40 << 20  # bytes that the server may grow by
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n"
 
@@ -50,6 +52,32 @@ def test_what_has_no_end_is_cut_off_and_not_kept(
     assert sent < 20_000_000  # what the kernel's buffers take
     assert guarded.growth_since(before) < ROOM
     assert is_well(guarded)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", [b"/healthz", b"/static/vendor/htmx.min.js"])
+@pytest.mark.parametrize("number", [1, 8])
+def test_requests_that_are_sent_ahead_are_not_kept(
+    guarded: Any,  # noqa: ANN401
+    connect: Callable[..., socket.socket],
+    number: int,
+    path: bytes,
+) -> None:
+    assert is_well(guarded)
+    before = guarded.peak_memories()
+    piece = (b"GET " + path + b" HTTP/1.1\r\n" + HEAD + b"\r\n") * 1000
+    opened = [connect() for _ in range(number)]
+
+    for connection in opened:
+        # Answers are not taken, so that the server has no reason to go on.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(0.2)
+        with contextlib.suppress(OSError):
+            for _ in range(AHEAD // len(piece)):
+                connection.sendall(piece)
+
+    assert is_well(guarded)
+    assert guarded.growth_since(before) < 20_000_000
 
 
 @pytest.mark.slow

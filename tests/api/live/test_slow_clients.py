@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from api.http.connections import RESERVED
 from tests.api.live.raw_connections import HEAD, POST, answer_of, is_well
 
 BODY = POST + b"Content-Length: 1000000\r\n\r\n"
@@ -22,7 +23,7 @@ def problem_of(answer: bytes) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("start", [b"", b"GET / HTTP/1.1\r\n", b"\r\n"])
+@pytest.mark.parametrize("start", [b"", b"GET / HTTP/1.1\r\n"])
 def test_a_head_that_never_ends_is_given_up(
     connect: Callable[..., socket.socket], start: bytes
 ) -> None:
@@ -30,8 +31,7 @@ def test_a_head_that_never_ends_is_given_up(
 
     connection.sendall(start)
 
-    answer = answer_of(connection)
-    assert answer == b"" if not start else problem_of(answer) == (408, "/problems/too-slow")
+    assert answer_of(connection) == b""
 
 
 @pytest.mark.slow
@@ -65,6 +65,8 @@ def test_a_body_that_trickles_is_given_up_with_the_rate_that_is_asked(
         with contextlib.suppress(TimeoutError):
             connection.sendall(b"a")
             answer = connection.recv(1 << 16)
+    connection.settimeout(PATIENCE)
+    answer += answer_of(connection)
 
     assert problem_of(answer) == (408, "/problems/too-slow")
     assert b"2,000 bytes per second" in answer
@@ -123,7 +125,7 @@ def test_silent_connections_make_room_for_new_ones(
     with guarded.client() as client:
         assert client.get("/v1/jobs").status_code == 200
     closed = [connection for connection in silent if is_closed(connection)]
-    assert len(closed) >= len(silent) - 24
+    assert len(closed) >= len(silent) - 24 - RESERVED
 
 
 def is_closed(connection: socket.socket) -> bool:
