@@ -97,6 +97,28 @@ def test_only_this_machine_reaches_the_ports(base: dict[str, Any]) -> None:
     assert all(port.startswith("127.0.0.1:") for port in ports)
 
 
+def test_the_proxy_alone_is_reached_and_the_service_trusts_its_network_alone(
+    base: dict[str, Any],
+) -> None:
+    services = base["services"]
+    subnet = base["networks"]["front"]["ipam"]["config"][0]["subnet"]
+    trusted = services["api"]["environment"]["DIFFICULTY_TRUSTED_PROXIES"]
+
+    assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
+    assert {name for name, each in services.items() if "front" in each["networks"]} == {
+        *("api", "proxy")
+    }
+    assert trusted == f'["{subnet}"]'
+
+
+def test_files_of_this_folder_that_are_mounted_exist(base: dict[str, Any]) -> None:
+    volumes = [each for service in base["services"].values() for each in service["volumes"]]
+    mounted = [each.split(":")[0] for each in volumes if each.startswith("./")]
+
+    assert mounted
+    assert all((DOCKER / path).is_file() for path in mounted)
+
+
 def test_every_worker_of_the_gpu_file_reserves_a_gpu_of_its_own(gpu: dict[str, Any]) -> None:
     devices = [
         gpu["services"][name]["deploy"]["resources"]["reservations"]["devices"]
@@ -121,7 +143,7 @@ def test_every_mounted_volume_is_declared(base: dict[str, Any], gpu: dict[str, A
         for file in (base, gpu)
         for service in file["services"].values()
         for volume in service.get("volumes", [])
-        if not volume.startswith("$")
+        if not volume.startswith(("$", "./"))
     }
 
     assert mounted == declared
