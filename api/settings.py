@@ -75,9 +75,9 @@ class Settings(BaseSettings):
     body_timeout: Seconds = 30.0
     """Seconds that a body may fall behind its rate."""
     answer_timeout: Seconds = 120.0
-    """Seconds without a byte of an answer being taken."""
+    """Seconds that the taking of an answer may fall behind its rate, or stand still."""
     min_rate: Annotated[float, Field(ge=0)] = 1024.0
-    """Bytes per second at which clients must send bodies; 0 for any."""
+    """Bytes per second at which clients must send bodies and take answers; 0 for any."""
     backbones: tuple[str, ...] = ()
     """Backbones that jobs may use; none for all."""
     default_backbone: str | None = None

@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import resource
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from http import HTTPStatus
 
@@ -53,6 +54,7 @@ class Front:
         self._max_connections = max_connections
         self._proxies = [ipaddress.ip_network(each) for each in settings.trusted_proxies]
         self._open: dict[Address, Connection] = {}
+        self._clients: Counter[str] = Counter()  # open connections of each
         self._waiting: dict[Connection, None] = {}  # for a request, the longest first
         self._start = asyncio.Lock()
 
@@ -63,16 +65,18 @@ class Front:
             return
         host = ipaddress.ip_address(address[0].partition("%")[0])
         client = "" if any(host in each for each in self._proxies) else network_of(host)
-        others = list(self._open.values())
-        own = [each for each in others if each.client == client != ""]
-        is_crowded = len(own) >= self.settings.max_connections_per_address + RESERVED
-        if is_crowded or len(others) >= self._max_connections + RESERVED:
-            longest = next((each for each in self._waiting if not is_crowded or each in own), None)
+        most = self.settings.max_connections_per_address
+        is_crowded = client != "" and self._clients[client] >= most + RESERVED
+        if is_crowded or len(self._open) >= self._max_connections + RESERVED:
+            longest = next(
+                (each for each in self._waiting if not is_crowded or each.client == client), None
+            )
             if longest is None:
                 transport.abort()
                 return
             self._forget(longest)
             longest.transport.abort()
+        self._clients[client] += 1
         connection = self._open[address] = Connection(address, transport, client)
         self._wait(connection, self.settings.header_timeout)
 
@@ -84,6 +88,9 @@ class Front:
 
     def _forget(self, connection: Connection) -> None:
         del self._open[connection.address]
+        self._clients[connection.client] -= 1
+        if not self._clients[connection.client]:
+            del self._clients[connection.client]
         self._waiting.pop(connection, None)
         connection.closed.set()
         if connection.timer is not None:
@@ -109,7 +116,8 @@ class Front:
             if scope["path"] != HEALTH:
                 async with self._start:  # one in each iteration of the loop, which health waits for
                     await asyncio.sleep(0)
-            await self._app(scope, self._in_time(connection, scope, receive), send)
+            receive_in_time = self._receiving(connection, scope, receive)
+            await self._app(scope, receive_in_time, self._sending(connection, send))
         finally:
             connection.requests -= 1
             if not (connection.requests or connection.closed.is_set()):
@@ -134,7 +142,7 @@ class Front:
             )
         return None
 
-    def _in_time(self, connection: Connection, scope: Scope, receive: Receive) -> Receive:
+    def _receiving(self, connection: Connection, scope: Scope, receive: Receive) -> Receive:
         """Receives a body, which must arrive at a rate, or else raises 408.
 
         Its time is a budget: waiting for the client spends it, and every byte earns some back. Once
@@ -172,6 +180,29 @@ class Front:
             return message
 
         return receive_in_time
+
+    def _sending(self, connection: Connection, send: Send) -> Send:
+        """Sends an answer, which must be taken at a rate, or else closes the connection.
+
+        uvicorn waits until most of what was sent before is taken, which has the time of its bytes.
+        """
+        budget, rate = self.settings.answer_timeout, self.settings.min_rate
+
+        async def send_in_time(message: Message) -> None:
+            nonlocal budget
+            if connection.closed.is_set():  # uvicorn drops the message without a pause
+                await asyncio.sleep(0)
+            began = time.monotonic()
+            try:
+                async with asyncio.timeout(budget if rate else None):
+                    await send(message)
+            except TimeoutError:
+                connection.transport.abort()
+                await connection.closed.wait()
+            left = min(self.settings.answer_timeout, budget - (time.monotonic() - began))
+            budget = left + len(message.get("body", b"")) / (rate or 1)
+
+        return send_in_time
 
     def _wait(self, connection: Connection, seconds: float) -> None:
         """The connection waits for a request, and is closed if none comes."""

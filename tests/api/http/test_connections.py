@@ -1,6 +1,7 @@
 """What makes room for a new connection, who is refused, and what is kept of what a client sends."""
 
 import asyncio
+import os
 import resource
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from ipaddress import ip_address
 
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -212,6 +214,32 @@ async def test_a_client_that_has_sent_much_may_not_pause_for_longer_than_another
         writer.write(b"POST /" + HOST + b"Content-Length: 1000000\r\n\r\n" + b"a" * 100_000)
 
         assert await reader.readuntil(b"408 the body arrived more slowly than allowed: 10 bytes")
+
+
+@pytest.mark.parametrize("rate", [0, 1e6])
+async def test_an_answer_of_which_a_client_takes_too_little_ends_with_its_connection(
+    rate: float,
+) -> None:
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            yield bytes(1 << 16)
+
+    async with serving(StreamingResponse(endless()), answer_timeout=0.3, min_rate=rate) as connect:
+        reader, writer = await connect()
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        connection = writer.transport.get_extra_info("socket")
+        taken = b""
+        for _ in range(100):
+            await asyncio.sleep(0.01)
+            with suppress(BlockingIOError):
+                taken = os.read(connection.fileno(), 1)
+
+        with suppress(ConnectionError):
+            while rate and taken:
+                taken = os.read(connection.fileno(), 1 << 20)
+        assert bool(taken) is not bool(rate)
 
 
 async def test_a_health_check_starts_before_the_requests_that_came_before_it() -> None:
