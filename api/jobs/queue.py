@@ -12,7 +12,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
-from api.jobs.store import Job, add_event, encode, finish, job_of
+from api.jobs.store import Job, add_event, encode, finish, is_claimable, job_of
 from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import JOBS, WORKERS
@@ -37,6 +37,7 @@ def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job |
     `heartbeat` renews the lease.
     """
     with write_transaction(engine) as connection:
+        _shorten_leases(connection)
         while (row := _next(connection, now(connection))) is not None:
             if row.state == "queued" or not _end_abandoned(connection, row):
                 return _assign(connection, row, {"id": worker_id, "device": device}, lease)
@@ -54,7 +55,7 @@ def heartbeat(
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
     with write_transaction(engine) as connection:
-        renewed = _fenced(job, {**values, "lease_until": now(connection) + lease})
+        renewed = _fenced(job, {**values, **_lease(now(connection), lease)})
         row = connection.execute(renewed).one_or_none()
         if row is None:
             return "lost"
@@ -131,16 +132,33 @@ def hand_back(engine: sa.Engine, job: Job) -> bool:
 def _next(connection: sa.Connection, at: float) -> sa.Row[Any] | None:
     """A job whose lease has expired, or else the one that has waited longest; its row is locked."""
     expired = (JOBS.c.state == "running") & (JOBS.c.lease_until < at)
-    waiting = (JOBS.c.state == "queued") & (JOBS.c.run_after <= at)
+    is_of_later_clock = JOBS.c.run_after > at  # which was set back since: others came after it
+    waiting_time = (JOBS.c.run_after, JOBS.c.created_at, JOBS.c.id)
     for condition, order in (
         (expired, [JOBS.c.lease_until]),
-        (waiting, [JOBS.c.run_after, JOBS.c.created_at, JOBS.c.id]),
+        (is_claimable(at), [is_of_later_clock.desc(), *waiting_time]),
     ):
         query = sa.select(JOBS).where(condition).order_by(*order).limit(1)
         row = connection.execute(query.with_for_update(skip_locked=True)).one_or_none()
         if row is not None:
             return row
     return None
+
+
+def _shorten_leases(connection: sa.Connection) -> None:
+    """Has leases end in time that the clock, set back since, would have end too late.
+
+    They begin again rather than count as over: a worker that is alive has its whole length to renew
+    its lease, and keeps the job.
+    """
+    at = now(connection)
+    too_long = (JOBS.c.state == "running") & (JOBS.c.lease_until > at + JOBS.c.hold_seconds)
+    shortened = sa.update(JOBS).where(too_long).values(lease_until=at + JOBS.c.hold_seconds)
+    connection.execute(shortened)
+
+
+def _lease(at: float, length: float) -> dict[str, float]:
+    return {"lease_until": at + length, "hold_seconds": length}
 
 
 def _end_abandoned(connection: sa.Connection, row: sa.Row[Any]) -> bool:
@@ -166,8 +184,8 @@ def _assign(
         "state": "running",
         "attempt": row.attempt + 1,
         "worker": worker["id"],
-        "lease_until": at + lease,
         "started_at": at if row.started_at is None else row.started_at,
+        **_lease(at, lease),
     }
     assigned = sa.update(JOBS).where(JOBS.c.id == row.id).values(values).returning(*JOBS.c)
     job = job_of(connection.execute(assigned).one())
@@ -177,7 +195,12 @@ def _assign(
 
 
 def _requeue(connection: sa.Connection, job: Job, values: Mapping[str, Any], delay: float) -> None:
-    again = {"state": "queued", "lease_until": None, "run_after": now(connection) + delay}
+    again = {
+        "state": "queued",
+        "lease_until": None,
+        "run_after": now(connection) + delay,
+        "hold_seconds": delay,
+    }
     connection.execute(sa.update(JOBS).where(JOBS.c.id == job.id).values({**values, **again}))
     add_event(connection, job.id, "state", {"state": "queued", "attempt": job.attempt})
 
@@ -236,10 +259,14 @@ def record_heartbeat(
 
 
 def live_workers(engine: sa.Engine, within: float) -> list[WorkerStatus]:
-    """Workers with a heartbeat in the last `within` seconds, by id."""
+    """Workers with a heartbeat in the last `within` seconds, by id.
+
+    One that is further ahead is from before the clock was set back, and says nothing.
+    """
     with engine.connect() as connection:
-        since = now(connection) - within
-        query = sa.select(WORKERS).where(WORKERS.c.seen_at >= since).order_by(WORKERS.c.id)
+        at = now(connection)
+        is_recent = WORKERS.c.seen_at.between(at - within, at + within)
+        query = sa.select(WORKERS).where(is_recent).order_by(WORKERS.c.id)
         return [WorkerStatus(**row._asdict()) for row in connection.execute(query)]
 
 

@@ -43,6 +43,7 @@ class Job:
     max_attempts: int
     worker: str | None  # id of the worker that has or last had it
     lease_until: float | None  # when it expires without a heartbeat
+    hold_seconds: float  # length of its lease, or of the delay of its next attempt
     cancel_requested: bool
     done: int  # samples processed
     total: int | None  # None until known
@@ -389,13 +390,24 @@ def counts(engine: sa.Engine) -> dict[str, int]:
 def oldest_queued_age(engine: sa.Engine) -> float | None:
     """Seconds that the longest waiting job has waited; None if none can be claimed.
 
-    A job that is retried waits from the earliest time of its next attempt.
+    A job that is retried waits from the earliest time of its next attempt. After the clock was set
+    back, one that was queued before has waited for 0 seconds.
     """
-    query = sa.select(sa.func.min(JOBS.c.run_after)).where(JOBS.c.state == "queued")
     with engine.connect() as connection:
+        at = now(connection)
+        query = sa.select(sa.func.min(JOBS.c.run_after)).where(is_claimable(at))
         since = connection.execute(query).scalar_one()
-        age = None if since is None else now(connection) - since
-    return age if age is not None and age >= 0 else None
+    return None if since is None else max(0.0, at - since)
+
+
+def is_claimable(at: float) -> sa.ColumnElement[bool]:
+    """Whether a job waits and no delay holds it back at this time.
+
+    A delay that has more than its length ahead was written before the clock was set back, and
+    counts as over. A new job has none, so that it can be claimed whatever the clock says.
+    """
+    is_over = (JOBS.c.run_after <= at) | (JOBS.c.run_after > at + JOBS.c.hold_seconds)
+    return (JOBS.c.state == "queued") & is_over
 
 
 def _is(owner: str | None, job_id: str) -> sa.ColumnElement[bool]:

@@ -1,7 +1,8 @@
 """The tables of the database, which `api/migrations` creates, and the ids in them.
 
-Times are in seconds since 1970, by the clock of the database. The definitions hold for every
-supported database.
+Times are in seconds since 1970, by the clock of the database. That may be set back: a time to wait
+for has its length beside it, and one that is further ahead was written under the later clock. The
+definitions hold for every supported database.
 """
 
 import re
@@ -57,6 +58,8 @@ JOBS = sa.Table(
     sa.Column("max_attempts", sa.Integer, nullable=False),
     sa.Column("worker", sa.String(100)),
     sa.Column("lease_until", sa.Float),
+    # Length in seconds of what the job waits for: its lease, or the delay of its next attempt.
+    sa.Column("hold_seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
     sa.Column("cancel_requested", sa.Integer, nullable=False, default=0),
     sa.Column("done", sa.BigInteger, nullable=False, default=0),
     sa.Column("total", sa.BigInteger),

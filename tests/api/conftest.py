@@ -18,10 +18,11 @@ import psycopg
 import pytest
 from fastapi.testclient import TestClient
 from pyarrow.fs import FileSelector, FileType
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, TextClause, text
 
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
+from api.storage import database
 from api.storage.artifacts import Artifacts
 from api.storage.database import connect, migrate
 from api.storage.tables import METADATA
@@ -171,6 +172,20 @@ def keys_below() -> Callable[[Artifacts, str], list[str]]:
         return sorted(posixpath.relpath(path, root.path) for path in files)
 
     return list_keys
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Sets the clock of the databases forward by some seconds, or back, from what it is."""
+
+    def shift(seconds: float) -> None:
+        for kind, clock in clocks().items():
+            monkeypatch.setitem(database.CLOCKS, kind, text(f"{clock} + ({seconds})"))
+
+    def clocks() -> dict[str, TextClause]:
+        return dict(database.CLOCKS)
+
+    return shift
 
 
 @contextmanager

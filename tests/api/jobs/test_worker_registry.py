@@ -1,5 +1,6 @@
 """The registry lists the workers that are alive."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from sqlalchemy import Engine
@@ -35,6 +36,16 @@ def test_a_worker_without_a_recent_heartbeat_is_not_alive(engine: Engine) -> Non
     record_heartbeat(engine, "loud", "cpu", None, 0)
 
     assert [worker.id for worker in live_workers(engine, within=3600)] == ["loud"]
+
+
+def test_a_heartbeat_of_before_the_clock_was_set_back_is_no_recent_one(
+    engine: Engine, set_clock: Callable[[float], None]
+) -> None:
+    record_heartbeat(engine, "silent", "cpu", None, 0)
+    set_clock(-3600.0)
+    record_heartbeat(engine, "loud", "cpu", None, 0)
+
+    assert [worker.id for worker in live_workers(engine, within=60)] == ["loud"]
 
 
 def test_workers_are_listed_by_their_ids(engine: Engine) -> None:
