@@ -141,6 +141,8 @@ class Settings(BaseSettings):
     """Seconds for reading an image, and 1 more for each augmented run; not on Ray."""
     stage_seconds: Seconds = 3600.0
     """Seconds without progress in any other stage."""
+    job_seconds: Seconds | None = None
+    """Seconds of work on a job, in all its attempts together; none for any."""
     keep_jobs: Seconds = 30 * 86400.0
     """Seconds until finished jobs and unused features are deleted."""
     feature_cache_mb: Annotated[int, Field(ge=0)] = 2048

@@ -1,5 +1,8 @@
 """The job queue for workers: jobs are claimed with a lease, kept by heartbeats and ended once.
 
+Owners take turns. The next job is one of the owner with the fewest running jobs, of several such
+owners the one whose turn is the longest ago, and of this owner the job that has waited longest.
+
 A worker changes a job only under the attempt with which it claimed the job. Each claim increments
 the attempt, which fences off a worker that was presumed dead.
 """
@@ -15,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from api.jobs.store import Job, add_event, encode, finish, is_claimable, job_of
 from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import JOBS, WORKERS
+from api.storage.tables import JOBS, TURNS, WORKERS
 from difficulty_service.bodies.jobs import JobError
 
 
@@ -29,14 +32,21 @@ class Progress:
     rate: float | None = None  # samples per second, once known
 
 
+# Never to be changed: every process that claims must take the same lock.
+CLAIM_LOCK = 0x0D1FF1E
+FROZEN_AFTER = "10s"
+"""How long a process in the middle of a claim may be silent until PostgreSQL ends its claim."""
+
+
 @retry
 def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job | None:
-    """Claims a job whose lease has expired, or else the one that has waited longest.
+    """Claims a job whose lease has expired, or else one of the owner whose turn it is.
 
     It comes with its new attempt. Another worker may claim it after `lease` seconds, unless
     `heartbeat` renews the lease.
     """
     with write_transaction(engine) as connection:
+        claim_alone(connection)
         _shorten_leases(connection)
         while (row := _next(connection, now(connection))) is not None:
             if row.state == "queued" or not _end_abandoned(connection, row):
@@ -46,16 +56,18 @@ def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job |
 
 @retry
 def heartbeat(
-    engine: sa.Engine, job: Job, lease: float, progress: Progress
+    engine: sa.Engine, job: Job, lease: float, progress: Progress, seconds: float | None = None
 ) -> Literal["ok", "cancel", "lost"]:
     """Renews the lease of a job for `lease` seconds and records its progress.
 
     It is "cancel" if its owner has cancelled the job, "lost" if another worker has claimed it.
+    `seconds` are those of work on it in all attempts; None for as many as before.
     """
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
     with write_transaction(engine) as connection:
-        renewed = _fenced(job, {**values, **_lease(now(connection), lease)})
+        worked = {} if seconds is None else {"seconds": seconds}
+        renewed = _fenced(job, {**values, **worked, **_lease(now(connection), lease)})
         row = connection.execute(renewed).one_or_none()
         if row is None:
             return "lost"
@@ -129,20 +141,68 @@ def hand_back(engine: sa.Engine, job: Job) -> bool:
         return True
 
 
+def claim_alone(connection: sa.Connection) -> None:
+    """Lets no other worker claim until the transaction ends: it would not see whose turn that was.
+
+    In SQLite, no other transaction writes anyway.
+    """
+    if connection.dialect.name == "postgresql":
+        frozen_after = sa.text(
+            "SELECT set_config('idle_in_transaction_session_timeout', :after, true)"
+        )
+        connection.execute(frozen_after, {"after": FROZEN_AFTER})
+        connection.execute(sa.text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": CLAIM_LOCK})
+
+
 def _next(connection: sa.Connection, at: float) -> sa.Row[Any] | None:
-    """A job whose lease has expired, or else the one that has waited longest; its row is locked."""
+    """A job whose lease has expired, or else the next one of the queue; its row is locked."""
     expired = (JOBS.c.state == "running") & (JOBS.c.lease_until < at)
-    is_of_later_clock = JOBS.c.run_after > at  # which was set back since: others came after it
-    waiting_time = (JOBS.c.run_after, JOBS.c.created_at, JOBS.c.id)
-    for condition, order in (
-        (expired, [JOBS.c.lease_until]),
-        (is_claimable(at), [is_of_later_clock.desc(), *waiting_time]),
+    for job_ids in (
+        sa.select(JOBS.c.id).where(expired).order_by(JOBS.c.lease_until),
+        jobs_in_turn(at),
     ):
-        query = sa.select(JOBS).where(condition).order_by(*order).limit(1)
-        row = connection.execute(query.with_for_update(skip_locked=True)).one_or_none()
-        if row is not None:
-            return row
+        # Only ids at first: to sort requests, which may be long, takes longer.
+        unlocked = job_ids.limit(1).with_for_update(of=JOBS, skip_locked=True)
+        job_id = connection.execute(unlocked).scalar_one_or_none()
+        if job_id is not None:
+            return connection.execute(sa.select(JOBS).where(JOBS.c.id == job_id)).one()
     return None
+
+
+def jobs_in_turn(at: float) -> sa.Select[tuple[str]]:
+    """Ids of the jobs that can be claimed, in the order in which they are.
+
+    Only queued and running jobs are read, by their index, however many have finished.
+    """
+    running = (
+        sa.select(JOBS.c.owner, sa.func.count().label("number"))
+        .where(JOBS.c.state == "running")
+        .group_by(JOBS.c.owner)
+        .subquery()
+    )
+    is_of_later_clock = JOBS.c.run_after > at  # which was set back since: others came after it
+    return (
+        sa.select(JOBS.c.id)
+        .outerjoin(running, running.c.owner == JOBS.c.owner)
+        .outerjoin(TURNS, TURNS.c.owner == JOBS.c.owner)
+        .where(is_claimable(at))
+        .order_by(
+            sa.func.coalesce(running.c.number, 0),
+            sa.func.coalesce(TURNS.c.turn, 0),
+            is_of_later_clock.desc(),
+            JOBS.c.run_after,
+            JOBS.c.created_at,
+            JOBS.c.id,
+        )
+    )
+
+
+def _take_turn(connection: sa.Connection, owner: str) -> None:
+    """Counts the claim, which leaves the next one to another owner."""
+    last = connection.execute(sa.select(sa.func.max(TURNS.c.turn))).scalar_one() or 0
+    values = {"turn": last + 1}
+    taken = INSERTS[connection.dialect.name](TURNS).values(owner=owner, **values)
+    connection.execute(taken.on_conflict_do_update(index_elements=["owner"], set_=values))
 
 
 def _shorten_leases(connection: sa.Connection) -> None:
@@ -189,6 +249,7 @@ def _assign(
     }
     assigned = sa.update(JOBS).where(JOBS.c.id == row.id).values(values).returning(*JOBS.c)
     job = job_of(connection.execute(assigned).one())
+    _take_turn(connection, job.owner)
     event = {"state": "running", "attempt": job.attempt, "device": worker["device"]}
     add_event(connection, job.id, "state", event)
     return job

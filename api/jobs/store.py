@@ -49,6 +49,7 @@ class Job:
     total: int | None  # None until known
     bad: int  # unreadable images
     rate: float | None  # samples per second
+    seconds: float  # of work on it in all attempts, at the last heartbeat
     error: JobError | None  # of the job, or of its previous attempt
     result: StoredResult | None
 

@@ -65,11 +65,21 @@ JOBS = sa.Table(
     sa.Column("total", sa.BigInteger),
     sa.Column("bad", sa.BigInteger, nullable=False, default=0),
     sa.Column("rate", sa.Float),  # samples per second
+    # Of work on it in all attempts, at the last heartbeat.
+    sa.Column("seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
     sa.Column("error", sa.Text),  # JSON: type, detail, and where known remedy, field
     sa.Column("result", sa.Text),  # JSON: folder of the artifacts, sizes, counts, warnings
     sa.UniqueConstraint("owner", "idempotency_key"),
     sa.Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),
+    sa.Index("ix_jobs_state_owner", "state", "owner"),  # how many of each owner are running
     sa.Index("ix_jobs_owner_created", "owner", "created_at", "id"),
+)
+
+TURNS = sa.Table(
+    "turns",
+    METADATA,
+    sa.Column("owner", sa.String(32), primary_key=True),  # as of jobs
+    sa.Column("turn", sa.BigInteger, nullable=False),  # at its last claim; they count all claims
 )
 
 EVENTS = sa.Table(

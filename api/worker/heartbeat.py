@@ -56,6 +56,12 @@ class RunningJob:
     images: int = 0  # processed by this attempt itself
     answer: Literal["ok", "cancel", "lost"] = "ok"  # to the last heartbeat
     answered: float = field(default_factory=time.monotonic)  # when its process was last heard of
+    began: float = field(default_factory=time.monotonic)  # monotonic time of its claim
+
+    @property
+    def worked(self) -> float:
+        """Seconds of work on the job in all its attempts."""
+        return self.job.seconds + time.monotonic() - self.began
 
     def check(self, progress: Progress) -> None:
         """Records the progress of the job; raises `Stopped` where it must not continue."""
@@ -146,7 +152,8 @@ class Heartbeat:
         if running.answer != "ok":
             return
         progress = running.progress or Progress()
-        answer = heartbeat(self._engine, running.job, self._settings.lease, progress)
+        lease = self._settings.lease
+        answer = heartbeat(self._engine, running.job, lease, progress, running.worked)
         if answer == "cancel":
             # Not only when the job notices: it may be fitting Gaussians for minutes.
             cancelled(self._engine, running.job)

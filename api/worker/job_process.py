@@ -117,7 +117,7 @@ class JobProcess:
             if isinstance(message, Beat):
                 beat, heard = message, time.monotonic()
                 running.answered = heard
-            failure = overdue(beat, time.monotonic() - heard, limits)
+            failure = overdue(beat, time.monotonic() - heard, limits, running.worked)
             if failure is not None:
                 _kill(child)
                 raise AttemptFailed(failure)

@@ -1,4 +1,4 @@
-"""How long each stage of a job may take before its process is killed."""
+"""How long a job and each of its stages may take before its process is killed."""
 
 from dataclasses import dataclass
 
@@ -21,23 +21,38 @@ class TimeLimits:
     listing: float
     image: float
     stage: float
+    job: float | None = None  # of work in all attempts; None for any
 
 
 def time_limits(settings: Settings, options: EncodingOptions) -> TimeLimits:
     """The limits of a job; an image of which many views are made may take longer."""
     views = (options.num_views - 1) * SECONDS_PER_VIEW
     return TimeLimits(
-        settings.listing_seconds, settings.image_seconds + views, settings.stage_seconds
+        settings.listing_seconds,
+        settings.image_seconds + views,
+        settings.stage_seconds,
+        settings.job_seconds,
     )
 
 
-def overdue(beat: Beat, age: float, limits: TimeLimits) -> Failure | None:
+def overdue(beat: Beat, age: float, limits: TimeLimits, worked: float = 0.0) -> Failure | None:
     """The failure of a job that has exceeded a limit; None while it is within all of them.
 
     Args:
         beat: What its process was doing when it was last heard of.
         age: Seconds since then: a process that hangs may be unable to say so.
+        limits: Of the job.
+        worked: Seconds of work on the job in all its attempts.
     """
+    if limits.job is not None and worked > limits.job:
+        return Failure(
+            "time-limit",
+            f"the job took longer than {limits.job:g} s, up to {beat.stage}",
+            retry=False,
+            remedy="score fewer samples in one job, or raise DIFFICULTY_JOB_SECONDS (a setting of "
+            "the operator)",
+            field="dataset",
+        )
     late = [sample_id for sample_id, seconds in beat.images if seconds + age > limits.image]
     if late:
         return _late_images(late, limits.image)

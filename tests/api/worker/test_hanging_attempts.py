@@ -88,6 +88,23 @@ def test_listing_that_takes_too_long_fails_the_job_at_once(
     assert "DIFFICULTY_LISTING_SECONDS" in failed.error.remedy
 
 
+def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(
+    submitted: Submit, attempting: Attempting
+) -> None:
+    submitted(**LONG)
+
+    with attempting(job_seconds=0.2) as attempt:
+        process = attempt.process.pid
+
+    failed = attempt.stored()
+    assert (failed.state, failed.attempt) == ("failed", 1)
+    assert failed.error is not None
+    assert failed.error.type == "time-limit"
+    assert "the job took longer than 0.2 s" in failed.error.detail
+    assert "DIFFICULTY_JOB_SECONDS" in failed.error.remedy
+    assert not is_running(process)
+
+
 def test_an_image_that_takes_too_long_is_named(
     submitted: Submit, attempting: Attempting, photos: Path
 ) -> None:

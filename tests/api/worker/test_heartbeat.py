@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.queue import Progress, claim, live_workers, succeed
+from api.jobs.queue import Progress, claim, hand_back, live_workers, succeed
 from api.jobs.store import Job, SubmitLimits, get_job, request_cancel, submit
 from api.settings import Settings
 from api.storage.database import connect, migrate, write_transaction
@@ -71,6 +71,22 @@ def test_the_lease_is_renewed_without_progress(engine: Engine) -> None:
 
     with tracked(engine, job):
         wait_until(lambda: (state(engine, job).lease_until or 0) > end)
+
+
+def test_the_time_of_all_attempts_is_added_up(engine: Engine) -> None:
+    job = claimed(engine)
+    with tracked(engine, job):
+        wait_until(lambda: state(engine, job).seconds > 0)
+    first = state(engine, job).seconds
+    hand_back(engine, job)
+    second = claim(engine, "worker", "cpu", 60.0)
+    assert second is not None
+
+    with tracked(engine, second) as running:
+        wait_until(lambda: state(engine, job).seconds > first)
+
+    assert second.seconds == first
+    assert running.worked > first
 
 
 def test_a_cancelled_job_is_ended_at_once_and_stops_at_its_next_check(

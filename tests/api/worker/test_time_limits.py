@@ -58,6 +58,23 @@ def test_a_stage_without_progress_is_tried_again() -> None:
     assert failure.detail == "scoring made no progress for 3600 s"
 
 
+def test_a_job_that_took_too_long_in_all_its_attempts_is_not_tried_again() -> None:
+    limits = TimeLimits(listing=600.0, image=30.0, stage=3600.0, job=7200.0)
+
+    failure = overdue(Beat(Stage.SCORING), 0.0, limits, worked=7201.0)
+
+    assert failure is not None
+    assert (failure.type, failure.retry) == ("time-limit", False)
+    assert failure.detail == "the job took longer than 7200 s, up to scoring"
+    assert overdue(Beat(Stage.SCORING), 0.0, limits, worked=7199.0) is None
+
+
+def test_a_job_may_take_any_time_unless_the_operator_says_otherwise() -> None:
+    limits = time_limits(Settings(), EncodingOptions())
+
+    assert overdue(Beat(Stage.SCORING), 0.0, limits, worked=1e9) is None
+
+
 def test_an_image_of_which_many_views_are_made_may_take_longer() -> None:
     assert views_limit(0) == 30.0
     assert views_limit(20) == 49.0
