@@ -24,7 +24,7 @@ from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
 from api.jobs.default_backbone import settle_default_backbone
 from api.jobs.estimate import count_samples
-from api.jobs.files import delete_left_files, finish_deletions
+from api.jobs.files import count_results, delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
 from api.online.process import ScoringModels, ScoringProcess
 from api.online.words import WordSearch
@@ -199,10 +199,11 @@ MEANINGS = {
     "429": "Too many requests; the Retry-After header says when to try again",
     "500": "Something went wrong inside",
     "503": "The service cannot do this now",
+    "507": "There is no room for it, on the disk or of what the key may keep",
 }
 """Description of a status where the route gives none."""
 
-AUTHENTICATED = ("401", "403", "429", "500", "503")  # wherever a key may be needed
+AUTHENTICATED = ("401", "403", "429", "500", "503", "507")  # wherever a key may be needed
 WITH_BODY = ("400", "413", "415", "422")
 WITH_PARAMETERS = ("404", "422")
 UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")  # the framework's own errors
@@ -260,6 +261,7 @@ def housekeeping(
         while not is_ended:
             _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
             _try("left-files", lambda: delete_left_files(engine, settings, artifacts))
+            _try("sizes", lambda: count_results(engine, artifacts))
             is_ended = wait(SWEEP_SECONDS)
 
     with in_background("housekeeping", keep_house, END_SECONDS):

@@ -95,6 +95,10 @@ class Settings(BaseSettings):
     """Size of a request that is no upload."""
     max_upload_bytes: Count = 64 << 30
     """Size of an upload."""
+    max_stored_bytes: Size = 256 << 30
+    """Uploads, results and kept features of a key together."""
+    max_open_uploads: Count = 100
+    """Uploads of a key that are not complete."""
     max_table_bytes: Count = 256 * MEBIBYTE
     """Size of a table with columns beside the scores of a job."""
     max_images_per_request: Count = 256

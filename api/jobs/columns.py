@@ -8,7 +8,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import ColumnElement, Connection, Engine, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Connection, Engine, Row, delete, insert, select, update
 
 from api.http.problems import conflict, not_found
 from api.jobs.joined_table import JoinedTable
@@ -80,6 +80,7 @@ def attach(
             "joined": encode(table.joined.to_json()),
             "attached_at": at,
         }
+        _leave_uncounted(connection, job_id)
         connection.execute(delete(JOB_COLUMNS).where(_is(job_id, table.name)))
         connection.execute(insert(JOB_COLUMNS).values(values))
     # The same where the confirmation of a first try was lost.
@@ -106,8 +107,14 @@ def _require_room(others: Sequence[AttachedTable], table: AttachedTable) -> None
 def detach(engine: Engine, job_id: str, name: str) -> str | None:
     """Forgets a table of a job; gives its version, None where there is none."""
     with write_transaction(engine) as connection:
+        _leave_uncounted(connection, job_id)
         removed = delete(JOB_COLUMNS).where(_is(job_id, name)).returning(JOB_COLUMNS.c.version)
         return connection.execute(removed).scalar_one_or_none()
+
+
+def _leave_uncounted(connection: Connection, job_id: str) -> None:
+    """Has the files of a job counted again, whatever happens to this process."""
+    connection.execute(update(JOBS).where(JOBS.c.id == job_id).values(stored_bytes=None))
 
 
 def _is(job_id: str, name: str) -> ColumnElement[bool]:

@@ -21,7 +21,15 @@ from sqlalchemy import Engine
 
 from api.http.problems import Problem, gone
 from api.jobs.joined_table import JOINED_FILE
-from api.jobs.store import Job, begin_deletion, end_deletion, get_job, jobs_to_delete
+from api.jobs.store import (
+    Job,
+    begin_deletion,
+    end_deletion,
+    get_job,
+    jobs_to_delete,
+    set_stored_bytes,
+    uncounted_jobs,
+)
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.checksums import DamagedFile, verify
@@ -40,6 +48,7 @@ FEATURES_FILE = "features.npy"  # only where words have a place among them
 KIND_FILE = "features.json"  # what made them
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
+COUNTED_AT_ONCE = 1000
 LONGEST_JOINING = 7 * 86400.0  # seconds for which a table may arrive and be joined
 
 
@@ -243,6 +252,21 @@ def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) 
             artifacts.delete_prefix(prefix)
             deleted += 1
     return deleted + _delete_left_tables(joining_folder(settings))
+
+
+def count_results(engine: Engine, artifacts: Artifacts) -> int:
+    """Counts the bytes of results that are not counted yet; returns the number of jobs."""
+    counted = 0
+    while jobs := uncounted_jobs(engine, COUNTED_AT_ONCE):
+        for job in jobs:
+            count_result(engine, artifacts, job)
+        counted += len(jobs)
+    return counted
+
+
+def count_result(engine: Engine, artifacts: Artifacts, job: Job) -> None:
+    """Counts the bytes of the files of a job by the files themselves."""
+    set_stored_bytes(engine, job.id, artifacts.total_bytes(job_prefix(job.id)))
 
 
 def _delete_left_tables(folder: Path) -> int:

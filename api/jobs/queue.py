@@ -78,7 +78,12 @@ def heartbeat(
 @retry
 def succeed(engine: sa.Engine, job: Job, result: StoredResult) -> bool:
     """Publishes the result; False, and without effect, if the worker has lost the job."""
-    values = {"state": "succeeded", "result": result, "error": None}
+    values = {
+        "state": "succeeded",
+        "result": result,
+        "stored_bytes": result.stored_bytes,
+        "error": None,
+    }
     with write_transaction(engine) as connection:
         # The progress since the last heartbeat, which may be all of it: all samples are done.
         total = sa.func.coalesce(JOBS.c.total, result.num_samples)

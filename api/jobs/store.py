@@ -21,6 +21,7 @@ from api.storage.tables import (
     is_id,
     new_id,
 )
+from api.uploads.quota import Quota, lock_owner, require_room, usage_of
 from difficulty_service.base.contract import Contract
 from difficulty_service.bodies.jobs import FINAL_STATES, JobError, JobRequest, State
 
@@ -52,6 +53,7 @@ class Job:
     seconds: float  # of work on it in all attempts, at the last heartbeat
     error: JobError | None  # of the job, or of its previous attempt
     result: StoredResult | None
+    stored_bytes: int | None  # of its artifacts; None until counted
 
     @cached_property
     def wanted(self) -> JobRequest:
@@ -118,8 +120,6 @@ def encode(values: Mapping[str, Any]) -> str:
     return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-# Together with the hash of the owner, the lock that serialises the submissions of an owner.
-SUBMISSION_LOCK = 0x0D1FF1D
 MAX_EXPIRED = 100
 
 
@@ -137,6 +137,7 @@ class SubmitLimits:
 
     max_queued: int
     max_attempts: int
+    quota: Quota | None = None  # None for any number of bytes
 
 
 class IdempotencyConflict(Exception):
@@ -160,8 +161,9 @@ def submit(
     The key has at most 200 characters, none of them NUL. `encode_marks` has written the marks to
     keep with a new job.
 
-    Raises `IdempotencyConflict` where the key belongs to a job with another request, and
-    `TooManyJobs` where the owner has `limits.max_queued` queued jobs.
+    Raises `IdempotencyConflict` where the key belongs to a job with another request, `TooManyJobs`
+    where the owner has `limits.max_queued` queued jobs, and a `Problem` where it keeps as much as
+    it may.
     """
     body = encode(request)
     values = {
@@ -173,7 +175,7 @@ def submit(
         "idempotency_key": idempotency_key,
         "max_attempts": limits.max_attempts,
     }
-    job = _queue(engine, values, limits.max_queued, applied_marks)
+    job = _queue(engine, values, limits, applied_marks)
     if job.request_sha256 != values["request_sha256"]:
         raise IdempotencyConflict(
             f"the idempotency key {idempotency_key!r} belongs to job {job.id} with another request"
@@ -183,13 +185,11 @@ def submit(
 
 @retry
 def _queue(
-    engine: sa.Engine, values: Mapping[str, Any], max_queued: int, applied_marks: str | None
+    engine: sa.Engine, values: Mapping[str, Any], limits: SubmitLimits, applied_marks: str | None
 ) -> Job:
     """Inserts the job, unless one with its idempotency key or its id exists."""
     with write_transaction(engine) as connection:
-        if connection.dialect.name == "postgresql":  # in SQLite, no other transaction writes
-            lock = sa.text("SELECT pg_advisory_xact_lock(:lock, hashtext(:owner))")
-            connection.execute(lock, {"lock": SUBMISSION_LOCK, "owner": values["owner"]})
+        lock_owner(connection, values["owner"])
         same = JOBS.c.id == values["id"]  # whose confirmation may have been lost
         own = JOBS.c.owner == values["owner"]
         if values["idempotency_key"] is not None:
@@ -197,8 +197,10 @@ def _queue(
         row = connection.execute(sa.select(JOBS).where(same)).one_or_none()
         if row is None:
             queued = sa.select(sa.func.count()).where(own, JOBS.c.state == "queued")
-            if (number := connection.execute(queued).scalar_one()) >= max_queued:
-                raise TooManyJobs(f"{number} jobs are queued, the maximum is {max_queued}")
+            if (number := connection.execute(queued).scalar_one()) >= limits.max_queued:
+                raise TooManyJobs(f"{number} jobs are queued, the maximum is {limits.max_queued}")
+            if limits.quota is not None:
+                require_room(usage_of(connection, values["owner"], limits.quota))
             times = dict.fromkeys(("created_at", "run_after"), now(connection))
             added = sa.insert(JOBS).values({**values, **times}).returning(*JOBS.c)
             row = connection.execute(added).one()
@@ -409,6 +411,20 @@ def is_claimable(at: float) -> sa.ColumnElement[bool]:
     """
     is_over = (JOBS.c.run_after <= at) | (JOBS.c.run_after > at + JOBS.c.hold_seconds)
     return (JOBS.c.state == "queued") & is_over
+
+
+def uncounted_jobs(engine: sa.Engine, limit: int) -> list[Job]:
+    """Jobs with a result whose size is not known, as they are from an earlier version."""
+    is_uncounted = (JOBS.c.state == "succeeded") & JOBS.c.stored_bytes.is_(None)
+    return _jobs(engine, sa.select(JOBS).where(is_uncounted).limit(limit))
+
+
+@retry
+def set_stored_bytes(engine: sa.Engine, job_id: str, number: int) -> None:
+    """Records the size of the artifacts of a job."""
+    with write_transaction(engine) as connection:
+        changed = sa.update(JOBS).where(JOBS.c.id == job_id)
+        connection.execute(changed.values(stored_bytes=number))
 
 
 def _is(owner: str | None, job_id: str) -> sa.ColumnElement[bool]:

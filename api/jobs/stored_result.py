@@ -8,3 +8,5 @@ class StoredResult(JobResult):
 
     prefix: str
     """Folder of the files of the attempt that succeeded"""
+    stored_bytes: int | None = None
+    """Bytes of these files; None until counted"""

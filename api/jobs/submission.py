@@ -7,8 +7,9 @@ from sqlalchemy import Engine
 
 from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
-from api.jobs.store import Job, get_job
+from api.jobs.store import Job, SubmitLimits, get_job
 from api.settings import Settings
+from api.uploads.quota import quota_of
 from api.uploads.store import get_upload
 from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
 from difficulty_service.backbones.text_encoders import (
@@ -52,6 +53,12 @@ def validate_submission(
         "backbone": backbone,
         "dataset": body.dataset.as_request(),
     }
+
+
+def submit_limits(engine: Engine, settings: Settings, owner: str) -> SubmitLimits:
+    """The limits for the next job of a key."""
+    quota = quota_of(engine, settings, owner)
+    return SubmitLimits(settings.max_queued_jobs, settings.max_attempts, quota)
 
 
 def _check_backbone(name: str, modality: str, settings: Settings) -> None:

@@ -19,13 +19,12 @@ from api.jobs.queue import live_workers
 from api.jobs.store import (
     IdempotencyConflict,
     Job,
-    SubmitLimits,
     TooManyJobs,
     list_jobs,
     rounds_of,
     submit,
 )
-from api.jobs.submission import validate_submission
+from api.jobs.submission import submit_limits, validate_submission
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.results import succeeded_job
@@ -213,7 +212,7 @@ def create(
     try:
         body = JobCreate(**form.as_body())
         validated = validate_submission(body, settings, engine, key.owner)
-        limits = SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+        limits = submit_limits(engine, settings, key.owner)
         job, _ = submit(engine, key.owner, validated, form.token[:100] or None, limits)
     except (Problem, ValueError, TooManyJobs, IdempotencyConflict) as error:
         values = _list(request, key, None) | _form(request, key, form, _explained(error))

@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from api.http.problems import unreadable
 from api.jobs.columns import AttachedTable, attach, detach
-from api.jobs.files import joined_copy, joined_prefix, joining_folder
+from api.jobs.files import count_result, joined_copy, joined_prefix, joining_folder
 from api.jobs.joined_table import JOINED_FILE, JoinedTable
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
@@ -74,12 +74,14 @@ class AttachedTables:
             self._artifacts.delete_prefix(prefix)
             raise
         self._delete(job, None if replaced is None else replaced.version)
+        count_result(self._engine, self._artifacts, job)
         return attached
 
     def detach(self, job: Job, name: str) -> bool:
         """Removes a table; false where there is none of this name."""
         version = detach(self._engine, job.id, name)
         self._delete(job, version)
+        count_result(self._engine, self._artifacts, job)
         return version is not None
 
     def close(self) -> None:

@@ -20,6 +20,7 @@ from api.results.table_joining import LONGEST_NAME, SentTable
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.routes.reviewers import owned_job
 from api.settings import Settings
+from api.uploads.quota import find_usage, require_room
 from difficulty_service.review.joined_tables import MOST_COLUMNS
 from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
 from difficulty_service.review.sample_columns import Kind
@@ -142,6 +143,8 @@ async def attach_table(
 ) -> AttachedTable:
     """Attaches a table, which `write` writes to a file, when it is the caller's turn."""
     state = request.app.state
+    usage = await run_in_threadpool(find_usage, state.engine, state.settings, key.owner)
+    require_room(usage)
     queue: FairQueue = state.tables_queue
     client = client_of(key.owner, request.scope)
     with queue.request(client), receiving(state.settings) as folder:

@@ -18,7 +18,7 @@ from api.jobs import store
 from api.jobs.files import delete_finished
 from api.jobs.marks import encode_marks, requested_marks
 from api.jobs.store import Job
-from api.jobs.submission import validate_submission
+from api.jobs.submission import submit_limits, validate_submission
 from api.results.reviews import open_review
 from api.settings import Settings
 from api.storage.tables import is_id
@@ -104,7 +104,7 @@ def _submit(
         return open_review(engine, request.app.state.open_scores, job).merged_tables()
 
     marks = encode_marks(requested_marks(engine, key.owner, validated, merged))
-    limits = store.SubmitLimits(settings.max_queued_jobs, settings.max_attempts)
+    limits = submit_limits(engine, settings, key.owner)
     try:
         return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
     except store.IdempotencyConflict as error:

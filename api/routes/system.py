@@ -18,6 +18,7 @@ from api.routes.jobs import in_turn
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
+from api.uploads.quota import find_usage
 from difficulty_service.backbones import BackboneListing, list_backbones
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
@@ -32,6 +33,7 @@ from difficulty_service.bodies.service import (
     Health,
     Part,
     Readiness,
+    Usage,
 )
 
 router = APIRouter(tags=["service"])
@@ -89,6 +91,13 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     return Backbones(
         backbones=[BackbonePublic(**vars(each), default=each.name in defaults) for each in listed]
     )
+
+
+@router.get("/v1/usage", summary="What the key keeps, and how much it may")
+def get_usage(request: Request, key: ReadKey) -> Usage:
+    """Counted anew at each request."""
+    state = request.app.state
+    return find_usage(state.engine, state.settings, key.owner)
 
 
 @router.get("/v1/folders", summary="Look for datasets in a root")

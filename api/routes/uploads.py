@@ -16,8 +16,9 @@ from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
 from api.uploads import store
 from api.uploads.checking import UploadChecks
+from api.uploads.quota import quota_of
 from api.uploads.store import Upload
-from api.uploads.stream import mismatch, read_span, receive, refuse_too_long
+from api.uploads.stream import UploadLimits, mismatch, read_span, receive, refuse_too_long
 from difficulty_service.base.files import file_sha256
 from difficulty_service.bodies.uploads import LARGEST, UploadCreate, UploadList, UploadPublic
 
@@ -48,7 +49,9 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
             "send a smaller dataset or several",
             field="size",
         )
-    upload = store.create_upload(request.app.state.engine, key.owner, body.format, body.size)
+    engine: Engine = request.app.state.engine
+    quota = quota_of(engine, settings, key.owner)
+    upload = store.create_upload(engine, key.owner, body.format, body.size, quota)
     response.headers["Location"] = _address(upload)
     return _public(upload, response)
 
@@ -104,7 +107,11 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
     refuse_too_long(span, request.headers.get("content-length"), limit)
     body = KeyWatch(engine, key.owner).watched(request.stream())
-    received = await receive(engine, upload, path, body, span, limit)
+    # One whose size was announced has it reserved.
+    quota = None
+    if upload.size is None:
+        quota = await run_in_threadpool(quota_of, engine, settings, key.owner)
+    received = await receive(engine, upload, path, body, span, UploadLimits(limit, quota))
     upload = replace(upload, received=received)
     if received == size or last:
         checks: UploadChecks = request.app.state.upload_checks

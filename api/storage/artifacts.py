@@ -95,6 +95,12 @@ class Artifacts:
         folders = [info.path for info in infos if info.type == FileType.Directory]
         return sorted(posixpath.relpath(folder, self.root.path) for folder in folders)
 
+    def total_bytes(self, prefix: str) -> int:
+        """Number of bytes of all files in a folder and below; 0 where there is none."""
+        selector = FileSelector(self._path(prefix), allow_not_found=True, recursive=True)
+        infos = self.root.filesystem.get_file_info(selector)
+        return sum(info.size for info in infos if info.type == FileType.File)
+
     def delete(self, key: str) -> None:
         """Deletes a file, if it exists."""
         with suppress(FileNotFoundError):

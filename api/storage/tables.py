@@ -69,6 +69,7 @@ JOBS = sa.Table(
     sa.Column("seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
     sa.Column("error", sa.Text),  # JSON: type, detail, and where known remedy, field
     sa.Column("result", sa.Text),  # JSON: folder of the artifacts, sizes, counts, warnings
+    sa.Column("stored_bytes", sa.BigInteger),  # of its artifacts; None until counted
     sa.UniqueConstraint("owner", "idempotency_key"),
     sa.Index("ix_jobs_state_run_after", "state", "run_after", "created_at"),
     sa.Index("ix_jobs_state_owner", "state", "owner"),  # how many of each owner are running

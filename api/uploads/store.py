@@ -18,8 +18,10 @@ from api.settings import Settings
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import DELETING, JOBS, UPLOADS, is_id, new_id
 from api.uploads.checking import UploadChecks
+from api.uploads.quota import Quota, lock_owner, require_open_upload, require_room, usage_of
 from difficulty_service.base.files import file_sha256
 from difficulty_service.bodies.jobs import FINAL_STATES
+from difficulty_service.bodies.uploads import LARGEST
 
 FORMATS = ("tar", "zip", "parquet")
 
@@ -40,9 +42,20 @@ class Upload:
 
 
 @retry
-def create_upload(engine: Engine, owner: str, format_name: str, size: int | None) -> Upload:
-    """Creates an upload."""
+def create_upload(
+    engine: Engine, owner: str, format_name: str, size: int | None, quota: Quota | None = None
+) -> Upload:
+    """Creates an upload; one with a size has that reserved of the quota, if there is one.
+
+    Raises:
+        Problem: The owner has too many open uploads, or keeps as much as it may.
+    """
     with write_transaction(engine) as connection:
+        if quota is not None:
+            lock_owner(connection, owner)
+            usage = usage_of(connection, owner, quota)
+            require_open_upload(usage)
+            require_room(usage, size)
         time = now(connection)
         values = {
             "id": new_id(),
@@ -69,11 +82,16 @@ def get_upload(engine: Engine, owner: str | None, upload_id: str) -> Upload | No
 
 
 @retry
-def advance(engine: Engine, upload_id: str, received: int) -> None:
-    """Records the number of bytes received."""
+def advance(engine: Engine, upload_id: str, received: int, quota: Quota | None = None) -> int:
+    """Records the number of bytes received; gives how many the upload may have by a quota."""
     with write_transaction(engine) as connection:
         values = {"received": received, "used_at": now(connection)}
-        connection.execute(update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values))
+        changed = update(UPLOADS).where(UPLOADS.c.id == upload_id).values(values)
+        owner = connection.execute(changed.returning(UPLOADS.c.owner)).scalar_one_or_none()
+        if quota is None or owner is None:
+            return LARGEST
+        usage = usage_of(connection, owner, quota)
+    return received + max(0, usage.max_bytes - usage.total_bytes)
 
 
 @retry

@@ -21,6 +21,7 @@ from api.http.problems import (
     not_found,
     too_large,
 )
+from api.uploads.quota import Quota, beyond_quota
 from api.uploads.store import Upload, advance, appending, get_upload, write_all
 
 WRITE_BYTES = 1 << 20
@@ -77,12 +78,25 @@ def refuse_too_long(span: Span, content_length: str | None, limit: int) -> None:
         raise _too_long(span, limit)
 
 
+@dataclass(frozen=True)
+class UploadLimits:
+    """How large an upload may become."""
+
+    size: int  # number of bytes
+    quota: Quota | None = None  # of its owner; None where the size is reserved already
+
+
 async def receive(
-    engine: Engine, upload: Upload, path: Path, body: AsyncIterator[bytes], span: Span, limit: int
+    engine: Engine,
+    upload: Upload,
+    path: Path,
+    body: AsyncIterator[bytes],
+    span: Span,
+    limits: UploadLimits,
 ) -> int:
     """Appends a body to an upload; what arrives is kept even if the rest does not.
 
-    Gives the number of bytes received so far; the whole upload may have `limit`.
+    Gives the number of bytes received so far.
     """
 
     def confirm() -> None:
@@ -98,10 +112,15 @@ async def receive(
     with ExitStack() as stack:
         opened = appending(path, span.start, confirm)
         file = await run_in_threadpool(_enter, stack, opened, upload)
-        writer = _Writer(file, span.start, lambda received: advance(engine, upload.id, received))
+
+        def record(received: int) -> int:
+            return advance(engine, upload.id, received, limits.quota)
+
+        allowed = await run_in_threadpool(record, span.start)
+        writer = _Writer(file, span.start, record, limits.quota, allowed)
         try:
             try:
-                await _write_body(writer, body, span, limit)
+                await _write_body(writer, body, span, limits.size)
             finally:
                 # Also when the server is stopping: the client need not send the bytes again.
                 with anyio.CancelScope(shield=True):
@@ -159,13 +178,18 @@ class _Writer:
 
     file: int  # descriptor, at the position to resume at
     written: int  # bytes of the file
-    on_synced: Callable[[int], None]  # called with the number of bytes that are safely on disk
+    # Called with the number of bytes that are safely on disk; says how many may be.
+    on_synced: Callable[[int], int]
+    quota: Quota | None  # of the owner, where the upload has none of it reserved
+    allowed: int  # bytes that the file may have by this quota
     recorded: int = 0  # bytes in the last call of `on_synced`
 
     def __post_init__(self) -> None:
         self.recorded = self.written
 
     def write(self, data: bytes) -> None:
+        if self.quota is not None and self.written + len(data) > self.allowed:
+            raise beyond_quota(self.quota, self.written)
         write_all(self.file, data)
         self.written += len(data)
         if self.written - self.recorded >= RECORD_BYTES:
@@ -175,7 +199,7 @@ class _Writer:
         if self.written == self.recorded:
             return
         os.fsync(self.file)
-        self.on_synced(self.written)
+        self.allowed = self.on_synced(self.written)
         self.recorded = self.written
 
 

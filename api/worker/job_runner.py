@@ -183,7 +183,9 @@ def run_job(
         reporter.enter(Stage.PUBLISHING)
         for file in files:
             artifacts.put(file, f"{attempt_prefix(job)}/{file.name}")
-        return _result(job, scored, scored_features[-1], scoring.out, names)
+        result = _result(job, scored, scored_features[-1], scoring.out, names)
+        stored_bytes = sum(file.stat().st_size for file in files)
+        return result.model_copy(update={"stored_bytes": stored_bytes})
 
 
 def _fetch_gaussians(

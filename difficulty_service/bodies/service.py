@@ -47,6 +47,18 @@ class Readiness(BaseModel):
     parts: dict[str, Part] = Field(description="database, artifacts, workers")
 
 
+class Usage(BaseModel):
+    """What a key keeps in the service, and how much it may; sizes are in bytes."""
+
+    upload_bytes: int = Field(description="Uploads; an open one with the size that was announced")
+    result_bytes: int = Field(description="Results of finished jobs, with tables of columns")
+    feature_bytes: int = Field(description="Features that are kept for later jobs")
+    total_bytes: int
+    max_bytes: int = Field(description="Above which nothing more is taken")
+    open_uploads: int = Field(description="Number of uploads that are not complete")
+    max_open_uploads: int
+
+
 class BackbonePublic(BaseModel):
     """An encoder that turns images or texts into features."""
 

@@ -344,6 +344,7 @@ class Client:
     delete_upload = _call(requests.delete_upload)
     folders = _call(requests.folders)
     backbones = _call(requests.backbones)
+    usage = _call(requests.usage)
     readiness = _call(requests.readiness)
 
 
@@ -430,4 +431,5 @@ class AsyncClient:
     delete_upload = _await(requests.delete_upload)
     folders = _await(requests.folders)
     backbones = _await(requests.backbones)
+    usage = _await(requests.usage)
     readiness = _await(requests.readiness)

@@ -18,7 +18,7 @@ from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobP
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
 from difficulty_service.bodies.results import ErrorPage, ScorePage
 from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
-from difficulty_service.bodies.service import Backbones, FolderPage, Readiness
+from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
 from difficulty_service.bodies.uploads import UploadCreate, UploadList, UploadPublic
 
 T = TypeVar("T")
@@ -365,6 +365,11 @@ def folders(root: str = "", path: str = "", *, start: int = 0) -> Request[Folder
 def backbones() -> Request[Backbones]:
     """The backbones that jobs may use."""
     return Request("GET", "/v1/backbones", to(Backbones))
+
+
+def usage() -> Request[Usage]:
+    """What the key keeps in the service, and how much it may."""
+    return Request("GET", "/v1/usage", to(Usage))
 
 
 def readiness() -> Request[Readiness]:

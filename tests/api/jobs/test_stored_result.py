@@ -46,5 +46,7 @@ def test_a_result_that_lacks_a_key_is_refused_by_name() -> None:
         StoredResult.of(values)
 
 
-def test_only_the_folder_of_the_files_is_kept_from_the_client() -> None:
-    assert set(StoredResult.model_fields) - set(JobResult.model_fields) == {"prefix"}
+def test_the_folder_of_the_files_and_their_size_are_kept_from_the_client() -> None:
+    own = set(StoredResult.model_fields) - set(JobResult.model_fields)
+
+    assert own == {"prefix", "stored_bytes"}

@@ -212,6 +212,7 @@ def test_a_job_is_followed_to_its_end_and_read(job: JobPublic, call: Call) -> No
     assert call("folders").entries[0].name == "photos"
     assert "train" in [each.name for each in call("folders", "photos").entries]
     assert "builtin" in [each.name for each in call("backbones").backbones]
+    assert call("usage").result_bytes >= job.result.scores_bytes
     assert call("readiness").ready
 
 

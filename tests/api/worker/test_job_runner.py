@@ -98,6 +98,7 @@ def test_the_result_describes_the_published_files(
     assert result.scores_bytes == artifacts.size(f"jobs/{job.id}/a1/scores.parquet")
     assert len(result.scores_sha256) == 64
     assert result.class_names == ("bird", "cat")
+    assert result.stored_bytes == artifacts.total_bytes(result.prefix)
 
 
 def test_what_the_pages_read_is_published_with_the_scores(
