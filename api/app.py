@@ -42,6 +42,7 @@ from api.routes.events import EventStreams
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import connect, is_damaged, migrate
+from api.storage.space import keep_reserve
 from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
 from difficulty_service.base.apart import Apart, Limits, call_apart
@@ -122,6 +123,8 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.engine = connect(settings.resolved_database_url.get_secret_value())
     try:
         await run_in_threadpool(migrate, state.engine)
+        if settings.takes_jobs:
+            await run_in_threadpool(keep_reserve, state.engine)
         state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
         settings = state.settings = await run_in_threadpool(settle_default_backbone, settings)
         if settings.device not in EVERYWHERE:
@@ -259,6 +262,8 @@ def housekeeping(
         _try("uploads", lambda: complete_received(engine, settings, checks))
         is_ended = wait(0)
         while not is_ended:
+            if settings.takes_jobs:
+                keep_reserve(engine)
             _try("deletions", lambda: finish_deletions(engine, settings, artifacts))
             _try("left-files", lambda: delete_left_files(engine, settings, artifacts))
             _try("sizes", lambda: count_results(engine, artifacts))

@@ -147,6 +147,9 @@ class Settings(BaseSettings):
     """Seconds without progress in any other stage."""
     job_seconds: Seconds | None = None
     """Seconds of work on a job, in all its attempts together; none for any."""
+    min_free_bytes: Annotated[int, Field(ge=0)] = 256 * MEBIBYTE
+    """Free space that uploads and new jobs leave on each disk of the service; deletions need some.
+    """
     keep_jobs: Seconds = 30 * 86400.0
     """Seconds until finished jobs and unused features are deleted."""
     feature_cache_mb: Annotated[int, Field(ge=0)] = 2048

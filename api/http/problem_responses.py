@@ -1,5 +1,6 @@
 """Exception handlers that answer every error of a request with a problem."""
 
+import errno
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import replace
 from http import HTTPStatus
@@ -29,6 +30,7 @@ from api.http.problems import (
 )
 from api.http.public_text import hide_paths, public_names
 from api.storage.database import DatabaseUnusable, is_damaged
+from api.storage.space import is_full
 from difficulty_service.base.errors import DifficultyError, MissingPackage, Setting
 
 RETRY_AFTER = 5  # seconds; a restart of the database takes about that long
@@ -141,6 +143,8 @@ def from_database(error: DBAPIError | PoolTimeout) -> Problem:
             "the request contains a value that cannot be stored",
             "send text without NUL and numbers of at most 64 bits",
         )
+    if is_full(error):
+        return _no_space(STORAGE_REASONS[errno.ENOSPC])
     if is_damaged(error):
         return _unavailable("the database of the service is damaged; its operator can restore it")
     # Only these mean that the database is unreachable; others are bugs.
@@ -152,13 +156,16 @@ def from_database(error: DBAPIError | PoolTimeout) -> Problem:
 def from_system(error: OSError) -> Problem:
     """For a file or disk of the server that fails; a full disk is named, the rest are bugs."""
     reason = STORAGE_REASONS.get(error.errno or 0)
-    if reason is None:
-        return from_unexpected()
+    return from_unexpected() if reason is None else _no_space(reason)
+
+
+def _no_space(reason: str) -> Problem:
     return Problem(
         507,
         "storage",
         reason,
-        "try again later; the operator can free space in DIFFICULTY_DATA_DIR or delete old jobs",
+        "delete uploads or finished jobs, which is always possible, or try again later; the "
+        "operator can free space in DIFFICULTY_DATA_DIR",
         headers={"Retry-After": str(RETRY_AFTER_CLEANING)},
     )
 
@@ -197,7 +204,9 @@ def problem_of(error: Exception) -> Problem:
             break
     else:
         problem = from_unexpected()
-    if problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+    if problem.type == "storage":
+        structlog.get_logger().warning("disk-full", reason=type(error).__name__)
+    elif problem is not error and problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         structlog.get_logger().error("request-failed", exc_info=error)
     return problem
 

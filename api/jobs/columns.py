@@ -14,6 +14,7 @@ from api.http.problems import conflict, not_found
 from api.jobs.joined_table import JoinedTable
 from api.jobs.store import encode
 from api.storage.database import now, retry, write_transaction
+from api.storage.space import makes_room
 from api.storage.tables import JOB_COLUMNS, JOBS
 from difficulty_service.base.wording import count_of
 from difficulty_service.review.joined_tables import MOST_COLUMNS
@@ -104,6 +105,7 @@ def _require_room(others: Sequence[AttachedTable], table: AttachedTable) -> None
 
 
 @retry
+@makes_room
 def detach(engine: Engine, job_id: str, name: str) -> str | None:
     """Forgets a table of a job; gives its version, None where there is none."""
     with write_transaction(engine) as connection:

@@ -11,6 +11,7 @@ from api.http.problems import conflict, invalid
 from api.jobs.marks import PART, SampleMark, marks_by_owner
 from api.storage.database import retry, write_transaction
 from api.storage.keys import Key, list_keys
+from api.storage.space import makes_room
 from api.storage.tables import FINAL, JOBS, KEYS, MARKS, SHARED_JOBS, is_id
 from difficulty_service.scores.marks import Mark
 
@@ -129,6 +130,7 @@ def share_job(engine: Engine, job_id: str, key_id: str) -> None:
 
 
 @retry
+@makes_room
 def unshare_job(engine: Engine, job_id: str, key_id: str) -> None:
     """Hides a job from another key again; the marks that it gave stay."""
     if not is_id(key_id):

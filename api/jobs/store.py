@@ -11,6 +11,7 @@ import sqlalchemy as sa
 
 from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
+from api.storage.space import makes_room
 from api.storage.tables import (
     APPLIED_MARKS,
     DELETING,
@@ -301,6 +302,7 @@ def succeeded_at_once(
 
 
 @retry
+@makes_room
 def request_cancel(engine: sa.Engine, owner: str | None, job_id: str) -> Job | None:
     """Cancels a queued job, or asks the worker of a running one to stop it.
 
@@ -328,6 +330,7 @@ def request_cancel(engine: sa.Engine, owner: str | None, job_id: str) -> Job | N
 
 
 @retry
+@makes_room
 def begin_deletion(engine: sa.Engine, owner: str | None, job_id: str) -> bool:
     """Hides a finished job from every client, so that its files can be deleted.
 
@@ -351,6 +354,7 @@ def jobs_to_delete(engine: sa.Engine) -> list[str]:
 
 
 @retry
+@makes_room
 def end_deletion(engine: sa.Engine, job_id: str) -> None:
     """Deletes the row of a job whose files are deleted, with its events and marks."""
     with write_transaction(engine) as connection:

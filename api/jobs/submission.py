@@ -9,6 +9,7 @@ from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.store import Job, SubmitLimits, get_job
 from api.settings import Settings
+from api.storage.space import require_space
 from api.uploads.quota import quota_of
 from api.uploads.store import get_upload
 from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
@@ -56,7 +57,12 @@ def validate_submission(
 
 
 def submit_limits(engine: Engine, settings: Settings, owner: str) -> SubmitLimits:
-    """The limits for the next job of a key."""
+    """The limits for the next job of a key.
+
+    Raises:
+        OSError: There is no space for one.
+    """
+    require_space(settings)
     quota = quota_of(engine, settings, owner)
     return SubmitLimits(settings.max_queued_jobs, settings.max_attempts, quota)
 

@@ -13,6 +13,7 @@ from sqlalchemy import ColumnElement, Engine, delete, insert, select
 
 from api.settings import Settings
 from api.storage.database import retry, write_transaction
+from api.storage.space import makes_room
 from api.storage.tables import JOBS, SAVED_VIEWS
 from difficulty_service.base.files import replacing
 
@@ -102,6 +103,7 @@ def _save(engine: Engine, of: Reviewed, view: SavedView) -> None:
 
 
 @retry
+@makes_room
 def _delete(engine: Engine, of: Reviewed, name: str) -> None:
     with write_transaction(engine) as connection:
         connection.execute(delete(SAVED_VIEWS).where(_is(of), SAVED_VIEWS.c.name == name))

@@ -20,6 +20,7 @@ from api.results.table_joining import LONGEST_NAME, SentTable
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.routes.reviewers import owned_job
 from api.settings import Settings
+from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
 from difficulty_service.review.joined_tables import MOST_COLUMNS
 from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
@@ -145,6 +146,7 @@ async def attach_table(
     state = request.app.state
     usage = await run_in_threadpool(find_usage, state.engine, state.settings, key.owner)
     require_room(usage)
+    await run_in_threadpool(require_space, state.settings)
     queue: FairQueue = state.tables_queue
     client = client_of(key.owner, request.scope)
     with queue.request(client), receiving(state.settings) as folder:

@@ -15,9 +15,10 @@ from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.routes.jobs import in_turn
-from api.settings import Settings
+from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
+from api.storage.space import has_space
 from api.uploads.quota import find_usage
 from difficulty_service.backbones import BackboneListing, list_backbones
 from difficulty_service.backbones.text_encoders import (
@@ -54,12 +55,13 @@ async def get_health() -> Health:
 
 @router.get("/readyz", responses=NOT_READY, summary="Can jobs be accepted and run?")
 def get_readiness(request: Request, response: Response) -> Readiness:
-    """Checks database, artifacts and workers; needs no key."""
+    """Checks database, artifacts, workers and free space; needs no key."""
     state = request.app.state
     parts = {
         "database": _part(lambda: _check_database(state.engine)),
         "artifacts": _part(lambda: _check_artifacts(state.artifacts)),
         "workers": _part(lambda: _check_workers(state.engine, state.settings)),
+        "space": _part(lambda: _check_space(state.settings)),
     }
     missing = [name for name, part in parts.items() if not part.ready]
     if missing:
@@ -150,6 +152,17 @@ def _check_artifacts(artifacts: Artifacts) -> Part:
     if root.is_local and info.type != FileType.Directory:
         return Part(ready=False, detail="the folder is gone; create it, or restart the server")
     return Part(ready=True, detail="can be read")
+
+
+def _check_space(settings: Settings) -> Part:
+    floor = settings.min_free_bytes // MEBIBYTE
+    if has_space(settings):
+        return Part(ready=True, detail=f"at least {floor:,} MiB are free")
+    return Part(
+        ready=False,
+        detail=f"less than {floor:,} MiB are free; delete uploads and finished jobs, or free space "
+        "on the disks of the service",
+    )
 
 
 def _check_workers(engine: Engine, settings: Settings) -> Part:

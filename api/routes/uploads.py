@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
 from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
+from api.storage.space import require_space
 from api.uploads import store
 from api.uploads.checking import UploadChecks
 from api.uploads.quota import quota_of
@@ -50,6 +52,7 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
             field="size",
         )
     engine: Engine = request.app.state.engine
+    require_space(settings)
     quota = quota_of(engine, settings, key.owner)
     upload = store.create_upload(engine, key.owner, body.format, body.size, quota)
     response.headers["Location"] = _address(upload)
@@ -111,7 +114,8 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     quota = None
     if upload.size is None:
         quota = await run_in_threadpool(quota_of, engine, settings, key.owner)
-    received = await receive(engine, upload, path, body, span, UploadLimits(limit, quota))
+    limits = UploadLimits(limit, partial(require_space, settings), quota)
+    received = await receive(engine, upload, path, body, span, limits)
     upload = replace(upload, received=received)
     if received == size or last:
         checks: UploadChecks = request.app.state.upload_checks

@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import Engine, Row, func, insert, select, update
 
 from api.storage.database import now, retry, write_transaction
+from api.storage.space import makes_room
 from api.storage.tables import JOBS, KEYS, MARKS, SAVED_VIEWS, UPLOADS, is_id, new_id
 from difficulty_service.base.errors import DifficultyError
 
@@ -104,6 +105,7 @@ def list_keys(engine: Engine) -> list[Key]:
 
 
 @retry
+@makes_room
 def revoke_key(engine: Engine, key_id: str) -> Key | None:
     """Revokes a key permanently; None if there is no key of this id."""
     if not is_id(key_id):

@@ -16,6 +16,7 @@ from sqlalchemy import Engine, Row, delete, insert, select, update
 from api.http.problems import Problem
 from api.settings import Settings
 from api.storage.database import now, retry, write_transaction
+from api.storage.space import makes_room
 from api.storage.tables import DELETING, JOBS, UPLOADS, is_id, new_id
 from api.uploads.checking import UploadChecks
 from api.uploads.quota import Quota, lock_owner, require_open_upload, require_room, usage_of
@@ -125,6 +126,7 @@ def expired_uploads(engine: Engine, unused_for: float) -> list[Upload]:
 
 
 @retry
+@makes_room
 def delete_upload(engine: Engine, upload_id: str) -> None:
     """Deletes the row of an upload."""
     with write_transaction(engine) as connection:

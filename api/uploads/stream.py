@@ -83,6 +83,7 @@ class UploadLimits:
     """How large an upload may become."""
 
     size: int  # number of bytes
+    require_space: Callable[[int], None]  # raises an OSError where there is none for so many
     quota: Quota | None = None  # of its owner; None where the size is reserved already
 
 
@@ -117,7 +118,7 @@ async def receive(
             return advance(engine, upload.id, received, limits.quota)
 
         allowed = await run_in_threadpool(record, span.start)
-        writer = _Writer(file, span.start, record, limits.quota, allowed)
+        writer = _Writer(file, span.start, record, limits.require_space, limits.quota, allowed)
         try:
             try:
                 await _write_body(writer, body, span, limits.size)
@@ -180,6 +181,7 @@ class _Writer:
     written: int  # bytes of the file
     # Called with the number of bytes that are safely on disk; says how many may be.
     on_synced: Callable[[int], int]
+    require_space: Callable[[int], None]  # raises an OSError where there is none for so many
     quota: Quota | None  # of the owner, where the upload has none of it reserved
     allowed: int  # bytes that the file may have by this quota
     recorded: int = 0  # bytes in the last call of `on_synced`
@@ -188,6 +190,7 @@ class _Writer:
         self.recorded = self.written
 
     def write(self, data: bytes) -> None:
+        self.require_space(len(data))
         if self.quota is not None and self.written + len(data) > self.allowed:
             raise beyond_quota(self.quota, self.written)
         write_all(self.file, data)
@@ -225,6 +228,7 @@ def _disk_problem(error: OSError, received: int) -> Problem:
         507 if is_full else 503,
         "storage" if is_full else "unavailable",
         "the disk is full" if is_full else "the file cannot be written",
-        f"tell the operator, or wait, then resume at byte {received:,}",
+        "delete uploads or finished jobs, tell the operator, or wait, then resume at byte "
+        f"{received:,}",
         headers={"Retry-After": str(RETRY_AFTER), "Upload-Offset": str(received)},
     )

@@ -30,6 +30,7 @@ from api.storage.database import (
     naming_damage,
     require_current,
 )
+from api.storage.space import has_space
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
 from api.worker.retention import delete_expired
@@ -125,12 +126,14 @@ def _wait_for_tables(worker: Worker) -> bool:
 
 def _work_on(worker: Worker) -> None:
     next_clean_up = time.monotonic() + CLEAN_UP_SECONDS * random.random()  # noqa: S311 - no secret
+    is_full = False
     while not worker.stop():
         try:
             if time.monotonic() >= next_clean_up:
                 next_clean_up = time.monotonic() + CLEAN_UP_SECONDS  # even if this one fails
                 delete_expired(worker.engine, worker.settings, worker.artifacts)
-            job = claim(worker.engine, worker.id, worker.settings.device, worker.settings.lease)
+            is_full = _disk_is_full(worker, is_full)
+            job = None if is_full else _claim(worker)
             if job is not None:
                 run_attempt(worker, job)
                 if not worker.stop():
@@ -143,6 +146,21 @@ def _work_on(worker: Worker) -> None:
         end = time.monotonic() + worker.settings.poll * random.uniform(0.5, 1.5)  # noqa: S311 - no secret
         while not worker.stop() and (left := end - time.monotonic()) > 0:
             time.sleep(min(left, MAX_SLEEP))
+
+
+def _claim(worker: Worker) -> Job | None:
+    return claim(worker.engine, worker.id, worker.settings.device, worker.settings.lease)
+
+
+def _disk_is_full(worker: Worker, was_full: bool) -> bool:  # noqa: FBT001
+    """Whether jobs have to wait for space, rather than use up their attempts; logged once."""
+    is_full = not has_space(worker.settings)
+    log = structlog.get_logger().bind(worker=worker.id)
+    if is_full and not was_full:
+        log.warning("disk-full", consequence="no job is claimed until there is space")
+    if was_full and not is_full:
+        log.info("disk-has-space")
+    return is_full
 
 
 def run_attempt(worker: Worker, job: Job) -> None:

@@ -36,6 +36,7 @@ class Readiness(BaseModel):
                             "ready": False,
                             "detail": "no heartbeat in the last 60 s; run `difficulty worker`",
                         },
+                        "space": {"ready": True, "detail": "at least 256 MiB are free"},
                     },
                 }
             ]
@@ -44,7 +45,7 @@ class Readiness(BaseModel):
 
     ready: bool
     missing: list[str] = Field(description="Names of the parts that are not ready")
-    parts: dict[str, Part] = Field(description="database, artifacts, workers")
+    parts: dict[str, Part] = Field(description="database, artifacts, workers, space")
 
 
 class Usage(BaseModel):

@@ -26,10 +26,13 @@ def client(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
     photos = write_image_folder(tmp_path / "photos", ("cat", "dog"), EACH, size=(16, 16))
     small_network.make_known()
     database = f"sqlite:///{tmp_path / 'difficulty.sqlite'}"
-    roots = {"photos": str(photos)}
-    with client_of(
-        tiny_disk, database_url=database, roots=roots, default_backbone=small_network.SMALL
-    ) as client:
+    settings = {
+        "database_url": database,
+        "roots": {"photos": str(photos)},
+        "default_backbone": small_network.SMALL,
+        "min_free_bytes": 0,
+    }
+    with client_of(tiny_disk, **settings) as client:
         yield client
 
 

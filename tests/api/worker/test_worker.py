@@ -20,9 +20,11 @@ from structlog.testing import capture_logs
 from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from tests.faults.conftest import mounted
 from tests.small_network import SLOW
 
 NUM_IMAGES = 40
+DISK_BYTES = 64 << 20
 
 Submit = Callable[..., Job]
 Wait = Callable[[Job, str], Job]
@@ -46,6 +48,28 @@ def test_a_submitted_job_gets_its_scores_and_leaves_nothing_under_way(
     with artifacts.open(f"{done.result.prefix}/scores.parquet") as file:
         assert len(pq.read_table(file)) == done.total == done.done == NUM_IMAGES
     assert files_below(settings.work_dir) == []
+
+
+def test_a_job_waits_for_space_on_the_disk_and_runs_at_its_first_attempt_once_there_is(
+    settings: Settings, submitted: Submit, wait_for: Wait, tmp_path: Path, working: Working
+) -> None:
+    job, disk = submitted(), tmp_path / "disk"
+    disk.mkdir()
+    with mounted(disk, DISK_BYTES) as is_mounted:
+        if not is_mounted:
+            pytest.skip("mounting a file system is forbidden here")
+        (disk / "ballast").write_bytes(bytes(DISK_BYTES // 2))
+        floor = {"data_dir": disk, "min_free_bytes": DISK_BYTES * 3 // 4}
+        with capture_logs() as logs, working(settings.model_copy(update=floor)):
+            while not any(entry["event"] == "disk-full" for entry in logs):
+                time.sleep(0.01)
+            waiting = wait_for(job, "queued")
+            (disk / "ballast").unlink()
+            done = wait_for(job, "succeeded")
+
+    assert waiting.attempt == 0
+    assert done.attempt == 1
+    assert [entry["event"] for entry in logs].count("disk-full") == 1
 
 
 def test_what_earlier_attempts_published_goes_when_one_succeeds(
