@@ -42,6 +42,7 @@ from api.routes.events import EventStreams
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import connect, is_damaged, migrate
+from api.storage.identity import require_own_artifacts
 from api.storage.space import keep_reserve
 from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
@@ -122,10 +123,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     state = app.state
     state.engine = connect(settings.resolved_database_url.get_secret_value())
     try:
-        await run_in_threadpool(migrate, state.engine)
-        if settings.takes_jobs:
-            await run_in_threadpool(keep_reserve, state.engine)
-        state.artifacts = await run_in_threadpool(open_artifacts, settings.artifact_root)
+        state.artifacts = await run_in_threadpool(_prepare_storage, state.engine, settings)
         settings = state.settings = await run_in_threadpool(settle_default_backbone, settings)
         if settings.device not in EVERYWHERE:
             # In another process, since that takes torch.
@@ -181,6 +179,16 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.sample_counts.close)
     finally:
         state.engine.dispose()
+
+
+def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:
+    """Upgrades the tables, and opens the artifacts, which have to be those of the database."""
+    migrate(engine)
+    artifacts = open_artifacts(settings.artifact_root)
+    if settings.takes_jobs:
+        keep_reserve(engine)
+        require_own_artifacts(engine, artifacts)
+    return artifacts
 
 
 def _choose_device(name: str) -> None:

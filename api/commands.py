@@ -123,8 +123,8 @@ def create(name: str, /, *, scopes: str = "write") -> None:
 
     Args:
         name: Purpose of the key, for `difficulty keys list`.
-        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys) or admin
-            (also cancel and delete them); several with commas between.
+        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys, and
+            metrics) or admin (also cancel and delete them); several with commas between.
     """
     from api.storage.database import open_database
     from api.storage.keys import count_owned, create_key

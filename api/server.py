@@ -24,7 +24,9 @@ from api.http.connections import (
 from api.http.protocol import protocol_of
 from api.logs import printable_settings, set_up_logging
 from api.settings import Settings
+from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
+from api.storage.identity import require_own_artifacts
 from api.storage.keys import any_keys
 from api.worker.processes import running_workers
 from difficulty_service.base.errors import ConfigError, Setting
@@ -50,6 +52,8 @@ def run_server(
     log.info("settings", **printable_settings(settings))
     with open_database(settings) as engine:
         has_keys = any_keys(engine)
+        if settings.takes_jobs:  # also here, where the reason becomes one sentence
+            require_own_artifacts(engine, open_artifacts(settings.artifact_root))
     check_address(settings.host, has_keys=has_keys)
     app = create_app(settings, rounds)
     trusting = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))  # type: ignore[arg-type]

@@ -182,9 +182,23 @@ def open_stored(artifacts: Artifacts, job: Job, name: str) -> pa.NativeFile:
     try:
         return artifacts.open_checked(f"{job.result.prefix}/{name}", check)
     except FileNotFoundError:
-        raise gone(f"the files of job {job.id} are gone", "submit the dataset again") from None
+        raise files_gone(job) from None
     except DamagedFile as error:
         raise damaged(job, name) from error
+
+
+def files_gone(job: Job) -> Problem:
+    """The problem that the files of a job are not there any more."""
+    return gone(f"the files of job {job.id} are gone", "submit the dataset again")
+
+
+@contextmanager
+def noticing_deletion(job: Job) -> Iterator[None]:
+    """Within the context, a file that is gone means that the job is being deleted."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise files_gone(job) from None
 
 
 @contextmanager

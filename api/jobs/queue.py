@@ -8,16 +8,15 @@ the attempt, which fences off a worker that was presumed dead.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from api.jobs.store import Job, add_event, encode, finish, is_claimable, job_of
 from api.jobs.stored_result import StoredResult
-from api.storage.database import now, retry, write_transaction
+from api.storage.database import INSERTS, now, retry, write_transaction
 from api.storage.tables import JOBS, TURNS, WORKERS
 from difficulty_service.bodies.jobs import JobError
 
@@ -291,12 +290,6 @@ def _was_committed(
     for name, value in columns.items():
         condition &= JOBS.c[name] == value
     return connection.execute(sa.select(JOBS.c.id).where(condition)).one_or_none() is not None
-
-
-INSERTS: dict[str, Callable[[sa.Table], Any]] = {
-    "sqlite": sqlite.insert,
-    "postgresql": postgresql.insert,
-}
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
 from api.http.problems import conflict, unavailable
-from api.jobs.files import GAUSSIANS_FILE
+from api.jobs.files import GAUSSIANS_FILE, files_gone
 from api.jobs.store import Job
 from api.logs import set_up_logging
 from api.online.sample_scores import EncodedScores, SampleScores
@@ -125,6 +125,8 @@ class ScoringModels:
 
     def _find(self, job: Job, key: str) -> JobGaussians:
         if self._artifacts.size(key) is None:
+            if job.wanted.gaussians is None:
+                raise files_gone(job)
             raise conflict(
                 f"job {job.id!r} used the Gaussians of another job",
                 f"use that job: {job.wanted.gaussians!r}",

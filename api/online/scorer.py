@@ -90,7 +90,9 @@ class LoadedModels:
         """The Gaussians of a succeeded job that has some."""
         assert job.result is not None  # noqa: S101 - because it succeeded
         prefix = job.result.prefix
-        return self._cache.get(prefix, lambda: self._load(job, f"{prefix}/{files.GAUSSIANS_FILE}"))
+        with files.noticing_deletion(job):
+            key = f"{prefix}/{files.GAUSSIANS_FILE}"
+            return self._cache.get(prefix, lambda: self._load(job, key))
 
     def _load(self, job: Job, key: str) -> ScoringModel:
         path = self._folder / key
@@ -103,6 +105,8 @@ class LoadedModels:
         try:
             gaussians, description = load_gaussians(path)
         except StatisticsError as error:
+            if not path.exists():
+                raise files.files_gone(job) from None
             raise files.damaged(job, files.GAUSSIANS_FILE) from error
         return ScoringModel(
             scorer=relative_mahalanobis(gaussians),

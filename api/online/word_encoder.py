@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from api.bounded_cache import BoundedCache
-from api.http.problems import gone
 from api.jobs import files
 from api.jobs.store import Job
 from api.settings import Settings
@@ -73,7 +72,8 @@ class WordEncoder:
                 raise BackboneError(f"the text is longer than what {name} reads", "use fewer words")
             vector: NDArray[np.float32] = shared.encoder.encode([text])[0].numpy()
         path = files.words_file(self._settings, job, content)
-        placed = self._placed.get(str(path), lambda: self._place(job, name, options, path))
+        with files.noticing_deletion(job):
+            placed = self._placed.get(str(path), lambda: self._place(job, name, options, path))
         return vector, placed
 
     def _read_kind(self, job: Job) -> bytes:
@@ -82,7 +82,7 @@ class WordEncoder:
             with self._artifacts.open(f"{job.result.prefix}/{files.KIND_FILE}") as file:
                 return bytes(file.read())
         except FileNotFoundError:
-            raise _gone(job) from None
+            raise files.files_gone(job) from None
 
     def _place(self, job: Job, name: str, options: BackboneOptions, path: Path) -> Path:
         """Writes the images' vectors, unless an earlier process has done so."""
@@ -108,7 +108,7 @@ class WordEncoder:
                 save(self._artifacts.open(key), path)
             return map_vectors(path)
         except FileNotFoundError:
-            raise _gone(job) from None
+            raise files.files_gone(job) from None
         except DamagedFile as error:
             raise files.damaged(job, files.FEATURES_FILE) from error
 
@@ -139,7 +139,3 @@ def _parts(
     for start in range(0, len(features), ROWS_AT_ONCE):
         some = features[start : start + ROWS_AT_ONCE]
         yield pa.nulls(len(some), pa.string()), _projected(projection, some)
-
-
-def _gone(job: Job) -> Exception:
-    return gone(f"the files of job {job.id} are gone", "submit the dataset again")

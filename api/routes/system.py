@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 import structlog
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from pyarrow.fs import FileType
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import ReadKey, WriteKey
+from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
 from api.jobs.estimate import estimate_job
 from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
 from api.jobs.queue import live_workers
@@ -72,8 +72,13 @@ def get_readiness(request: Request, response: Response) -> Readiness:
 @router.get(
     "/metrics", responses=METRICS, response_class=Response, summary="Metrics for Prometheus"
 )
-async def get_metrics(request: Request, _key: ReadKey) -> Response:
-    """Requests, problems, jobs by state, age of the oldest queued one, workers, images."""
+async def get_metrics(
+    request: Request, _key: Annotated[Principal, Depends(require_scope("read-all"))]
+) -> Response:
+    """Requests, problems, jobs by state, age of the oldest queued one, workers, images.
+
+    They are those of all keys, and need the scope read-all.
+    """
     state = request.app.state
     text = await run_in_threadpool(state.metrics.render, state.engine, state.settings.lease)
     return Response(text, media_type=CONTENT_TYPE)

@@ -15,7 +15,7 @@ from typing import BinaryIO
 import pyarrow as pa
 from pyarrow.fs import FileSelector, FileType, LocalFileSystem, copy_files
 
-from difficulty_service.base.files import replacing
+from difficulty_service.base.files import replacing, temporary_path
 from difficulty_service.datasets.storage import StoredPath, resolve
 
 COPY_BYTES = 4 << 20
@@ -65,6 +65,33 @@ class Artifacts:
             FileNotFoundError: It is not there.
         """
         return self.root.filesystem.open_input_file(self._path(key))
+
+    def read_text(self, key: str, limit: int) -> str | None:
+        """The first `limit` bytes of a file of text; None where there is none."""
+        try:
+            with self.open(key) as file:
+                return bytes(file.read(limit)).decode(errors="replace")
+        except FileNotFoundError:
+            return None
+
+    def write_new_text(self, key: str, content: str) -> str:
+        """Writes a small file of text unless there is one; gives the text that is there.
+
+        In a folder only one of several processes writes it, in other storages the last one.
+        """
+        path = self._path(key)
+        if not self.root.is_local:
+            with self.root.filesystem.open_output_stream(path) as file:
+                file.write(content.encode())
+        else:
+            whole = temporary_path(Path(path))
+            try:
+                whole.write_text(content)
+                with suppress(FileExistsError):
+                    os.link(whole, path)
+            finally:
+                whole.unlink(missing_ok=True)
+        return self.read_text(key, len(content.encode()) + 1) or content
 
     def open_checked(self, key: str, check: Callable[[pa.NativeFile], None]) -> pa.NativeFile:
         """Opens a file as `open` does, after a check of its content.

@@ -12,6 +12,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy.dialects import postgresql, sqlite
 
 from api.settings import Settings
 from difficulty_service.base.errors import ConfigError, DifficultyError
@@ -78,6 +79,12 @@ CLOCKS = {
     # Not now(): that is when the transaction began, before it waited for a lock.
     "postgresql": sa.text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double precision)"),
 }
+
+INSERTS: dict[str, Callable[[sa.Table], Any]] = {
+    "sqlite": sqlite.insert,
+    "postgresql": postgresql.insert,
+}
+"""Inserts that may do something else where the row is there, by kind of database."""
 
 P = ParamSpec("P")
 T = TypeVar("T")

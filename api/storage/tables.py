@@ -30,6 +30,13 @@ DELETING = "deleting"  # state of a job whose files are being deleted; to every 
 # SQLite generates ids only for columns whose type is exactly INTEGER.
 EVENT_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 
+IDENTITY = sa.Table(
+    "identity",
+    METADATA,
+    sa.Column("name", sa.String(16), primary_key=True),  # "database", of which there is one row
+    sa.Column("id", sa.String(32), nullable=False),
+)
+
 KEYS = sa.Table(
     "api_keys",
     METADATA,

@@ -30,6 +30,7 @@ from api.storage.database import (
     naming_damage,
     require_current,
 )
+from api.storage.identity import require_own_artifacts
 from api.storage.space import has_space
 from api.worker.heartbeat import Cancelled, Heartbeat, LeaseLost, OutOfTime, RunningJob
 from api.worker.job_process import AttemptFailed, JobInterrupted, JobProcess
@@ -100,6 +101,7 @@ def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | No
         worker.jobs.start()
         with naming_damage(engine):
             if _wait_for_tables(worker):
+                require_own_artifacts(engine, worker.artifacts)
                 with worker.heartbeat.started():
                     _work_on(worker)
     finally:

@@ -103,13 +103,19 @@ def test_requests_are_counted_by_route_and_not_by_path(client: TestClient) -> No
     assert found["difficulty_http_request_seconds_count", "POST", route] == 3
 
 
-def test_once_there_are_keys_the_metrics_need_one(client: TestClient) -> None:
+def test_once_there_are_keys_the_metrics_of_all_need_one_that_may_read_all(
+    client: TestClient,
+) -> None:
     engine = client.app.state.engine  # type: ignore[attr-defined]
-    _, secret = create_key(engine, "prometheus", ["read"])
+    secrets = [create_key(engine, scope, [scope])[1] for scope in ("write", "read-all")]
 
     without = client.get("/metrics")
-    with_key = client.get("/metrics", headers={"Authorization": f"Bearer {secret}"})
+    of_one, with_key = (
+        client.get("/metrics", headers={"Authorization": f"Bearer {secret}"}) for secret in secrets
+    )
 
     assert without.status_code == 401
+    assert (of_one.status_code, of_one.json()["type"]) == (403, "/problems/forbidden")
+    assert "this needs read-all" in of_one.json()["detail"]
     assert with_key.status_code == 200
     assert with_key.headers["content-type"].startswith("text/plain; version=0.0.4")

@@ -15,6 +15,7 @@ from api.jobs.files import SCORES_FILE, delete_left_files, finish_deletions
 from api.jobs.store import counts, events_after, get_job
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
+from api.storage.identity import MARKER
 from api.storage.tables import JOBS
 from difficulty_service.bodies.jobs import FINAL_STATES
 from tests.small_network import SLOW
@@ -151,7 +152,7 @@ class SubmittedJobs:
         finish_deletions(self.engine, self.settings, artifacts)
         delete_left_files(self.engine, self.settings, artifacts)
         files = [path for path in self.settings.data_dir.rglob("*") if path.is_file()]
-        return sum(not path.name.startswith("difficulty.sqlite") for path in files)
+        return sum(not path.name.startswith(("difficulty.sqlite", MARKER)) for path in files)
 
     def _judge(self, job_id: str, expected: str) -> Tally:
         job = get_job(self.engine, None, job_id)

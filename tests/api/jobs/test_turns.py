@@ -124,7 +124,8 @@ def test_finished_jobs_are_not_read_to_find_the_next_one(engine: Engine, queue: 
     )
     with write_transaction(engine) as connection:
         connection.execute(finished, {"many": MANY})
-        connection.execute(text("ANALYZE"))
+        if connection.dialect.name == "postgresql":  # which does so by itself, unlike SQLite
+            connection.execute(text("ANALYZE"))
     submit_for_ten_keys(queue)
 
     with engine.connect() as connection:

@@ -24,6 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from api.storage.identity import MARKER
+
 PROGRAM = Path(__file__).with_name("fuzzing")
 NUMBER = int(os.environ.get("DIFFICULTY_FUZZ", "640"))
 FIRST = int(os.environ.get("DIFFICULTY_FUZZ_FROM", "0"))
@@ -144,7 +146,8 @@ def delete_everything(service: Any, key: str) -> None:  # noqa: ANN401
 
 
 def files_left(folder: Path) -> list[str]:
-    return [str(path) for path in folder.rglob("*") if path.is_file()]
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [str(path) for path in files if path.name != MARKER]
 
 
 def memory_of(service: Any) -> int:  # noqa: ANN401

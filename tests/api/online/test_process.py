@@ -3,6 +3,7 @@
 import hashlib
 import os
 import pickle
+import shutil
 import signal
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from dataclasses import fields, replace
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,11 +21,12 @@ import pytest
 from api.http.problems import Problem
 from api.jobs.files import GAUSSIANS_FILE, SCORES_FILE
 from api.jobs.store import Job
-from api.online.process import ScoringProcess
+from api.online.process import ScoringModels, ScoringProcess
 from api.online.scorer import LoadedModels
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.files import replacing
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
@@ -35,6 +38,7 @@ from difficulty_service.pipeline import (
     score_features,
 )
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.fitted_gaussians import load_gaussians
 from tests.api.stored_results import stored_result
 
 
@@ -203,6 +207,38 @@ def test_a_local_copy_of_gaussians_that_is_damaged_is_made_again(
     LoadedModels(artifacts, tmp_path).get(job)
 
     assert path.read_bytes() == whole
+
+
+def test_scoring_while_the_job_is_deleted_says_that_its_files_are_gone(
+    settings: Settings, job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(path: Path) -> object:
+        shutil.rmtree(path.parent)  # as the deletion does, at this moment
+        return load_gaussians(path)
+
+    def save(_source: BinaryIO, path: Path) -> None:
+        with replacing(path):
+            shutil.rmtree(path.parent)
+
+    models = LoadedModels(open_artifacts(settings.artifact_root), tmp_path)
+    for name, deleting in (("load_gaussians", load), ("save", save)):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"api.online.scorer.{name}", deleting)
+            with pytest.raises(Problem) as caught:
+                models.get(job)
+        assert (caught.value.status, caught.value.type) == (410, "gone")
+
+
+def test_a_job_whose_files_are_gone_is_not_taken_for_one_with_the_gaussians_of_another(
+    scoring: ScoringProcess, settings: Settings
+) -> None:
+    job = replace(job_with_files_at("jobs/none"), request={"dataset": {"root": "r"}})
+    models = ScoringModels(open_artifacts(settings.artifact_root), scoring)
+
+    with pytest.raises(Problem) as caught:
+        models.get(job)
+
+    assert (caught.value.status, caught.value.type) == (410, "gone")
 
 
 def test_a_problem_crosses_processes_whole() -> None:

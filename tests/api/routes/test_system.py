@@ -1,5 +1,6 @@
 """Health, readiness and the backbones of the service."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -51,7 +52,7 @@ def test_with_a_live_worker_the_service_is_ready(start: Start) -> None:
 
 def test_a_folder_of_artifacts_that_is_gone_is_named(start: Start, tmp_path: Path) -> None:
     client = start()
-    (tmp_path / "artifacts").rmdir()
+    shutil.rmtree(tmp_path / "artifacts")
 
     assert "artifacts" in client.get("/readyz").json()["missing"]
 

@@ -58,7 +58,7 @@ def test_going_back_to_the_beginning_leaves_no_table(engine: Engine) -> None:
 def test_a_database_of_the_first_revision_gets_the_tables_of_later_ones(engine: Engine) -> None:
     with write_transaction(engine) as connection:
         connection.execute(WORKERS.insert().values(id="w", **WORKER))
-        for table in ("shared_jobs", "job_columns", "saved_views", "turns"):
+        for table in ("shared_jobs", "job_columns", "saved_views", "turns", "identity"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX ix_jobs_state_owner"))
         for column in ("hold_seconds", "seconds", "stored_bytes"):
@@ -106,7 +106,7 @@ def test_several_processes_may_migrate_at_once(database_url: str) -> None:
 def test_a_database_that_was_never_migrated_is_refused_with_the_remedy(database_url: str) -> None:
     engine = connect(database_url)
 
-    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0010.*difficulty serve"):
+    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0011.*difficulty serve"):
         require_current(engine)
 
     engine.dispose()
