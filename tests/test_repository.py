@@ -221,6 +221,16 @@ def test_no_file_names_a_registry_or_the_folder_it_was_written_in() -> None:
     assert found == []
 
 
+def test_no_file_holds_both_sides_of_a_merge() -> None:
+    sign = re.compile(r"^(?:<{7}|>{7}) ", re.MULTILINE)
+
+    assert [
+        str(file.relative_to(ROOT))
+        for file in project_files()
+        if sign.search(file.read_text(errors="ignore"))
+    ] == []
+
+
 def test_every_command_of_the_readme_exists() -> None:
     blocks = re.findall(r"```[a-z]*\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
 

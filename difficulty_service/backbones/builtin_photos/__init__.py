@@ -20,12 +20,15 @@ GRAPH_SHA256 = "dcaa184cd7f033a4c941a28a8e95cdf7cea7417b070cd9c740d44ba30b96e5cf
 
 PREPROCESSING = Preprocessing(
     size=260,
-    resize=292,
+    resize=260,
     interpolation="bicubic",
     mean=(0.5, 0.5, 0.5),
     std=(0.5, 0.5, 0.5),
 )
-"""As timm prepares images for tf_efficientnet_lite2: it keeps 89 % of the shorter side."""
+"""As timm prepares images for tf_efficientnet_lite2, but with all of the shorter side.
+
+Of which timm keeps 89 %: wrong labels are found better by the whole (docs/benchmarks.md).
+"""
 
 
 def load_builtin_photos(name: str, options: BackboneOptions) -> Backbone:

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
@@ -40,12 +41,13 @@ def photographs(shared: Path, number: int) -> list[bytes]:
     return column["image"].slice(0, number).to_pylist()
 
 
-def test_images_are_prepared_as_timm_prepares_them() -> None:
+def test_images_are_prepared_as_by_timm_with_all_of_the_shorter_side() -> None:
     noise = torch.randint(0, 256, (13, 17, 3), dtype=torch.uint8)
     image = Image.fromarray(noise.numpy()).resize((500, 400), Image.Resampling.BICUBIC)
     file = io.BytesIO()
     image.save(file, "PNG")
-    config = resolve_data_config({}, pretrained_cfg=timm.get_pretrained_cfg(TIMM_NAME).to_dict())
+    network = timm.get_pretrained_cfg(TIMM_NAME).to_dict()
+    config = resolve_data_config({}, pretrained_cfg=network) | {"crop_pct": 1.0}
 
     preprocessing = image_preprocessing(load_backbone("builtin-photos", BackboneOptions()))
     view = prepare(lambda: io.BytesIO(file.getvalue()), preprocessing, "exact")
@@ -80,7 +82,7 @@ def test_features_of_photographs_equal_those_of_timm(shared: Path, published: Ba
 
     features, expected = ours.encode(images), published.encode(images)
 
-    assert preprocessing == published.preprocessing
+    assert preprocessing == replace(image_preprocessing(published), resize=260)
     assert (
         ours.feature_dim == published.feature_dim == BACKBONES["builtin-photos"].facts.feature_dim
     )
