@@ -4,6 +4,8 @@ import contextlib
 import errno
 import signal
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import uvicorn
@@ -73,24 +75,31 @@ def server() -> uvicorn.Server:
     return uvicorn.Server(uvicorn.Config("not started", log_config=None))
 
 
+@contextmanager
+def handled(number: signal.Signals, by: signal.Handlers) -> Iterator[None]:
+    """Has this process handle a signal so, whatever those that started it do."""
+    before = signal.signal(number, by)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGHUP"])
 def test_a_signal_ends_the_server_in_order(name: str) -> None:
-    stopped = server()
+    stopped, number = server(), signal.Signals[name]
 
-    with signals_stop(stopped):
-        signal.raise_signal(getattr(signal, name))
+    with handled(number, signal.SIG_DFL), signals_stop(stopped):
+        signal.raise_signal(number)
 
     assert stopped.should_exit
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
-    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     running = server()
-    try:
-        with signals_stop(running):
-            signal.raise_signal(signal.SIGHUP)
-    finally:
-        signal.signal(signal.SIGHUP, before)
+
+    with handled(signal.SIGHUP, signal.SIG_IGN), signals_stop(running):
+        signal.raise_signal(signal.SIGHUP)
 
     assert not running.should_exit
 
