@@ -10,7 +10,6 @@ draws of the photographs with an AUROC below .96. Needs the real data in DIFFICU
 """
 
 import argparse
-import csv
 import os
 import warnings
 from collections.abc import Callable, Iterator
@@ -26,14 +25,18 @@ from sklearn.metrics import roc_auc_score
 import difficulty_service as ds
 from benchmarks.evidence import data
 from benchmarks.evidence.data import Study, require_data
-from benchmarks.evidence.encoders import PHOTOS, photographs
+from benchmarks.evidence.encoders import (
+    PHOTOS,
+    moved_photographs,
+    place_of,
+    read_photographs,
+)
 from benchmarks.evidence.label_sets import LabelSet, label_samples
 from benchmarks.machine import machine
 from difficulty_service.backbones import builtin_photos, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.builtin_photos import PREPROCESSING
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
 
@@ -73,12 +76,7 @@ def load(side: int, name: str, options: BackboneOptions) -> Backbone:
 
 def extract(study: Study, source: str, share: str) -> None:
     """Extracts the features that are missing."""
-    if source == PHOTOS:
-        location, reading = str(photographs(study) / "photos"), DatasetOptions()
-    else:
-        location = str(study.shared / "data" / data.SOURCES[source].tables)
-        column = data.SOURCES[source].id_column
-        reading = DatasetOptions(id_column=column, label_column="label", limit=study.limit)
+    location, reading = place_of(study, source)
     request = ExtractRequest(location, study.store(source, share), ENCODER, reading)
     print(f"features of {source}, {share}", flush=True)
     dataset = open_dataset(location, reading)
@@ -87,20 +85,16 @@ def extract(study: Study, source: str, share: str) -> None:
 
 def photographs_as_they_were(study: Study) -> Set:
     """The photographs of the folder with the classes that they had before some were moved."""
-    with (photographs(study) / "moved.csv").open(newline="", encoding="utf-8") as lines:
-        true = {row["path"]: row["true"] for row in csv.DictReader(lines)}
-    features = {}
+    true, features = moved_photographs(study), {}
     for share in SHORTER_SIDES:
         extract(study, PHOTOS, share)
-        store = open_store(study.store(PHOTOS, share))
-        parts = [store.read_part(shard) for shard in range(store.num_parts)]
-        features[share] = np.concatenate([part.features.float().numpy() for part in parts])
-    names = list(store.description.class_names)
+        ids, rows, given = read_photographs(study.store(PHOTOS, share))
+        features[share] = rows.numpy()
+    names = list(open_store(study.store(PHOTOS, share)).description.class_names)
     labels = np.array(
         [
             names.index(true.get(sample_id, names[label]))
-            for part in parts
-            for sample_id, label in zip(part.sample_ids, part.labels.tolist(), strict=True)
+            for sample_id, label in zip(ids, given.tolist(), strict=True)
         ]
     )
     return Set("photographs, 40 moved", features, partial(planted, labels, MOVED))

@@ -109,18 +109,39 @@ def photographs(study: Study) -> Path:
     return folder
 
 
+def place_of(study: Study, source: str) -> tuple[str, DatasetOptions]:
+    """Where the images of a source are, and how they are read."""
+    if source == PHOTOS:
+        return str(photographs(study) / "photos"), DatasetOptions()
+    tables = data.SOURCES[source]
+    reading = DatasetOptions(id_column=tables.id_column, label_column="label", limit=study.limit)
+    return str(study.shared / "data" / tables.tables), reading
+
+
+def moved_photographs(study: Study) -> dict[str, str]:
+    """The class that each photograph had before it was moved, by its id."""
+    with (photographs(study) / "moved.csv").open(newline="", encoding="utf-8") as lines:
+        return {row["path"]: row["true"] for row in csv.DictReader(lines)}
+
+
+def read_photographs(folder: Path) -> tuple[list[str], Tensor, Tensor]:
+    """Ids, features (samples, dim) and labels (samples,) of photographs, of a feature store."""
+    store = open_store(folder)
+    parts = [store.read_part(shard) for shard in range(store.num_parts)]
+    ids = [sample_id for part in parts for sample_id in part.sample_ids]
+    features, labels = (
+        torch.cat([getattr(part, name) for part in parts]) for name in ("features", "labels")
+    )
+    return ids, features.float(), labels.long()
+
+
 def extract(study: Study, source: str, encoder: str) -> None:
     """Extracts the features that are missing."""
     strength = NOISE_ON_WEIGHTS.get(encoder)
     if source != PHOTOS and strength is None:
         data.extract(study, source, encoder)
         return
-    if source == PHOTOS:
-        location, reading = str(photographs(study) / "photos"), DatasetOptions()
-    else:
-        columns = data.SOURCES[source].id_column
-        location = str(study.shared / "data" / data.SOURCES[source].tables)
-        reading = DatasetOptions(id_column=columns, label_column="label", limit=study.limit)
+    location, reading = place_of(study, source)
     weights = str(study.weights) if encoder.startswith("MobileNet") else None
     if strength is not None:
         weights = str(noisy_weights(study.folder, strength))
@@ -154,15 +175,9 @@ class Labelled:
 def read(study: Study, labels: LabelSet, encoder: str) -> Labelled:
     """Features of the samples of a set of labels."""
     if labels == MOVED:
-        store = open_store(study.store(PHOTOS, encoder))
-        parts = [store.read_part(shard) for shard in range(store.num_parts)]
-        with (photographs(study) / "moved.csv").open(newline="", encoding="utf-8") as lines:
-            moved = {row["path"] for row in csv.DictReader(lines)}
-        wrong = [sample_id in moved for part in parts for sample_id in part.sample_ids]
-        features, given = (
-            torch.cat([getattr(part, name) for part in parts]) for name in ("features", "labels")
-        )
-        return Labelled(features.float(), given.long(), np.array(wrong))
+        ids, features, given = read_photographs(study.store(PHOTOS, encoder))
+        moved = moved_photographs(study)
+        return Labelled(features, given, np.array([sample_id in moved for sample_id in ids]))
     images: Images = read_images(study, labels.source, encoder)
     samples, targets = label_samples(study, images, labels)
     return Labelled(
