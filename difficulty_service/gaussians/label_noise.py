@@ -7,17 +7,22 @@ the derivation.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import scipy.optimize
-import scipy.special
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.gaussians.label_shares import (
+    Explanations,
+    Shares,
+    interval,
+    likeliest_shares,
+    seen_before,
+)
 from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
 
 
@@ -46,31 +51,11 @@ def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
     total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
-RIGHT_BEFORE, BY_CHANCE_BEFORE, SEEN_BEFORE = 25.0, 20.0, 10.0
-"""Labels that the shares are estimated from besides the given ones: some are right, and some wrong
-by chance or by what was seen. Else a pair of classes of its own could explain each strange label
-of few."""
-
-
-def seen_before(classes: int) -> float:
-    """SEEN_BEFORE for up to ten classes, and for more in inverse proportion to their pairs."""
-    return SEEN_BEFORE * min(1.0, (10 / classes) ** 2)
-
-
 LOG_SCALES = tuple(step / 4 for step in range(-4, 10))
 """Natural logarithms of the scales to try, as multiples of the one without wrong labels."""
 
 ACCURACY_OF_SCALE = 1e-7
 """Of that logarithm."""
-
-LOGITS_OF_SHARES = ((-20.0, 10.0), (-10.0, 10.0))
-"""Logits of the share of wrong labels and of those among them that follow what was seen."""
-
-LARGEST_SHARE = 1 - 1e-9
-"""The end of an interval that has no other one."""
-
-CHI_SQUARED_95 = 3.841458820694124
-"""Twice the log-likelihood that is lost at both ends of a 95 % interval."""
 
 
 @dataclass(frozen=True)
@@ -207,39 +192,21 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
         return None
     before = seen_before(num_classes)
     log_densities, labels, counted = log_densities[known], labels[known], counted[known]
-    impossible = _impossible(None if verified is None else verified[known], log_densities)
+    impossible = _impossible(None if verified is None else verified[known], len(log_prior))
     sums = sums.clone().fill_diagonal_(0)
     by_chance = any_class(log_prior)[labels]
     added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
     followed = _followed(sums[labels], sums.sum(dim=0), by_chance, added)
 
-    def explanations(log_scale: float) -> Tensor:
-        """How probable each label is by each explanation. Shape (samples, 3)."""
-        classes = _classes_at(math.exp(log_scale), log_densities, log_prior)
-        classes = classes.masked_fill_(impossible, 0)
-        right = classes.gather(1, labels[:, None])
-        flipped = [(classes * each).sum(dim=1, keepdim=True) for each in (by_chance, followed)]
-        return torch.cat([right, *flipped], dim=1).clamp_(min=torch.finfo(right.dtype).tiny)
-
-    def fit(log_scale: float) -> tuple[Tensor, _Shares]:
-        rows = explanations(log_scale)
-        return rows, _shares(rows, before)
-
+    labelled = _Labelled(log_densities, log_prior, labels, (by_chance, followed), impossible)
     tried = [math.log(sums_scale) + step for step in LOG_SCALES]
-    fits = [fit(each) for each in tried]
-    best = max(range(len(tried)), key=lambda place: fits[place][1].likelihood)
+    fits = [labelled.fit(each, before) for each in tried]
+    best = max(range(len(tried)), key=lambda place: fits[place][1].log_likelihood)
     ends = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
-    log_scale = float(
-        scipy.optimize.minimize_scalar(
-            lambda each: -fit(each)[1].likelihood,
-            bounds=ends,
-            method="bounded",
-            options={"xatol": ACCURACY_OF_SCALE},
-        ).x
-    )
-    fits.append(fit(log_scale))
+    log_scale = _peak(partial(labelled.slope, before=before), ends)
+    fits.append(labelled.fit(log_scale, before))
     found = fits[-1][1]
-    low, high = _interval(fits, before)
+    low, high = interval(fits, before)
     return LabelNoise(
         scale=math.exp(log_scale),
         wrong=found.wrong,
@@ -253,89 +220,63 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
     )
 
 
-def _impossible(verified: Tensor | None, log_densities: Tensor) -> Tensor:
-    """Which classes samples do not have for sure. Broadcasts to (samples, classes)."""
-    if verified is None:
-        return torch.zeros(1, dtype=torch.bool)
-    places = torch.arange(log_densities.shape[1])
-    return (verified >= 0)[:, None] & (places != verified[:, None])
-
-
 @dataclass(frozen=True)
-class _Shares:
-    """Shares of explanations, and the mean logarithm of the probability of labels and shares."""
+class _Labelled:
+    """Samples with the labels that were given, of which `fit_noise` explains each.
 
-    wrong: float
-    seen: float
-    likelihood: float
-
-
-def _shares(explanations: Tensor, before: float) -> _Shares:
-    """The likeliest shares of explanations of labels, (samples, 3).
-
-    As many labels as `before` says were wrong by what was seen, besides these.
+    Attributes:
+        flips: Probability of the labels where they are wrong by chance, and by what was seen. Each
+            of shape (samples, classes).
+        impossible: From `_impossible`.
     """
-    right, by_chance, followed = explanations.numpy().T
-    samples = len(right)
 
-    def loss(logits: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        wrong, seen = scipy.special.expit(logits)
-        flipped = (1 - seen) * by_chance + seen * followed
-        total = (1 - wrong) * right + wrong * flipped
-        value = np.log(total).sum() + RIGHT_BEFORE * math.log1p(-wrong)
-        value += BY_CHANCE_BEFORE * math.log1p(-seen) + before * math.log(seen)
-        slopes = [
-            wrong * (1 - wrong) * ((flipped - right) / total).sum() - RIGHT_BEFORE * wrong,
-            seen * (1 - seen) * (wrong * (followed - by_chance) / total).sum()
-            + before * (1 - seen)
-            - BY_CHANCE_BEFORE * seen,
-        ]
-        return -value / samples, np.array(slopes) / -samples
+    log_densities: Tensor
+    log_prior: Tensor
+    labels: Tensor
+    flips: tuple[Tensor, Tensor]
+    impossible: Tensor | None
 
-    found = scipy.optimize.minimize(
-        loss, (-3.0, -0.7), jac=True, method="L-BFGS-B", bounds=LOGITS_OF_SHARES, tol=1e-13
-    )
-    wrong, seen = scipy.special.expit(found.x)
-    return _Shares(float(wrong), float(seen), -float(found.fun))
+    def fit(self, log_scale: float, before: float) -> tuple[Explanations, Shares]:
+        """Explanations at a scale, and their likeliest shares."""
+        classes = _classes_at(math.exp(log_scale), self.log_densities, self.log_prior)
+        explanations = self._sums(classes).clamp_(min=torch.finfo(classes.dtype).tiny).numpy()
+        return explanations, likeliest_shares(explanations, before)
+
+    def slope(self, log_scale: float, before: float) -> float:
+        """Derivative of the log-likelihood by the logarithm of the scale.
+
+        The shares are the likeliest ones, so that their own change changes nothing.
+        """
+        explanations, shares = self.fit(log_scale, before)
+        scale = math.exp(log_scale)
+        classes = _classes_at(scale, self.log_densities, self.log_prior)
+        moved = scale * (classes * self.log_densities).masked_fill_(classes == 0, 0)
+        changes = self._sums(moved - classes * moved.sum(dim=1, keepdim=True)).numpy()
+        wrong, seen = shares.wrong, shares.seen
+        weights = np.array([1 - wrong, wrong * (1 - seen), wrong * seen])[:, None]
+        return float(((weights * changes).sum(axis=0) / (weights * explanations).sum(axis=0)).sum())
+
+    def _sums(self, classes: Tensor) -> Tensor:
+        """Sums over values of classes, (samples, classes), by each explanation. (3, samples)."""
+        if self.impossible is not None:
+            classes = classes.masked_fill(self.impossible, 0)
+        right = classes.gather(1, self.labels[:, None])[:, 0]
+        return torch.stack([right, *((classes * each).sum(dim=1) for each in self.flips)])
 
 
-def _log_likelihood(explanations: Tensor, wrong: float, seen: float, before: float) -> float:
-    """Log-probability of labels and shares, up to a constant."""
-    right, by_chance, followed = explanations.numpy().T
-    total = (1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * followed)
-    known = RIGHT_BEFORE * math.log1p(-wrong) + BY_CHANCE_BEFORE * math.log1p(-seen)
-    return float(np.log(total).sum()) + known + before * math.log(seen)
+def _peak(slope: Callable[[float], float], ends: tuple[float, float]) -> float:
+    """Where a slope falls through zero between two ends; the end to which it rises all the way."""
+    low, high = slope(ends[0]), slope(ends[1])
+    if low <= 0 or high >= 0:
+        return ends[0] if low <= 0 else ends[1]
+    return float(scipy.optimize.brentq(slope, *ends, xtol=ACCURACY_OF_SCALE))
 
 
-def _interval(fits: Sequence[tuple[Tensor, _Shares]], before: float) -> tuple[float, float]:
-    """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels.
-
-    A share is in it if it is likely enough with any `seen`, at any of some scales, each with its
-    explanations and their likeliest shares.
-    """
-    least = max(_log_likelihood(rows, found.wrong, found.seen, before) for rows, found in fits)
-    least -= CHI_SQUARED_95 / 2
-    ends: list[float] = []
-    for rows, found in fits:
-
-        def excess(wrong: float, rows: Tensor = rows) -> float:
-            best = scipy.optimize.minimize_scalar(
-                lambda seen: -_log_likelihood(rows, wrong, seen, before),
-                bounds=(0, 1),
-                method="bounded",
-            )
-            return -float(best.fun) - least
-
-        if excess(found.wrong) < 0:
-            continue
-        for outermost in (0.0, LARGEST_SHARE):
-            reached = excess(outermost) >= 0
-            ends.append(
-                outermost
-                if reached
-                else float(scipy.optimize.brentq(excess, found.wrong, outermost, xtol=1e-6))
-            )
-    return min(ends), max(ends)
+def _impossible(verified: Tensor | None, classes: int) -> Tensor | None:
+    """Which classes samples do not have for sure, (samples, classes); None where nobody knows."""
+    if verified is None or not (verified >= 0).any():
+        return None
+    return (verified >= 0)[:, None] & (torch.arange(classes) != verified[:, None])
 
 
 def judge_labels(

@@ -1,0 +1,181 @@
+"""How many labels are wrong, by maximum likelihood, where each label has three explanations.
+
+A label is right, or names a class by chance, or follows what was seen. How probable each of the
+explanations makes it is given, as an array of shape (3, labels), float64, in that order. A share of
+the labels is `wrong`; of those a share, `seen`, follows what was seen.
+
+Both shares are roots of slopes: of `seen` for a fixed share of wrong labels, where the likelihood
+is concave, and of the share of wrong labels with the likeliest `seen`, from FEW_WRONG on: there may
+be a second peak at which most labels are wrong. Nothing here calls BLAS,
+whose threads wait for each other much longer than these sums take.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import scipy.optimize
+from numpy.typing import NDArray
+
+Explanations = NDArray[np.float64]
+
+RIGHT_BEFORE, BY_CHANCE_BEFORE, SEEN_BEFORE = 25.0, 20.0, 10.0
+"""Labels that the shares are estimated from besides the given ones: some are right, and some wrong
+by chance or by what was seen. Else a pair of classes of its own could explain each strange label
+of few."""
+
+ENDS_OF_WRONG, ENDS_OF_LOGIT = (2e-9, 1 - 5e-5), (-10.0, 10.0)
+"""Of the searches for the share of wrong labels and for the logit of `seen`."""
+
+FEW_WRONG = 0.05
+"""Where the search for the share of wrong labels begins."""
+
+LARGEST_SHARE = 1 - 1e-9
+"""The end of an interval that has no other one."""
+
+CHI_SQUARED_95 = 3.841458820694124
+"""Twice the log-likelihood that is lost at both ends of a 95 % interval."""
+
+ACCURACY = 1e-11
+"""Of the roots."""
+
+MOST_STEPS = 200
+
+
+def seen_before(classes: int) -> float:
+    """SEEN_BEFORE for up to ten classes, and for more in inverse proportion to their pairs."""
+    return SEEN_BEFORE * min(1.0, (10 / classes) ** 2)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Shares of explanations, and the log-probability of the labels and of these shares.
+
+    The log-probability is up to a constant, in nats. `logit` is that of `seen`.
+    """
+
+    wrong: float
+    logit: float
+    log_likelihood: float
+
+    @property
+    def seen(self) -> float:
+        """Share of the wrong labels that follow what was seen."""
+        return _expit(self.logit)
+
+
+def likeliest_shares(explanations: Explanations, before: float) -> Shares:
+    """The likeliest shares, by these labels and `before` more that were wrong by what was seen."""
+    right, by_chance, followed = explanations
+    logit = 0.0
+
+    def slopes(wrong: float) -> tuple[float, float]:
+        """First and second derivative by the share of wrong labels, with the likeliest `seen`."""
+        nonlocal logit
+        logit = _likeliest_logit(explanations, wrong, before, logit)
+        seen = _expit(logit)
+        flipped = (1 - seen) * by_chance + seen * followed
+        total = (1 - wrong) * right + wrong * flipped
+        by_wrong, by_seen = (flipped - right) / total, (followed - by_chance) / total
+        first = float(by_wrong.sum()) - RIGHT_BEFORE / (1 - wrong)
+        second = -float(np.square(by_wrong).sum()) - RIGHT_BEFORE / (1 - wrong) ** 2
+        mixed = float(by_seen.sum()) - wrong * float((by_wrong * by_seen).sum())
+        of_seen = wrong**2 * float(np.square(by_seen).sum())
+        of_seen += BY_CHANCE_BEFORE / (1 - seen) ** 2 + before / seen**2
+        return first, second + mixed**2 / of_seen
+
+    wrong = _falling_root(slopes, ENDS_OF_WRONG, FEW_WRONG)
+    return _at(explanations, wrong, before, logit)
+
+
+def interval(fits: Sequence[tuple[Explanations, Shares]], before: float) -> tuple[float, float]:
+    """Ends of a 95 % interval of the share of wrong labels, by the likelihood of the labels.
+
+    A share is in it if it is likely enough with any `seen`, by any of some explanations, each with
+    their likeliest shares.
+    """
+    fits = sorted(fits, key=lambda fit: -fit[1].log_likelihood)
+    least = fits[0][1].log_likelihood - CHI_SQUARED_95 / 2
+    low = high = fits[0][1].wrong
+    for explanations, found in fits:
+        if found.log_likelihood < least:
+            break
+        excess = partial(_excess, explanations, before, least)
+        low = _end(excess, min(low, found.wrong), 0.0)
+        high = _end(excess, max(high, found.wrong), LARGEST_SHARE)
+    return low, high
+
+
+def _excess(explanations: Explanations, before: float, least: float, wrong: float) -> float:
+    return _at(explanations, wrong, before).log_likelihood - least
+
+
+def _end(excess: Callable[[float], float], reached: float, outermost: float) -> float:
+    """Where an excess falls below zero between a share that others reach and the outermost one."""
+    if excess(reached) < 0:
+        return reached
+    if excess(outermost) >= 0:
+        return outermost
+    return float(scipy.optimize.brentq(excess, reached, outermost, xtol=1e-6))
+
+
+def _at(explanations: Explanations, wrong: float, before: float, logit: float = 0.0) -> Shares:
+    """The likeliest shares with this one of wrong labels; the search begins at a logit."""
+    right, by_chance, followed = explanations
+    logit = _likeliest_logit(explanations, wrong, before, logit)
+    seen = _expit(logit)
+    total = (1 - wrong) * right + wrong * ((1 - seen) * by_chance + seen * followed)
+    known = RIGHT_BEFORE * math.log1p(-wrong) + BY_CHANCE_BEFORE * math.log1p(-seen)
+    return Shares(wrong, logit, float(np.log(total).sum()) + known + before * math.log(seen))
+
+
+def _likeliest_logit(
+    explanations: Explanations, wrong: float, before: float, start: float
+) -> float:
+    """The logit of the likeliest share of wrong labels that follow what was seen."""
+    right, by_chance, followed = explanations
+    rest = (1 - wrong) * right + wrong * by_chance
+    change = wrong * (followed - by_chance)
+
+    def slopes(logit: float) -> tuple[float, float]:
+        seen = _expit(logit)
+        ratio = change / (rest + seen * change)
+        by_labels = seen * (1 - seen) * float(ratio.sum())
+        curve = by_labels * (1 - 2 * seen)
+        curve -= (seen * (1 - seen)) ** 2 * float(np.square(ratio).sum())
+        curve -= (before + BY_CHANCE_BEFORE) * seen * (1 - seen)
+        return by_labels + before * (1 - seen) - BY_CHANCE_BEFORE * seen, curve
+
+    return _falling_root(slopes, ENDS_OF_LOGIT, start)
+
+
+def _falling_root(
+    slopes: Callable[[float], tuple[float, float]], ends: tuple[float, float], start: float
+) -> float:
+    """Where a slope falls through zero, or the end that it falls towards.
+
+    By Newton's steps; one that leads out of the interval that holds the root ends in its middle, or
+    at an end that was not looked at.
+    """
+    (low, high), place = ends, start
+    new_ends = set(ends)
+    for _ in range(MOST_STEPS):
+        slope, curve = slopes(place)
+        if place == ends[slope > 0]:
+            return place
+        low, high = (place, high) if slope > 0 else (low, place)
+        following = place - slope / curve if curve < 0 else math.nan
+        if abs(following - place) <= ACCURACY or high - low <= ACCURACY:
+            break
+        if not low < following < high:
+            end = low if following <= low else high
+            following = end if end in new_ends else (low + high) / 2
+        new_ends.discard(following)
+        place = following
+    return place
+
+
+def _expit(logit: float) -> float:
+    return 1 / (1 + math.exp(-logit))
