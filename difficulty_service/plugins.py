@@ -16,8 +16,10 @@ import pkgutil
 import warnings
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TypeVar
+
+from difficulty_service.base.entry_points import entry_points_of
 
 
 @dataclass(frozen=True)
@@ -93,7 +95,7 @@ def declared(group: str, kind: type[Declared], taken: Collection[str]) -> Iterat
         kind: What each of them must be, under its own name.
         taken: Names that are in use.
     """
-    for plugin in sorted(entry_points(group=group)):
+    for plugin in sorted(entry_points_of(group)):
         try:
             found = plugin.load()
         except Exception as error:  # noqa: BLE001 - whatever another package raises
@@ -114,7 +116,7 @@ def declared(group: str, kind: type[Declared], taken: Collection[str]) -> Iterat
 def entry_point_of(group: str, name: str) -> EntryPoint | None:
     """The entry point that the prefix of `PREFIX:NAME` stands for; None if no package has it."""
     prefix, colon, _ = name.partition(":")
-    matches = entry_points(group=group, name=prefix) if colon else ()
+    matches = entry_points_of(group).select(name=prefix) if colon else ()
     return next(iter(matches), None)
 
 

@@ -26,4 +26,5 @@ for name in NAMES:
     import_module(name)
 Image.init()
 small_network.make_known()
+difficulty_service.cli.create_app()  # reads the entry points and descriptions of commands
 httpx2.Client().close()  # the first one reads the certificates of the system

@@ -9,10 +9,11 @@ them: `find_loader`, by which the service checks what a job asks for, does not.
 """
 
 import inspect
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from difficulty_service.base.entry_points import entry_points_of
 from difficulty_service.base.errors import BackboneError, DifficultyError, Setting
 from difficulty_service.plugins import entry_point_of
 
@@ -53,13 +54,13 @@ def find_plugin(name: str) -> EntryPoint | None:
 
 def plugin_patterns() -> list[str]:
     """The names that installed packages offer, as `PREFIX:NAME`; loads none of them."""
-    return [f"{prefix}:NAME" for prefix in sorted(entry_points(group=PLUGIN_GROUP).names)]
+    return [f"{prefix}:NAME" for prefix in sorted(entry_points_of(PLUGIN_GROUP).names)]
 
 
 def list_plugins() -> list[tuple[str, str]]:
     """The pattern of the names of each plug-in, with the first line of its function's docstring."""
     listed = []
-    for plugin in sorted(entry_points(group=PLUGIN_GROUP)):
+    for plugin in sorted(entry_points_of(PLUGIN_GROUP)):
         function = plugin.load()
         (parameter, *_) = inspect.signature(function).parameters
         description = (inspect.getdoc(function) or "").partition("\n")[0].rstrip(".")

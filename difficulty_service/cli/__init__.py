@@ -1,7 +1,6 @@
 """The command line: `difficulty`."""
 
 import sys
-from importlib.metadata import entry_points
 from typing import Any, Literal, get_args
 
 import docstring_parser
@@ -9,6 +8,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from docstring_parser import Docstring, DocstringStyle
 from docstring_parser.parser import parse_from_object
 
+from difficulty_service.base.entry_points import entry_points_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.cli.lazily import add_command
@@ -64,7 +64,7 @@ def create_app() -> App:
     app.command(install_completion, name="--install-completion", group=OPTIONS)
     for name in COMMANDS:
         add_command(app, f"difficulty_service.cli.{name}:{name}")
-    for plugin in entry_points(group=PLUGIN_GROUP):
+    for plugin in entry_points_of(PLUGIN_GROUP):
         plugin.load()(app)
     return app
 
@@ -143,7 +143,7 @@ def main() -> int:
     enable_avx512_kernels()
     keep_freed_memory()
     try:
-        prefer_own_packages(entry_points(group=PLUGIN_GROUP))
+        prefer_own_packages(entry_points_of(PLUGIN_GROUP))
         create_app()([word for word in sys.argv[1:] if word != "--debug"])
     except (WrongCall, CycloptsError) as error:
         return fail(describe_wrong_call(error), 2)

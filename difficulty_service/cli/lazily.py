@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,6 +14,7 @@ def add_command(app: App, function: str, *, name: str | None = None) -> None:
     app.command(function, name=name, help=docstring_of(function), sort_key=len(list(app)))
 
 
+@cache
 def docstring_of(function: str) -> str:
     """What a function does, by its docstring, without importing its module.
 
