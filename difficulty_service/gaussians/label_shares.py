@@ -19,6 +19,8 @@ import numpy as np
 import scipy.optimize
 from numpy.typing import NDArray
 
+from difficulty_service.gaussians.roots import falling_root
+
 Explanations = NDArray[np.float64]
 
 RIGHT_BEFORE, BY_CHANCE_BEFORE, SEEN_BEFORE = 25.0, 20.0, 10.0
@@ -40,8 +42,6 @@ CHI_SQUARED_95 = 3.841458820694124
 
 ACCURACY = 1e-11
 """Of the roots."""
-
-MOST_STEPS = 200
 
 
 def seen_before(classes: int) -> float:
@@ -86,7 +86,7 @@ def likeliest_shares(explanations: Explanations, before: float) -> Shares:
         of_seen += BY_CHANCE_BEFORE / (1 - seen) ** 2 + before / seen**2
         return first, second + mixed**2 / of_seen
 
-    wrong = _falling_root(slopes, ENDS_OF_WRONG, FEW_WRONG)
+    wrong = falling_root(slopes, ENDS_OF_WRONG, FEW_WRONG, ACCURACY)
     return _at(explanations, wrong, before, logit)
 
 
@@ -148,33 +148,7 @@ def _likeliest_logit(
         curve -= (before + BY_CHANCE_BEFORE) * seen * (1 - seen)
         return by_labels + before * (1 - seen) - BY_CHANCE_BEFORE * seen, curve
 
-    return _falling_root(slopes, ENDS_OF_LOGIT, start)
-
-
-def _falling_root(
-    slopes: Callable[[float], tuple[float, float]], ends: tuple[float, float], start: float
-) -> float:
-    """Where a slope falls through zero, or the end that it falls towards.
-
-    By Newton's steps; one that leads out of the interval that holds the root ends in its middle, or
-    at an end that was not looked at.
-    """
-    (low, high), place = ends, start
-    new_ends = set(ends)
-    for _ in range(MOST_STEPS):
-        slope, curve = slopes(place)
-        if place == ends[slope > 0]:
-            return place
-        low, high = (place, high) if slope > 0 else (low, place)
-        following = place - slope / curve if curve < 0 else math.nan
-        if abs(following - place) <= ACCURACY or high - low <= ACCURACY:
-            break
-        if not low < following < high:
-            end = low if following <= low else high
-            following = end if end in new_ends else (low + high) / 2
-        new_ends.discard(following)
-        place = following
-    return place
+    return falling_root(slopes, ENDS_OF_LOGIT, start, ACCURACY)
 
 
 def _expit(logit: float) -> float:

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import scipy.linalg
-import scipy.optimize
 import torch
 from torch import Tensor
 
@@ -35,6 +34,7 @@ from difficulty_service.gaussians.products import (
     matmul,
     one_thread_per_product,
 )
+from difficulty_service.gaussians.roots import falling_root
 
 MOST_SAMPLES = 5000
 """Samples whose likelihood is computed: enough to tell one ridge from the next."""
@@ -178,6 +178,7 @@ class _RidgeSearch:
         give_back_freed_memory()
         self._distances = self._points.new_empty(len(self._points), len(fitted))
         self._work = Workspace()
+        self._last_scale = 1.0
 
     def __call__(self, ridge: float) -> RidgeChoice:
         """The likelihood: NaN where the ridge is too small or there is nothing to compare."""
@@ -192,7 +193,11 @@ class _RidgeSearch:
             self._distances[first : first + len(left_out.distances)] = left_out.distances
             first += len(left_out.distances)
         labels = self._labels.repeat_interleave(self._runs)
-        return RidgeChoice(ridge, *label_likelihood(self._distances, labels, self._log_prior))
+        scale, likelihood = label_likelihood(
+            self._distances, labels, self._log_prior, self._last_scale
+        )
+        self._last_scale = scale  # near that of the next ridge
+        return RidgeChoice(ridge, scale, likelihood)
 
     def _in_blocks(self, scale: Tensor) -> Iterator[LeftOut]:
         """Distances of some samples at a time, by a factor for each direction."""
@@ -218,12 +223,15 @@ class _RidgeSearch:
             yield distances_of_rows_left_out(lengths, products, labels, geometry, self._work)
 
 
-def label_likelihood(distances: Tensor, labels: Tensor, log_prior: Tensor) -> tuple[float, float]:
+def label_likelihood(
+    distances: Tensor, labels: Tensor, log_prior: Tensor, near: float = 1.0
+) -> tuple[float, float]:
     """Mean log-probability of the labels, at the scale of the distances that makes it largest.
 
     Only the order of ridges is at stake: a small ridge makes all distances large, which alone would
     make every class but the nearest improbable. From squared distances (rows, classes), labels
-    (rows,) and log-priors (classes,); returns the scale, and the mean in nats, zero or less.
+    (rows,) and log-priors (classes,); returns the scale, and the mean in nats, zero or less. The
+    search begins at the scale `near`; the loss is convex.
     """
     prior = log_prior.to(distances.dtype)
     own = distances.gather(1, labels[:, None]).mean(dtype=torch.float64)
@@ -234,21 +242,19 @@ def label_likelihood(distances: Tensor, labels: Tensor, log_prior: Tensor) -> tu
             logits = work.like("logits", block)
             yield block, torch.add(prior, block, alpha=-math.exp(log_scale) / 2, out=logits)
 
-    def slope(log_scale: float) -> float:
-        """Twice the derivative of the loss by the scale: the loss is convex."""
-        expected = sum(
-            float((logits.softmax(dim=1).mul_(block)).sum(dtype=torch.float64))
-            for block, logits in posteriors(log_scale)
-        )
-        return float(own) - expected / len(distances)
+    def slopes(log_scale: float) -> tuple[float, float]:
+        """Minus twice the derivative of the loss by the scale, and its own by the logarithm."""
+        expected = variance = 0.0
+        for block, logits in posteriors(log_scale):
+            weighted = logits.softmax(dim=1).mul_(block)
+            mean = weighted.sum(dim=1, dtype=torch.float64)
+            expected += float(mean.sum())
+            squares = weighted.mul_(block).sum(dtype=torch.float64)
+            variance += float(squares - mean.square().sum())
+        falls = -math.exp(log_scale) / 2 * variance
+        return expected / len(distances) - float(own), falls / len(distances)
 
-    lower, upper = BOUNDS_OF_SCALE
-    if slope(lower) >= 0:
-        best = lower
-    elif slope(upper) <= 0:
-        best = upper
-    else:
-        best = scipy.optimize.brentq(slope, lower, upper, xtol=ACCURACY_OF_SCALE)
+    best = falling_root(slopes, BOUNDS_OF_SCALE, math.log(near), ACCURACY_OF_SCALE)
     evidence = sum(
         float(logsumexp(logits).sum(dtype=torch.float64)) for _, logits in posteriors(best)
     )
