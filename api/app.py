@@ -154,7 +154,11 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         weights = None if state.rounds is None else state.rounds.explored.weights
         state.word_search = WordSearch(state.artifacts, state.scoring_process, weights)
         state.tsne_maps = TsneMaps(
-            state.artifacts, state.maps, state.similar_images, state.open_scores
+            state.engine,
+            state.artifacts,
+            state.maps,
+            state.similar_images,
+            state.open_scores,
         )
         state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
         state.scoring_queue = FairQueue(

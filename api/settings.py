@@ -79,7 +79,12 @@ class Settings(BaseSettings):
     min_rate: Annotated[float, Field(ge=0)] = 1024.0
     """Bytes per second at which clients must send bodies and take answers; 0 for any."""
     backbones: tuple[str, ...] = ()
-    """Backbones that jobs may use; none for all."""
+    """Backbones that jobs may use; none for all that have a name of their own."""
+    more_backbones: tuple[str, ...] = ()
+    """Further ones, of the libraries, such as `["timm:resnet18.a1_in1k"]`: their weights are
+    downloaded and run."""
+    max_download_bytes: Size = 8 << 30
+    """Size of the weights of a backbone that are downloaded."""
     default_backbone: str | None = None
     """Backbone of jobs of images that name none; none for `clip-vit-b16`, or `builtin-photos` where
     its weights are not cached and cannot be downloaded when the service starts."""
@@ -174,6 +179,7 @@ class Settings(BaseSettings):
         return RunOptions(
             device=self.device,
             max_pixels=self.max_pixels,
+            max_download_bytes=self.max_download_bytes,
             engine=self.engine,
             ray_address=self.ray_address,
         )

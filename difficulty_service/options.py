@@ -263,6 +263,9 @@ class RunOptions(MachineOptions):
     max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
     """Refuse images with more pixels than this."""
 
+    max_download_bytes: Annotated[int | None, Field(ge=1)] = None
+    """Download no weights that are larger than this; default: any size."""
+
     engine: Literal["local", "ray"] = "local"
     """ray: on a Ray cluster, with the same result."""
 

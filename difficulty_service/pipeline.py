@@ -25,6 +25,7 @@ from difficulty_service.backbones.backbone import (
     choose_device,
     choose_precision,
 )
+from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -239,6 +240,7 @@ def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> Extr
         corruption = parse_corruption(encoding.corrupt, encoding.seed)
     values = {name: value for model in (encoding, network, machine) for name, value in model}
     values |= {"device": device, "precision": precision, "corruption": corruption}
+    values["downloads"] = Downloads(machine.max_download_bytes)
     values["stop_on_error"] = encoding.on_error == "stop"
     values["open_precision"] = machine.precision == "auto"
     reading = chosen.dataset.model_dump(exclude={"modality"})
@@ -292,7 +294,7 @@ def _settle(
     elif not name and {"weights", "features", "image_size"} & set(request.network.given):
         name = DEFAULT_BACKBONE
     elif not name:
-        chosen = default_backbone(dataset, options.max_pixels)
+        chosen = default_backbone(dataset, options.max_pixels, request.network.downloads)
         name, warnings = chosen.name, chosen.warnings
         options = replace(options, image_sizes=chosen.sizes)
     settled = settle_precision(
@@ -403,6 +405,9 @@ def extract_dataset(
     # The driver of a cluster only describes the backbone, and may have no GPU.
     here = replace(request.network, device=torch.device("cpu"))
     backbone = load(settled.backbone, here if request.cluster else request.network)
+    if request.cluster:
+        # The actors are other processes, which cannot call what was given to this one.
+        request = replace(request, network=request.network.reporting(None))
     task = ExtractionTask(dataset, backbone.name, request.network, request.options)
     description = describe_features(task, backbone, request.location, request.dataset)
     if fitted_on is not None:

@@ -18,6 +18,7 @@ from api.jobs.store import Job, add_event, encode, finish, is_claimable, job_of
 from api.jobs.stored_result import StoredResult
 from api.storage.database import INSERTS, now, retry, write_transaction
 from api.storage.tables import JOBS, TURNS, WORKERS
+from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.bodies.jobs import JobError
 
 
@@ -29,6 +30,7 @@ class Progress:
     total: int | None = None  # None until known
     bad: int = 0  # unreadable images
     rate: float | None = None  # samples per second, once known
+    download: DownloadProgress | None = None  # of weights, while they are downloaded
 
 
 # Never to be changed: every process that claims must take the same lock.
@@ -64,13 +66,15 @@ def heartbeat(
     """
     rate = progress.rate if progress.rate is not None and math.isfinite(progress.rate) else None
     values = asdict(progress) | {"rate": rate}
+    download = values.pop("download")
     with write_transaction(engine) as connection:
         worked = {} if seconds is None else {"seconds": seconds}
         renewed = _fenced(job, {**values, **worked, **_lease(now(connection), lease)})
         row = connection.execute(renewed).one_or_none()
         if row is None:
             return "lost"
-        add_event(connection, job.id, "progress", values)
+        downloading = {} if download is None else {"download": download}
+        add_event(connection, job.id, "progress", values | downloading)
         return "cancel" if row.cancel_requested else "ok"
 
 

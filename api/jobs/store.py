@@ -24,7 +24,13 @@ from api.storage.tables import (
 )
 from api.uploads.quota import Quota, lock_owner, require_room, usage_of
 from difficulty_service.base.contract import Contract
-from difficulty_service.bodies.jobs import FINAL_STATES, JobError, JobRequest, State
+from difficulty_service.bodies.jobs import (
+    FINAL_STATES,
+    JobError,
+    JobRequest,
+    State,
+    WeightsDownload,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +61,7 @@ class Job:
     error: JobError | None  # of the job, or of its previous attempt
     result: StoredResult | None
     stored_bytes: int | None  # of its artifacts; None until counted
+    download: WeightsDownload | None = None  # while it runs, where the reader asked for it
 
     @cached_property
     def wanted(self) -> JobRequest:
@@ -91,7 +98,22 @@ def job_of(row: sa.Row[Any]) -> Job:
         values["error"] = JobError.of(values["error"])
     if values["result"] is not None:
         values["result"] = StoredResult.of(values["result"])
+    if (event := values.pop("last_event", None)) is not None:
+        download = json.loads(event).get("download")
+        values["download"] = None if download is None else WeightsDownload(**download)
     return Job(**values | {"cancel_requested": bool(values["cancel_requested"])})
+
+
+def with_download() -> sa.Select[Any]:
+    """Selects jobs with the last event of those that are running, which tells of a download."""
+    last = (
+        sa.select(EVENTS.c.data)
+        .where(EVENTS.c.job == JOBS.c.id)
+        .order_by(EVENTS.c.id.desc())
+        .limit(1)
+        .scalar_subquery()
+    )
+    return sa.select(JOBS, sa.case((JOBS.c.state == "running", last)).label("last_event"))
 
 
 def add_event(connection: sa.Connection, job_id: str, kind: str, data: Mapping[str, Any]) -> None:
@@ -225,7 +247,7 @@ def visible_job(engine: sa.Engine, key_id: str | None, job_id: str) -> Job | Non
     """As `get_job`, or a job that is shared with the key."""
     if not is_id(job_id):
         return None
-    query = sa.select(JOBS).where(_is(None, job_id))
+    query = with_download().where(_is(None, job_id))
     if key_id is not None:
         query = query.where(_visible_to(key_id))
     with engine.connect() as connection:
@@ -251,7 +273,7 @@ def list_jobs(
 
     `with_shared` adds the jobs that others share with the owner.
     """
-    query = sa.select(JOBS).where(JOBS.c.state != DELETING).limit(limit)
+    query = with_download().where(JOBS.c.state != DELETING).limit(limit)
     query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
     if owner is not None:
         query = query.where(_visible_to(owner) if with_shared else JOBS.c.owner == owner)

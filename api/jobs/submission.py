@@ -7,6 +7,7 @@ from sqlalchemy import Engine
 
 from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
+from api.jobs.offered_backbones import is_offered, offered_backbones
 from api.jobs.store import Job, SubmitLimits, get_job
 from api.settings import Settings
 from api.storage.space import require_space
@@ -15,7 +16,6 @@ from api.uploads.store import get_upload
 from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
-    TRANSFORMERS_PREFIX,
     require_modality,
 )
 from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
@@ -68,17 +68,12 @@ def submit_limits(engine: Engine, settings: Settings, owner: str) -> SubmitLimit
 
 
 def _check_backbone(name: str, modality: str, settings: Settings) -> None:
-    if settings.backbones and name not in settings.backbones:
+    if not is_offered(name, settings):
+        names = ", ".join(offered_backbones(settings))
+        setting = "BACKBONES" if settings.backbones else "MORE_BACKBONES"
         raise invalid(
-            f"backbone {name!r} is not offered here; these are: {', '.join(settings.backbones)}",
-            "name one of them, or have the operator add it to DIFFICULTY_BACKBONES",
-            "backbone",
-        )
-    # transformers takes names for folders of this server, so that only the operator may choose.
-    if name.startswith(TRANSFORMERS_PREFIX) and name not in settings.backbones:
-        raise invalid(
-            f"backbone {name!r} is not offered here",
-            f"name {BUILTIN_TEXT!r}, or have the operator add it to DIFFICULTY_BACKBONES",
+            f"backbone {name!r} is not offered here; these are: {names}",
+            f"name one of them, or have the operator add it to DIFFICULTY_{setting}",
             "backbone",
         )
     try:

@@ -142,6 +142,7 @@ class BackbonePool:
         here = machine.model_copy(update={"engine": "local"})
         plan = plan_extraction("", Path(), ExtractionOptions(machine=here))
         self._device, self._options = plan.network.device, plan.options
+        self._downloads = plan.network.downloads
         self._backbones: BoundedCache[tuple[str, ...], RunningBackbone] = BoundedCache(
             capacity, on_evict=lambda running: running.batcher.close()
         )
@@ -220,6 +221,7 @@ class BackbonePool:
 
     def _running_backbone(self, description: FeatureDescription) -> RunningBackbone:
         options = BackboneOptions.as_described(description, self._device)
+        options = replace(options, downloads=self._downloads)
         key = str(description.backbone), str(options)
         running = self._backbones.get(key, lambda: self._load(description, options))
         if running.backbone.weights_sha256 != description.weights_sha256:

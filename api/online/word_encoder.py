@@ -21,6 +21,7 @@ from api.storage.artifacts import Artifacts, save
 from difficulty_service.backbones.backbone import BackboneOptions, choose_device
 from difficulty_service.backbones.clip_space import load_projection
 from difficulty_service.backbones.clip_text import TextEncoder, load_text_encoder
+from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.features.description import FeatureKind
@@ -62,7 +63,8 @@ class WordEncoder:
         content = self._read_kind(job)
         kind = FeatureKind.of(json.loads(content))
         name = str(kind.backbone)
-        options = BackboneOptions(weights, str(kind.features), self._device)
+        downloads = Downloads(self._settings.max_download_bytes)
+        options = BackboneOptions(weights, str(kind.features), self._device, downloads=downloads)
         shared = self._encoders.get(
             (name, weights), lambda: SharedEncoder(load_text_encoder(name, options))
         )

@@ -30,6 +30,7 @@ from api.routes import jobs as rest
 from api.routes.results import succeeded_job
 from api.routes.system import estimate, get_backbones, get_folders
 from api.settings import Settings
+from api.uploads.quota import find_usage
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
 from difficulty_service.bodies.service import BackbonePublic, FolderPage
 from difficulty_service.options import (
@@ -333,7 +334,7 @@ def _in_words(value: object) -> str:
 def _form(
     request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
 ) -> dict[str, Any]:
-    settings: Settings = request.app.state.settings
+    engine, settings = request.app.state.engine, request.app.state.settings
     backbones = get_backbones(request, key).backbones
     return {
         "form": replace(form, token=uuid4().hex),
@@ -343,6 +344,7 @@ def _form(
         "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,
         "takes_jobs": settings.takes_jobs,
+        "usage": find_usage(engine, settings, key.owner) if settings.takes_jobs else None,
     }
 
 

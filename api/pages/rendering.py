@@ -15,11 +15,14 @@ from starlette.responses import Response
 from api.http.api_keys import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
+from difficulty_service.bodies.jobs import WeightsDownload
 from difficulty_service.review.html_page import environment_of
 
 UNAUTHORISED = 401
 SEE_OTHER = 303
 UNITS = (("day", 86400), ("hour", 3600), ("minute", 60))
+SIZES = (("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
+MOST_OF_MB = 10**9 - 1
 
 
 def render(
@@ -82,11 +85,34 @@ def stage_of(job: Job) -> str:
     """What a running job does, in words."""
     if job.cancel_requested:
         return "cancelling"
+    if job.download is not None:
+        return _download_in_words(job.download)
     if job.total is None:
         return "listing the dataset and loading the network"
     if job.done < job.total:
         return f"looking at the {job.kind}s"
     return "fitting and scoring"
+
+
+def _download_in_words(download: WeightsDownload) -> str:
+    if download.total is None:
+        if not download.done:
+            return "waiting for another download of weights"
+        return f"downloading weights, {size_of(download.done)}"
+    # In one unit, and not in GB, of which there are few: "120 of 400 MB".
+    unit, scale = _unit_of(min(download.total, MOST_OF_MB))
+    done, total = (f"{round(number / scale):,}" for number in (download.done, download.total))
+    return f"downloading weights, {done} of {total} {unit}"
+
+
+def size_of(number: int) -> str:
+    """A number of bytes in the largest unit that fits."""
+    unit, scale = _unit_of(number)
+    return f"{number / scale:,.1f} {unit}" if scale > 1 else f"{number:,} {unit}"
+
+
+def _unit_of(number: int) -> tuple[str, int]:
+    return next(((unit, scale) for unit, scale in SIZES if number >= scale), ("bytes", 1))
 
 
 def compile_templates() -> None:
@@ -106,6 +132,7 @@ def _environment() -> Environment:
         "query": query_of,
         "job_name": job_name,
         "stage": stage_of,
+        "size": size_of,
     }
     return environment
 

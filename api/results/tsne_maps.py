@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import structlog
 from numpy.typing import NDArray
+from sqlalchemy import Engine
 
-from api.jobs.files import TSNE_FILE
+from api.jobs.files import TSNE_FILE, count_result
 from api.jobs.store import Job
 from api.results.maps import Maps, SimilarImages
 from api.results.score_columns import OpenScores
@@ -55,6 +56,7 @@ class Progress:
 class TsneMaps:
     """Makes one map at a time and tells how far each of them is."""
 
+    engine: Engine
     artifacts: Artifacts
     maps: Maps
     similar_images: SimilarImages
@@ -121,6 +123,7 @@ class TsneMaps:
             path = Path(folder) / "map.parquet"
             write_parquet(path, pa.table({"row": rows, "x": x, "y": y}))
             self.artifacts.put(path, f"{job.result.prefix}/{TSNE_FILE}")
+        count_result(self.engine, self.artifacts, job)
         return None
 
     def _embed(self, job: Job, places: NDArray[np.float32]) -> NDArray[np.float64] | str:

@@ -243,7 +243,12 @@ def _progress(job: Job) -> JobProgress:
     if job.state == "running" and job.rate and job.total is not None:
         seconds_left = round(max(job.total - job.done, 0) / job.rate, 1)
     return JobProgress(
-        done=job.done, total=job.total, bad=job.bad, rate=job.rate, seconds_left=seconds_left
+        done=job.done,
+        total=job.total,
+        bad=job.bad,
+        rate=job.rate,
+        seconds_left=seconds_left,
+        download=job.download,
     )
 
 

@@ -12,6 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
 from api.jobs.estimate import estimate_job
 from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
+from api.jobs.offered_backbones import offered_backbones
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.routes.jobs import in_turn
@@ -23,7 +24,6 @@ from api.uploads.quota import find_usage
 from difficulty_service.backbones import BackboneListing, list_backbones
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
-    TRANSFORMERS_PREFIX,
     modality_of,
 )
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate
@@ -88,12 +88,8 @@ async def get_metrics(
 def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     """The backbones that jobs may ask for, and whether their weights are on this machine."""
     settings: Settings = request.app.state.settings
-    known = {
-        each.name: each
-        for each in list_backbones()
-        if not each.name.startswith(TRANSFORMERS_PREFIX)  # only those that the operator names
-    }
-    listed = [known.get(name) or _of_library(name) for name in settings.backbones or known]
+    known = {each.name: each for each in list_backbones()}
+    listed = [known.get(name) or _of_library(name) for name in offered_backbones(settings)]
     defaults = {settings.default_backbone, BUILTIN_TEXT}
     return Backbones(
         backbones=[BackbonePublic(**vars(each), default=each.name in defaults) for each in listed]

@@ -57,6 +57,7 @@ class RunningJob:
     answer: Literal["ok", "cancel", "lost"] = "ok"  # to the last heartbeat
     answered: float = field(default_factory=time.monotonic)  # when its process was last heard of
     began: float = field(default_factory=time.monotonic)  # monotonic time of its claim
+    told_of_download: bool = False  # whether the last heartbeat told of one
 
     @property
     def worked(self) -> float:
@@ -133,7 +134,8 @@ class Heartbeat:
         due, failures = 0.0, 0
         while not self._ended.is_set():
             self._deadline()  # the grace period begins now, however long the current batch takes
-            if time.monotonic() >= due or self._cancel_requested():
+            is_due = time.monotonic() >= due or self._download_changed()
+            if is_due or self._cancel_requested():
                 failures = 0 if self._try(self._beat) else failures + 1
                 pause = min(self._settings.heartbeat, tick * 2**failures) if failures else None
                 due = time.monotonic() + (pause or self._settings.heartbeat)
@@ -158,6 +160,15 @@ class Heartbeat:
             # Not only when the job notices: it may be fitting Gaussians for minutes.
             cancelled(self._engine, running.job)
         running.answer = answer
+        running.told_of_download = progress.download is not None
+
+    def _download_changed(self) -> bool:
+        """Whether a download has begun or ended since the last heartbeat, which is told soon."""
+        running = self._running_job
+        if running is None or running.answer != "ok":
+            return False
+        progress = running.progress or Progress()
+        return (progress.download is not None) != running.told_of_download
 
     def _cancel_requested(self) -> bool:
         running = self._running_job

@@ -19,6 +19,7 @@ class Stage(StrEnum):
 
     STARTING = "starting the job"
     LISTING = "listing the dataset"
+    DOWNLOADING = "downloading weights"
     EXTRACTING = "extracting features"
     FITTING = "fitting Gaussians"
     SCORING = "scoring"

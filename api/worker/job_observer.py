@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from api.jobs.queue import Progress
 from api.worker.job_messages import Stage
+from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import ImageError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.pipeline import ExtractProgress
@@ -53,6 +54,13 @@ class Reporter:
                 f"{progress.bad:,} of the first {progress.done:,} images cannot be read",
                 "check that the dataset holds images; a job with a small limit lists the reasons",
             )
+
+    def download(self, progress: DownloadProgress | None) -> None:
+        """Reports the progress of a download of weights, or with None its end."""
+        if (progress is None) != (self._last.download is None):
+            self._observer.enter(Stage.EXTRACTING if progress is None else Stage.DOWNLOADING)
+        self._last = replace(self._last, download=progress)
+        self._observer.check(self._last)
 
     def enter(self, stage: Stage) -> None:
         """Reports that a stage begins in which no image is extracted."""

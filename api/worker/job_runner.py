@@ -138,10 +138,15 @@ def run_job(
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
-        extraction = replace(extraction, lend=cache.lend, watch=observer.images)
+        reporter = Reporter(observer)
+        extraction = replace(
+            extraction,
+            network=extraction.network.reporting(reporter.download),
+            lend=cache.lend,
+            watch=observer.images,
+        )
         files = [scoring.out]
         used, scored_features = [scoring.fitted], list[FeatureSource]()
-        reporter = Reporter(observer)
 
         def save_gaussians(fitted: FittedGaussians) -> None:
             used.append(fitted)

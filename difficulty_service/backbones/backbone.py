@@ -1,12 +1,13 @@
 """The interface of all backbones, and the options that one is built with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor
 
+from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, DownloadProgress, Downloads
 from difficulty_service.base.errors import BackboneError, Setting
 
 
@@ -106,6 +107,7 @@ class BackboneOptions:
             that. The preprocessing of the backbone has the side that it takes.
         random: Whether the network has random weights, which are as fast as its own and need no
             file; for measurements only.
+        downloads: How weights that are not on this machine are downloaded; changes no feature.
     """
 
     weights: str | None = None
@@ -115,6 +117,7 @@ class BackboneOptions:
     flip: bool = False
     image_size: int | None = None
     random: bool = False
+    downloads: Downloads = field(default=DEFAULT_DOWNLOADS, compare=False, repr=False)
 
     def describe(self) -> dict[str, Any]:
         """JSON values of what features depend on, for provenance."""
@@ -133,10 +136,14 @@ class BackboneOptions:
         size = (getattr(features, "preprocessing", None) or {}).get("size")
         return cls(device=device, image_size=size, **known)
 
+    def reporting(self, report: Callable[[DownloadProgress | None], None] | None) -> Self:
+        """The same with a function that is told how far a download is, as `Downloads.report`."""
+        return replace(self, downloads=replace(self.downloads, report=report))
+
     @property
     def given(self) -> list[str]:
         """Names of the options, beside the machine's, that are not the usual ones."""
-        machine = ("device", "precision", "random")
+        machine = ("device", "precision", "random", "downloads")
         return [
             field.name
             for field in fields(self)

@@ -30,7 +30,8 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     repository, _, filename = pretraining["hf_hub"].rpartition("/")
     path = None
     if not options.random:
-        path = locate_weights(options.weights, name, repository, alternatives(filename))
+        filenames = alternatives(filename)
+        path = locate_weights(options.weights, name, repository, filenames, options.downloads)
     tower = build_tower(model, pretraining)
     if path is not None:
         load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")

@@ -15,7 +15,7 @@ from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_c
 from difficulty_service.backbones.plugged import find_plugin
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
-from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.errors import BackboneError, MissingWeights, Setting
 from difficulty_service.base.files import file_sha256
 
 TEXT_PREFIX = "text."
@@ -128,12 +128,11 @@ def locate_clip(name: str, options: BackboneOptions, hub_file: str) -> Path:
     """The weights file of a whole CLIP, as `locate_weights`; `hub_file` is its place in the hub."""
     repository, _, filename = hub_file.rpartition("/")
     try:
-        return locate_weights(options.weights, name, repository, alternatives(filename))
-    except BackboneError as error:
-        if options.weights is not None:
-            raise
+        filenames = alternatives(filename)
+        return locate_weights(options.weights, name, repository, filenames, options.downloads)
+    except MissingWeights as error:
         # The network in the package, which the error recommends, knows no words.
-        raise BackboneError(
+        raise MissingWeights(
             error.problem,
             "run this once where there is a network and copy the cache folder, or give a file of "
             "these weights as ",

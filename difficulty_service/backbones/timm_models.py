@@ -52,7 +52,7 @@ def load_timm(
         )
     filename = config.get("hf_hub_filename")
     filenames = TIMM_FILENAMES if filename is None else safe_alternatives(filename)
-    path = locate_weights(options.weights, name, repository, filenames)
+    path = locate_weights(options.weights, name, repository, filenames, options.downloads)
     weights, statistics = split_run(read_weights(path))
     network = build(model, config, weights, built_for, f"{path} as {name}")
     preprocessing = replace(preprocessing_of(config, size), **statistics)

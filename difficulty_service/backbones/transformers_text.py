@@ -14,6 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
+from difficulty_service.backbones.downloads import (
+    DEFAULT_DOWNLOADS,
+    Downloads,
+    HubFile,
+    fetch_files,
+)
 from difficulty_service.backbones.sentence_files import (
     DenseLayer,
     SentenceSettings,
@@ -36,7 +42,7 @@ CONFIG_FILE = "config.json"
 def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Backbone:
     """An encoder by its name on the hub, or by a folder that `save_pretrained` wrote."""
     refuse_image_options(name, options)
-    folder = find_folder(name, model)
+    folder = find_folder(name, model, options.downloads)
     stated = read_sentence_settings(name, folder)
     tokenizer, network = _load(name, folder)
     network = (
@@ -146,12 +152,12 @@ def load_dense(layer: DenseLayer) -> nn.Sequential:
     return nn.Sequential(linear, activation).eval().requires_grad_(requires_grad=False)
 
 
-def find_folder(name: str, model: str) -> Path:
+def find_folder(name: str, model: str, downloads: Downloads = DEFAULT_DOWNLOADS) -> Path:
     """The folder with the weights, the configuration and the tokenizer of a model."""
     if Path(model).exists() or model.startswith(("/", "./", "../", "~")):
         folder = Path(model).expanduser()
     else:
-        folder = _from_hub(name, model)
+        folder = _from_hub(name, model, downloads)
     missing = [] if (folder / CONFIG_FILE).is_file() else [CONFIG_FILE]
     if not any((folder / each).is_file() for each in WEIGHTS_FILES):
         missing.append(" or ".join(WEIGHTS_FILES[::2]))
@@ -164,10 +170,15 @@ def find_folder(name: str, model: str) -> Path:
     return folder
 
 
-def _from_hub(name: str, model: str) -> Path:
+def _from_hub(name: str, model: str, downloads: Downloads) -> Path:
     import httpx2
     from huggingface_hub import constants, snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+    from huggingface_hub.errors import (
+        DryRunError,
+        HfHubHTTPError,
+        HFValidationError,
+        LocalEntryNotFoundError,
+    )
 
     wanted = ["*.json", "*.txt", "*.model", "model*.safetensors", "pytorch_model.bin"]
     wanted += [f"*_Dense/{each}" for each in WEIGHTS_FILES[::2]]
@@ -178,8 +189,18 @@ def _from_hub(name: str, model: str) -> Path:
                 return cached
         except LocalEntryNotFoundError:
             pass
-        return Path(snapshot_download(model, allow_patterns=wanted, etag_timeout=10))
-    except (OSError, httpx2.HTTPError, HfHubHTTPError, HFValidationError) as error:
+        offered = snapshot_download(model, allow_patterns=wanted, etag_timeout=10, dry_run=True)
+        files = [
+            HubFile(model, each.filename, each.file_size)
+            # Weights last: by them, a folder that is there is taken for whole.
+            for each in sorted(
+                offered, key=lambda each: (each.filename in WEIGHTS_FILES, each.filename)
+            )
+            if each.will_download
+        ]
+        fetch_files(name, files, downloads)
+        return Path(snapshot_download(model, allow_patterns=wanted, local_files_only=True))
+    except (OSError, httpx2.HTTPError, HfHubHTTPError, HFValidationError, DryRunError) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise BackboneError(
             f"the files of {name} are neither a local folder nor in the cache folder "

@@ -1,12 +1,15 @@
 """Finds weights files: in the package, in the cache of the hub, or by a download."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
+from difficulty_service.backbones.downloads import (
+    DEFAULT_DOWNLOADS,
+    Downloads,
+    HubFile,
+    fetch_files,
+)
 from difficulty_service.base.errors import BackboneError, MissingWeights, Setting
-
-T = TypeVar("T")
 
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
 PHOTO_WEIGHTS = Path(__file__).parent / "builtin_photos" / "encoder.safetensors"
@@ -28,14 +31,19 @@ GET_THEM: tuple[str | Setting, ...] = (
 
 
 def locate_weights(
-    weights: str | None, backbone: str, repository: str, filenames: Sequence[str]
+    weights: str | None,
+    backbone: str,
+    repository: str,
+    filenames: Sequence[str],
+    downloads: Downloads = DEFAULT_DOWNLOADS,
 ) -> Path:
     """The weights file to read: a local one, or the hub's from its cache or a download.
 
     The repository is `owner/name`; of the names that the file may have, the preferred one is first.
     """
     if weights is None:
-        return cached_weights(repository, filenames) or download(backbone, repository, filenames)
+        cached = cached_weights(repository, filenames)
+        return cached or download(backbone, repository, filenames, downloads)
     path = Path(weights)
     if not path.is_file():
         raise BackboneError(
@@ -60,44 +68,63 @@ def cached_weights(repository: str, filenames: Sequence[str]) -> Path | None:
 
 
 def require_obtainable(backbone: str, repository: str, filenames: Sequence[str]) -> None:
-    """Raises the error of `download` where a file is not cached and the hub does not give it.
+    """Raises MissingWeights where a file is not cached and the hub does not give it.
 
     Nothing is downloaded.
     """
     if cached_weights(repository, filenames) is None:
-        _from_hub(backbone, repository, filenames, str)
+        _ask_hub(backbone, repository, filenames)
 
 
-def download(backbone: str, repository: str, filenames: Sequence[str]) -> Path:
-    """Downloads the first of `filenames` that the repository holds."""
-    from huggingface_hub import hf_hub_download
+def download(
+    backbone: str, repository: str, filenames: Sequence[str], downloads: Downloads
+) -> Path:
+    """Downloads the first of `filenames` that the repository holds.
 
-    def fetch(filename: str) -> Path:
-        return Path(hf_hub_download(repository, filename))
-
-    return _from_hub(backbone, repository, filenames, fetch)
-
-
-def _from_hub(
-    backbone: str, repository: str, filenames: Sequence[str], use: Callable[[str], T]
-) -> T:
-    """Uses the first of `filenames` that the repository holds, once the hub has answered."""
+    Raises:
+        MissingWeights: The hub cannot be reached or has none of them, or, with an OSError as its
+            cause, the download broke off.
+        WeightsTooLarge: The file is larger than the limit.
+    """
     import httpx2
-    from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+
+    file = _ask_hub(backbone, repository, filenames)
+    try:
+        (path,) = fetch_files(backbone, [file], downloads)
+    except (OSError, httpx2.HTTPError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise _missing(backbone, repository, filenames, reason) from ConnectionError(reason)
+    return path
+
+
+def _ask_hub(backbone: str, repository: str, filenames: Sequence[str]) -> HubFile:
+    """The first of `filenames` that the repository holds, once the hub has answered."""
+    import httpx2
+    from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError
 
     reason = "the repository has no such file"
     for filename in filenames:
         try:
             # Without a network the download retries for half a minute; this request fails at once.
-            get_hf_file_metadata(hf_hub_url(repository, filename), timeout=HUB_TIMEOUT_SECONDS)
-            return use(filename)
+            found = get_hf_file_metadata(
+                hf_hub_url(repository, filename), timeout=HUB_TIMEOUT_SECONDS
+            )
         except RemoteEntryNotFoundError:
             continue
         except (OSError, httpx2.HTTPError, HfHubHTTPError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             break
-    raise MissingWeights(
+        return HubFile(repository, filename, found.size)
+    raise _missing(backbone, repository, filenames, reason)
+
+
+def _missing(
+    backbone: str, repository: str, filenames: Sequence[str], reason: str
+) -> MissingWeights:
+    from huggingface_hub import constants
+
+    return MissingWeights(
         f"the weights of {backbone} are missing: file {' or '.join(filenames)} of repository "
         f"{repository} is not in the cache folder {constants.HF_HUB_CACHE} and cannot be "
         f"downloaded ({reason})",

@@ -6,7 +6,8 @@ DifficultyError
 │   └── UnknownLabel       a label is not among the fitted classes
 ├── ImageError             an image cannot be read; it is listed, or ends the run
 ├── BackboneError          pretrained weights are missing, unreadable or do not fit the network
-│   └── MissingWeights     they are neither on this machine nor can they be downloaded
+│   ├── MissingWeights     they are neither on this machine nor can they be downloaded
+│   └── WeightsTooLarge    they are larger than what may be downloaded
 ├── EngineError            a cluster cannot be reached, has no room, or loses its actors
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
 ├── StatisticsError        no Gaussian can be fitted to the features
@@ -108,6 +109,10 @@ class BackboneError(DifficultyError):
 
 class MissingWeights(BackboneError):
     """Pretrained weights are neither on this machine nor can they be downloaded."""
+
+
+class WeightsTooLarge(BackboneError):
+    """Pretrained weights are larger than what may be downloaded."""
 
 
 class EngineError(DifficultyError):

@@ -5,6 +5,7 @@ Checks where a command is about to write, before it computes for hours.
 Recognises an image by its content, and a file that has not changed without reading it.
 """
 
+import errno
 import hashlib
 import os
 import re
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from difficulty_service.base.errors import DifficultyError, Setting
+
+NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP}
+"""Errors of file systems that have no locks, such as some network drives."""
 
 
 @contextmanager

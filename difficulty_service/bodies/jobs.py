@@ -143,6 +143,15 @@ class JobCreate(JobRequest):
         return self
 
 
+class WeightsDownload(BaseModel):
+    """Progress of the download of a backbone's weights."""
+
+    done: int = Field(description="Bytes that have arrived")
+    total: int | None = Field(
+        description="Bytes of all files; null while it waits for another download of the machine"
+    )
+
+
 class JobProgress(BaseModel):
     """Progress of a job."""
 
@@ -151,6 +160,9 @@ class JobProgress(BaseModel):
     bad: int = Field(description="Number of unreadable images")
     rate: float | None = Field(description="Samples per second")
     seconds_left: float | None = Field(description="Seconds until extraction ends, at this rate")
+    download: WeightsDownload | None = Field(
+        default=None, description="While weights are downloaded, as of the last heartbeat"
+    )
 
 
 class JobError(Contract):
@@ -236,6 +248,7 @@ class JobEvent(BaseModel):
     total: int | None = None
     bad: int | None = None
     rate: float | None = None
+    download: WeightsDownload | None = None
 
     @property
     def is_last(self) -> bool:

@@ -109,7 +109,8 @@ def run_trial(
         err.print(f"listing {location}", markup=False)
         dataset = open_dataset(location, request.dataset)
         callbacks = TrialCallbacks(on_begun, lambda progress: bar.update(progress))
-        found = try_backbones(dataset, request, trial, callbacks)
+        network = request.network.reporting(lambda progress: bar.download(progress))
+        found = try_backbones(dataset, replace(request, network=network), trial, callbacks)
     print_warnings(found.warnings)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")

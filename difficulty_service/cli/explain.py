@@ -91,14 +91,14 @@ def explain(
 
 def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
-    from difficulty_service.cli.progress import ImageProgressBar
+    from difficulty_service.cli.progress import ImageProgressBar, following_downloads
     from difficulty_service.pipeline import Callbacks, extract_dataset
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         err.print(f"features go to {request.out}", markup=False)
         callbacks = Callbacks(bar.update, report_settled)
-        extracted = extract_dataset(source.dataset, request, callbacks)
+        extracted = extract_dataset(source.dataset, following_downloads(request, bar), callbacks)
     report_extraction(request, extracted)
     return extracted.store
 

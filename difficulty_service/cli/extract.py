@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from difficulty_service.cli.console import alarm, as_text, err, out, print_table, print_warnings
-from difficulty_service.cli.progress import exit_when_interrupted
+from difficulty_service.cli.progress import exit_when_interrupted, following_downloads
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, as_option, options
 from difficulty_service.options import ExtractionOptions
@@ -112,7 +112,7 @@ def run_extract(request: "ExtractRequest") -> None:
         dataset = open_dataset(request.location, request.dataset)
         report_dataset(dataset)
         callbacks = Callbacks(bar.update, on_settled, report_runtime)
-        extracted = extract_dataset(dataset, request, callbacks)
+        extracted = extract_dataset(dataset, following_downloads(request, bar), callbacks)
     report_extraction(request, extracted)
     print_warnings(extracted.store.warnings)
 

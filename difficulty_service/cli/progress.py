@@ -6,11 +6,13 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Self
 
 from rich.progress import (
     BarColumn,
+    DownloadColumn,
     MofNCompleteColumn,
     Progress,
     TaskID,
@@ -22,7 +24,8 @@ from rich.progress import (
 from difficulty_service.cli.console import RateColumn, err
 
 if TYPE_CHECKING:
-    from difficulty_service.pipeline import ExtractProgress
+    from difficulty_service.backbones.downloads import DownloadProgress
+    from difficulty_service.pipeline import ExtractProgress, ExtractRequest
 
 
 class ImageProgressBar:
@@ -46,6 +49,8 @@ class ImageProgressBar:
         )
         self._task: TaskID | None = None
 
+        self._download: Progress | None = None
+
     def __enter__(self) -> Self:
         return self
 
@@ -66,10 +71,44 @@ class ImageProgressBar:
             return
         self._bar.update(self._task, completed=progress.done, bad=progress.bad)
 
+    def download(self, progress: "DownloadProgress | None") -> None:
+        """Shows the progress of a download on a line of its own, until None ends it."""
+        if progress is None:
+            self._end_download()
+            return
+        if self._download is None:
+            self._download = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                DownloadColumn(),
+                TimeRemainingColumn(),
+                console=err,
+                disable=not err.is_terminal,
+            )
+            self._download.start()
+            self._download.add_task("")
+        waits = not progress.done and progress.total is None
+        doing = "waiting for another download" if waits else "downloading weights"
+        (task,) = self._download.task_ids
+        self._download.update(
+            task, description=doing, total=progress.total, completed=progress.done
+        )
+
+    def _end_download(self) -> None:
+        if self._download is not None:
+            self._download.stop()
+            self._download = None
+
     def close(self) -> None:
         """Leaves the bar as it is; further output goes below it."""
+        self._end_download()
         if self._task is not None:
             self._bar.stop()
+
+
+def following_downloads(request: "ExtractRequest", bar: ImageProgressBar) -> "ExtractRequest":
+    """The request with a bar that shows its download of weights."""
+    return replace(request, network=request.network.reporting(bar.download))
 
 
 class Terminated(KeyboardInterrupt):

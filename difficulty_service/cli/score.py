@@ -194,6 +194,7 @@ def run_score(
     verbose: bool,
 ) -> "ScoredDataset":
     """Runs the whole pipeline with a progress bar and prints what each stage made."""
+    from difficulty_service.cli.progress import following_downloads
     from difficulty_service.datasets import open_dataset
     from difficulty_service.pipeline import Callbacks, score_dataset
 
@@ -218,4 +219,4 @@ def run_score(
             marked=lambda marked: keep_marks(marked, scoring.out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
-        return score_dataset(extraction, scoring, callbacks, dataset)
+        return score_dataset(following_downloads(extraction, bar), scoring, callbacks, dataset)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from difficulty_service.backbones import BACKBONES, DEFAULT_BACKBONE
+from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, Downloads
 from difficulty_service.backbones.weights_files import (
     CLIP_FILENAMES,
     locate_weights,
@@ -43,10 +44,14 @@ class ChosenBackbone:
     sizes: ImageSizes | None = None
 
 
-def default_backbone(dataset: Dataset, max_pixels: int = DEFAULT_MAX_PIXELS) -> ChosenBackbone:
+def default_backbone(
+    dataset: Dataset,
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    downloads: Downloads = DEFAULT_DOWNLOADS,
+) -> ChosenBackbone:
     """The default backbone, downloaded where it is not cached, or else one of the package."""
     try:
-        locate_weights(None, DEFAULT_BACKBONE, _repository(), CLIP_FILENAMES)
+        locate_weights(None, DEFAULT_BACKBONE, _repository(), CLIP_FILENAMES, downloads)
     except BackboneError as error:
         sizes = measure_sizes(dataset, max_pixels)
         name = packaged_backbone(sizes)

@@ -6,7 +6,6 @@ else, so that the store is incomplete until all new ones are written. At the end
 in a part again are deleted there; those of images that left the dataset stay.
 """
 
-import errno
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import FeatureStoreError, Setting
-from difficulty_service.base.files import remove_leftovers
+from difficulty_service.base.files import NO_LOCKS, remove_leftovers
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.features.description import FeatureDescription, is_store, read_description
 from difficulty_service.features.known_images import (
@@ -47,8 +46,6 @@ from difficulty_service.features.store import (
 )
 
 LOCK_FILE = ".lock"
-NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP}
-"""Errors of file systems that have no locks, such as some network drives."""
 
 
 @contextmanager

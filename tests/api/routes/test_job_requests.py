@@ -143,6 +143,31 @@ def test_only_backbones_that_are_offered_may_be_asked_for(
     assert_problem(refused, 422, "invalid-request", "backbone")
 
 
+@pytest.mark.parametrize(
+    "name", ["timm:resnet18.a1_in1k", "open_clip:ViT-B-32/laion2b_s34b_b79k", "transformers:a/b"]
+)
+def test_networks_of_libraries_are_refused_unless_the_operator_names_them(
+    tmp_path: Path, body: Body, assert_problem: Callable[..., None], name: str
+) -> None:
+    (tmp_path / "photos" / "train").mkdir(parents=True)
+    roots = {"photos": str(tmp_path / "photos")}
+    wanted = body | {"backbone": name}
+    if name.startswith("transformers:"):
+        wanted |= {"text_column": "text"}
+
+    with client_of(tmp_path / "data", roots=roots) as client:
+        refused = client.post("/v1/jobs", json=wanted)
+    with client_of(tmp_path / "data", roots=roots, more_backbones=(name,)) as client:
+        offered = client.post("/v1/jobs", json=wanted)
+        listed = client.get("/v1/backbones").json()["backbones"]
+
+    assert_problem(refused, 422, "invalid-request", "backbone")
+    assert "clip-vit-b16, " in refused.json()["detail"]
+    assert "DIFFICULTY_MORE_BACKBONES" in refused.json()["remedy"]
+    assert offered.status_code == 202
+    assert name in [each["name"] for each in listed]
+
+
 def test_not_even_the_operator_offers_a_folder_as_a_backbone(
     tmp_path: Path, body: Body, assert_problem: Callable[..., None]
 ) -> None:

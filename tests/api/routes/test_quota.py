@@ -98,6 +98,22 @@ def test_the_form_of_a_new_job_shows_that_nothing_is_left(
     assert "4,096 bytes" in shown.text
 
 
+def test_the_page_of_jobs_shows_what_the_key_keeps_and_how_to_make_room(
+    client: TestClient, announce: Callable[..., str]
+) -> None:
+    announce(size=1096)
+
+    begun = client.get("/").text
+    announce(size=3000)
+    full = client.get("/").text
+
+    assert "1.1 kB of 4.1 kB: uploads 1.1 kB" in begun
+    assert "1 upload of at most 2 is open" in begun
+    assert "To make room, delete finished jobs" in begun
+    assert "Nothing more is taken" not in begun
+    assert "Nothing more is taken" in full
+
+
 def test_a_table_of_columns_is_refused_where_nothing_is_left(
     client: TestClient,
     announce: Callable[..., str],
