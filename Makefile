@@ -104,10 +104,15 @@ fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed request
 	DIFFICULTY_FUZZ=500000 DIFFICULTY_FUZZ_FROM=640 $(BIN)/python -m pytest -n 0 \
 	    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/api/live/test_fuzz.py
 
-campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the service 1,000 times (an hour at most)
+CAMPAIGN = DIFFICULTY_CAMPAIGN_TABLE=docs/security/campaign.csv $(BIN)/python -m pytest -n 0 \
+    -o log_cli=true --log-cli-level INFO --log-disable httpx2 tests/faults/test_fault_campaign.py
+
+campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the service 1,000 times; simulate its queue (hours)
 	DIFFICULTY_REVIEWS=1 $(BIN)/python -m pytest -n 0 -q -s tests/browser/real/test_two_rounds.py
-	DIFFICULTY_KILLS=500 $(BIN)/python -m pytest -n 0 -o log_cli=true --log-cli-level INFO \
-	    --log-disable httpx2 tests/faults/test_fault_campaign.py
+	DIFFICULTY_KILLS=500 $(CAMPAIGN)
+	DIFFICULTY_KILLS=40 DIFFICULTY_NEW_INTERPRETERS=1 $(CAMPAIGN)
+	$(BIN)/python docs/campaign.py
+	DIFFICULTY_QUEUE_STEPS=1000000 $(BIN)/python -m pytest -n 2 -q -o timeout=0 tests/api/jobs/test_simulation.py
 	DIFFICULTY_EXTRACTION_KILLS=20 $(BIN)/python -m pytest -n 0 -q -k kills \
 	    tests/end_to_end/test_resume.py tests/end_to_end/test_interrupted_update.py
 

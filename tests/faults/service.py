@@ -7,14 +7,16 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing.context import ForkServerContext, ForkServerProcess
+from multiprocessing.context import BaseContext, ForkServerContext, SpawnContext, SpawnProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
 from api.server import run_server
 from api.settings import Settings
 from api.worker.worker import run_worker
-from tests.fork_server import ForkedProcess
+from tests import small_network
+from tests.fork_server import ForkedContext, ForkedProcess
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,21 @@ class Noted:
         return self.started > 0 and starting_time(self.pid) == self.started
 
 
-class NotedProcess(ForkedProcess):
+class NewProcess(SpawnProcess):
+    """A process that begins with nothing, as for users, but knows the networks of tests."""
+
+    def run(self) -> None:
+        small_network.make_known()
+        super().run()
+
+
+class NewInterpreters(SpawnContext):
+    """Starts processes as users have them."""
+
+    Process = NewProcess
+
+
+class Noting(BaseProcess):
     """A process that is added to a file as soon as it has started.
 
     Args:
@@ -52,11 +68,19 @@ class NotedProcess(ForkedProcess):
             file.write(f"{self.pid} {starting_time(self.pid or 0)}\n")
 
 
-def run_noted_worker(settings: Settings, notes: Path) -> None:
-    """Runs a worker; the processes of its jobs need not load torch either, and are noted."""
-    context = ForkServerContext()
-    noted = partial(NotedProcess, notes / str(os.getpid()))
-    context.Process = noted  # type: ignore[misc, assignment]
+class NotedForkedProcess(Noting, ForkedProcess):
+    """Both."""
+
+
+class NotedNewProcess(Noting, NewProcess):
+    """Both."""
+
+
+def run_noted_worker(settings: Settings, notes: Path, *, forks: bool) -> None:
+    """Runs a worker whose processes of jobs are noted, and started as the worker itself was."""
+    context: Any = ForkServerContext() if forks else SpawnContext()
+    kind = NotedForkedProcess if forks else NotedNewProcess
+    context.Process = partial(kind, notes / str(os.getpid()))
     run_worker(settings, context=context)
 
 
@@ -65,16 +89,16 @@ class Service:
 
     Args:
         settings: Settings of the server and of every worker.
-        context: Starts processes that need not load torch.
+        context: Starts the processes, and those of the jobs in the same way.
         notes: Folder for the ids of the processes that run jobs, in one file per worker.
     """
 
-    def __init__(self, settings: Settings, context: ForkServerContext, notes: Path) -> None:
+    def __init__(self, settings: Settings, context: BaseContext, notes: Path) -> None:
         self._settings = settings
         self._context = context
         self._notes = notes
         self._server = self._start(run_server, settings, 0)
-        self._workers: list[ForkServerProcess] = []
+        self._workers: list[BaseProcess] = []
         self._paused: set[int] = set()
         self._pauses: list[threading.Timer] = []
 
@@ -155,11 +179,15 @@ class Service:
             send(pid, signal.SIGCONT)
         self._paused.difference_update(pids)
 
-    def _start_worker(self) -> ForkServerProcess:
-        return self._start(run_noted_worker, self._settings, self._notes)
+    def _start_worker(self) -> BaseProcess:
+        run = partial(run_noted_worker, forks=isinstance(self._context, ForkedContext))
+        return self._start(run, self._settings, self._notes)
 
-    def _start(self, target: Callable[..., None], *arguments: object) -> ForkServerProcess:
-        process = self._context.Process(target=target, args=arguments)
+    def _start(self, target: Callable[..., None], *arguments: object) -> BaseProcess:
+        # mypy: only the concrete contexts declare `Process`.
+        process: BaseProcess = self._context.Process(  # type: ignore[attr-defined]
+            target=target, args=arguments
+        )
         process.start()
         return process
 

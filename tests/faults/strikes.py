@@ -103,9 +103,7 @@ def pause_server(target: Target) -> None:
 
 
 def fill_disk(target: Target) -> None:
-    """Fills the disk for a while, unless everything else here is on it, too."""
-    if not target.disk.is_mount():
-        return
+    """Fills the disk for a while."""
     ballast = target.disk / "ballast"
     with suppress(OSError), ballast.open("wb", buffering=0) as file:
         while True:
@@ -115,8 +113,8 @@ def fill_disk(target: Target) -> None:
 
 
 def restart_database(target: Target) -> None:
-    if target.restart is not None:
-        target.restart()
+    assert target.restart is not None
+    target.restart()
 
 
 Fault = Callable[[Target], None]
@@ -134,9 +132,20 @@ OTHERS: Mapping[Fault, int] = {
 KILLS_PER_ROUND = sum(KILLS.values())
 
 
-def planned_faults(chance: random.Random, kills: int) -> list[Fault]:
-    """The faults of one round with some of its kills, of each kind at least one, in any order."""
+def planned_faults(target: Target, kills: int) -> list[Fault]:
+    """The faults of one round with some of its kills, of each kind at least one, in any order.
+
+    Without the disk where everything else here is on it, too, and a database without a server.
+    """
     times = {fault: max(1, number * kills // KILLS_PER_ROUND) for fault, number in KILLS.items()}
-    faults = [fault for fault, number in {**times, **OTHERS}.items() for _ in range(number)]
-    chance.shuffle(faults)
+    possible = {
+        fill_disk: target.disk.is_mount(),
+        restart_database: target.restart is not None,
+    }
+    faults = [
+        fault
+        for fault, number in {**times, **OTHERS}.items()
+        for _ in range(number if possible.get(fault, True) else 0)
+    ]
+    target.chance.shuffle(faults)
     return faults

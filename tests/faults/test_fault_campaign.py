@@ -2,7 +2,9 @@
 
 DIFFICULTY_KILLS is the number of kills on each database, 500 in `make campaign` and otherwise four,
 of each kind at least one. Kills, pauses and outages come in rounds; at the end of each round every
-job must be as if there were none.
+job must be as if there were none. With DIFFICULTY_NEW_INTERPRETERS, server, workers and processes
+of jobs begin with nothing, as for users, and not by a fork of a process that has loaded them.
+DIFFICULTY_CAMPAIGN_TABLE is the file that gets the counts after each round.
 """
 
 import logging
@@ -10,8 +12,9 @@ import os
 import random
 import socket
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from multiprocessing.context import ForkServerContext
+from multiprocessing.context import BaseContext, ForkServerContext
 from pathlib import Path
 
 import httpx2
@@ -22,12 +25,15 @@ from pydantic import SecretStr
 from api.settings import Settings
 from api.storage.database import connect, migrate
 from tests.factories import write_image_folder
-from tests.faults.service import Service
+from tests.faults.campaign_table import Row, record
+from tests.faults.service import NewInterpreters, Service
 from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
 from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
 
 NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "4"))
-MAX_SECONDS = max(900, 3.6 * NUM_KILLS)  # on one database
+MAX_SECONDS = max(900, 15 * NUM_KILLS)  # on one database; jobs are stuck far sooner
+NEW_INTERPRETERS = "DIFFICULTY_NEW_INTERPRETERS" in os.environ
+TABLE = os.environ.get("DIFFICULTY_CAMPAIGN_TABLE")
 
 DATASETS = tuple(f"dataset-{number}" for number in range(4))
 CLASSES = ("bird", "cat")
@@ -73,7 +79,8 @@ def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
 @pytest.fixture
 def service(settings: Settings, forkserver: ForkServerContext, tmp_path: Path) -> Iterator[Service]:
     (tmp_path / "notes").mkdir()
-    service = Service(settings, forkserver, tmp_path / "notes")
+    context: BaseContext = NewInterpreters() if NEW_INTERPRETERS else forkserver
+    service = Service(settings, context, tmp_path / "notes")
     yield service
     service.close()
 
@@ -103,14 +110,19 @@ def test_every_job_ends_once_with_the_scores_of_an_undisturbed_run(
     tally = submitted.settle(expected)
 
     target = Target(service, submitted, settings.data_dir, database[1], chance)
+    faults: Counter[str] = Counter()
     for first in range(0, NUM_KILLS, KILLS_PER_ROUND):
         kills = min(KILLS_PER_ROUND, NUM_KILLS - first)
-        for fault in planned_faults(chance, kills):
+        for fault in planned_faults(target, kills):
             submitted.keep_waiting(WAITING)
             fault(target)
+            faults[fault.__name__] += 1
         target.settle()
         tally.add(submitted.settle(expected))
         logging.getLogger(__name__).info("%d kills: %s", first + kills, tally)
+        if TABLE is not None:
+            kind = "SQLite" if database[1] is None else "PostgreSQL"
+            record(Path(TABLE), Row(kind, "new" if NEW_INTERPRETERS else "forked", faults, tally))
         assert tally.faults == {}
         assert unexpected(service) == []
     assert tally.overtaken > 0
