@@ -93,7 +93,7 @@ def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
     app.state.rounds = rounds
     app.state.metrics = Metrics()
     app.state.stopping = lambda: False  # whether long answers should end
-    app.state.event_streams = EventStreams()
+    app.state.event_streams = EventStreams(settings.max_event_streams)
     add_handlers(app)
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))

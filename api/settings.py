@@ -128,6 +128,8 @@ class Settings(BaseSettings):
     """Thumbnails of a key or address in progress or waiting."""
     max_pending_scorings: Count = 16
     """Scoring requests of a key or address in progress or waiting."""
+    max_event_streams: Count = 20
+    """Event streams of a key at once; of all keys together ten times as many."""
     rate_limit: str = "600/minute"
     """Requests of a key or address; several limits with `;` between."""
     lease: Seconds = 60.0

@@ -1,6 +1,6 @@
 """What happens to a job, as it happens: a stream that browsers and curl can follow."""
 
-from collections import Counter
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,31 +23,75 @@ from difficulty_service.bodies.jobs import FINAL_STATES
 POLL_SECONDS = 0.5
 PAGE = 500
 RETRY_AFTER = 10  # seconds
+SHARES = 10  # of keys that have all the streams they may have, when all are taken
+
+
+@dataclass(eq=False)
+class EventStream:
+    """A stream that is open, until it has to make room for one of another key."""
+
+    makes_room: bool = False
+
+    def check(self) -> None:
+        """Raises a `Problem` where the stream has to make room."""
+        if self.makes_room:
+            raise _too_many("this one made room for that of a key with fewer")
 
 
 class EventStreams:
-    """Counts the open streams, so that no key takes all of them."""
+    """The open streams, of which each key has a share, however many another one opens.
 
-    def __init__(self, max_streams: int = 200, max_per_owner: int = 20) -> None:
-        self._max_streams = max_streams
-        self._max_per_owner = max_per_owner
-        self._open: Counter[str] = Counter()
+    A key may have `share` streams. Where all of them are taken, one of a key with at least two
+    fewer than the key with the most takes the place of the oldest of that key. So no key is
+    without one that others could spare, and no two keys displace each other for ever.
+    """
+
+    def __init__(self, share: int = 20, most: int | None = None) -> None:
+        self._share = share
+        self._most = SHARES * share if most is None else most
+        self._open: dict[str, deque[EventStream]] = {}
+
+    def number_of(self, owner: str) -> int:
+        """Number of open streams of a key."""
+        return len(self._open.get(owner, ()))
 
     @contextmanager
-    def opened(self, owner: str) -> Iterator[None]:
+    def opened(self, owner: str) -> Iterator[EventStream]:
         """Counts a stream while it is open; refused where too many are. For the event loop only."""
-        if self._open[owner] >= self._max_per_owner or self._open.total() >= self._max_streams:
-            raise too_many(
-                f"{self._open[owner]} event streams of this key are open",
-                "close some, or ask GET /v1/jobs/{id} now and then",
-                headers={"Retry-After": str(RETRY_AFTER)},
-            )
-        self._open[owner] += 1
+        number = self.number_of(owner)
+        if number >= self._share:
+            raise _too_many(f"{number} event streams of this key are open")
+        if sum(map(len, self._open.values())) >= self._most:
+            self._make_room(number)
+        stream = EventStream()
+        self._open.setdefault(owner, deque()).append(stream)
         try:
-            yield
+            yield stream
         finally:
-            self._open[owner] -= 1
-            self._open += Counter()  # drops the owners that have none
+            if not stream.makes_room:
+                self._remove(owner, stream)
+
+    def _make_room(self, number: int) -> None:
+        """Ends the oldest stream of the key with the most, for one of a key with `number`."""
+        largest = max(self._open, key=lambda each: len(self._open[each]))
+        if len(self._open[largest]) < number + 2:
+            raise _too_many(f"all {self._most} event streams are open, and {number} of this key")
+        oldest = self._open[largest][0]
+        oldest.makes_room = True
+        self._remove(largest, oldest)
+
+    def _remove(self, owner: str, stream: EventStream) -> None:
+        self._open[owner].remove(stream)
+        if not self._open[owner]:
+            del self._open[owner]
+
+
+def _too_many(detail: str) -> Problem:
+    return too_many(
+        detail,
+        "close some, or ask GET /v1/jobs/{id} now and then",
+        headers={"Retry-After": str(RETRY_AFTER)},
+    )
 
 
 @dataclass(frozen=True)
@@ -59,12 +103,14 @@ class Subscription:
     last_id: int  # of the last event that the client has; 0 for none
     is_stopping: Callable[[], bool]  # whether to end although the job is not finished
     watch: KeyWatch
+    stream: EventStream
 
 
 async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
     """Every event after the last one that the client has, in order; ends with the job."""
     engine, job_id, last_id = subscription.engine, subscription.job_id, subscription.last_id
     while not subscription.is_stopping():
+        subscription.stream.check()
         await subscription.watch.check()
         is_finished, events = await run_in_threadpool(_poll, engine, job_id, last_id, PAGE)
         for event in events:
@@ -93,7 +139,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The events, one after the other: `event` is state, progress or warning, "
         "`data` a JSON object with `at` in seconds since 1970; `event` is problem, and `data` a "
-        "problem, where the key is revoked in the meantime"
+        "problem, where the key is revoked or the stream makes room for one of another key"
     },
     NO_CONTENT: {
         "description": "The job is finished and its last event is known: do not reconnect"
@@ -122,8 +168,8 @@ async def subscribe(
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
     watch = KeyWatch(state.engine, key.owner)
-    with state.event_streams.opened(key.owner):
-        yield Subscription(state.engine, job_id, last_id, state.stopping, watch)
+    with state.event_streams.opened(key.owner) as stream:
+        yield Subscription(state.engine, job_id, last_id, state.stopping, watch, stream)
 
 
 @router.get(
@@ -137,7 +183,8 @@ async def follow(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events, from the beginning or from the last one received; ends with the job.
 
-    The last one is a problem where the key is revoked in the meantime.
+    The last one is a problem where the key is revoked, or the stream makes room for one of another
+    key in the meantime.
     """
     try:
         async for event in new_events(subscription):

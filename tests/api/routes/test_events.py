@@ -3,6 +3,8 @@
 import itertools
 import json
 import threading
+import time
+from contextlib import ExitStack
 
 import pytest
 from fastapi.testclient import TestClient
@@ -124,23 +126,78 @@ def test_an_invalid_event_id_is_refused(client: TestClient, job: Job, value: str
     assert answer.json()["field"] == "Last-Event-ID"
 
 
-def test_no_key_takes_all_streams() -> None:
-    streams = EventStreams(max_streams=3, max_per_owner=2)
+def test_no_key_opens_more_than_its_share_of_streams() -> None:
+    streams = EventStreams(share=2)
 
-    with streams.opened("one"), streams.opened("one"), streams.opened("two"):
+    with streams.opened("one"), streams.opened("one"):
         with pytest.raises(Problem, match="2 event streams"), streams.opened("one"):
             pass
-        with pytest.raises(Problem), streams.opened("three"):
+        with streams.opened("two"):
             pass
 
-    with streams.opened("one"):
+    with streams.opened("one"), streams.opened("one"):
         pass
+
+
+def test_ten_keys_with_all_streams_leave_those_of_others_their_place() -> None:
+    streams = EventStreams(share=20)
+    with ExitStack() as stack:
+        taken = [
+            stack.enter_context(streams.opened(f"key{number}"))
+            for number in range(10)
+            for _ in range(20)
+        ]
+
+        others = [
+            stack.enter_context(streams.opened(f"other{number}"))
+            for number in range(3)
+            for _ in range(2)
+        ]
+
+        assert sum(stream.makes_room for stream in taken) == 6
+        assert [taken.index(stream) % 20 for stream in taken if stream.makes_room] == [0] * 6
+        assert not any(stream.makes_room for stream in others)
+        with pytest.raises(Problem, match="made room"):
+            taken[0].check()
+
+    with streams.opened("key0") as again:
+        again.check()
+
+
+def test_keys_with_as_many_streams_as_others_displace_none() -> None:
+    streams = EventStreams(share=2, most=3)
+    with ExitStack() as stack:
+        opened = [stack.enter_context(streams.opened(owner)) for owner in ("one", "two", "two")]
+
+        opened.append(stack.enter_context(streams.opened("three")))
+
+        assert [each.makes_room for each in opened] == [False, True, False, False]
+        for owner in ("two", "four"):
+            with pytest.raises(Problem, match="all 3 event streams"), streams.opened(owner):
+                pass
+
+
+def test_a_stream_that_makes_room_says_so_and_ends(client: TestClient, job: Job) -> None:
+    client.app.state.event_streams = streams = EventStreams(share=2, most=2)  # type: ignore[attr-defined]
+    answers = []
+    follower = threading.Thread(
+        target=lambda: answers.append(client.get(f"/v1/jobs/{job.id}/events").text)
+    )
+    follower.start()
+    while not streams.number_of(""):
+        time.sleep(0.01)
+
+    with streams.opened(""), streams.opened("other"):
+        follower.join()
+
+    assert "event: problem" in answers[0]
+    assert "/problems/too-many-requests" in answers[0]
 
 
 def test_a_key_with_too_many_streams_is_refused_until_one_ends(
     client: TestClient, engine: Engine, job: Job
 ) -> None:
-    client.app.state.event_streams = EventStreams(max_per_owner=1)  # type: ignore[attr-defined]
+    client.app.state.event_streams = EventStreams(share=1)  # type: ignore[attr-defined]
     with client.app.state.event_streams.opened(""):  # type: ignore[attr-defined]
         refused = client.get(f"/v1/jobs/{job.id}/events")
     work(engine, job, batches=1)
