@@ -86,10 +86,6 @@ def _decode(path: str) -> str:
 MAX_NAMES_LENGTH = 2_000_000
 """Maximum number of characters of all class names, which a row of the database holds."""
 
-LARGEST_SHARD = 4096
-SMALLEST_SHARD = 16
-TARGET_SHARDS = 64
-
 
 @dataclass(frozen=True)
 class DatasetLocation:
@@ -122,7 +118,7 @@ def find_dataset(
 
 
 def open_job_dataset(wanted: JobRequest, location: DatasetLocation, settings: Settings) -> Dataset:
-    """The dataset of a job, under its name for clients and in shards that suit its size."""
+    """The dataset of a job, under its name for clients; in shards as for the command line."""
     reading = wanted.model_dump(include=set(ReadingOptions.model_fields))
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
     options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
@@ -141,10 +137,4 @@ def open_job_dataset(wanted: JobRequest, location: DatasetLocation, settings: Se
             f"{MAX_NAMES_LENGTH:,}",
             "shorten them",
         )
-    shard_size = suitable_shard_size(len(dataset.labels))
-    return replace(dataset, location=location.name, shard_size=shard_size)
-
-
-def suitable_shard_size(num_samples: int) -> int:
-    """Shard size that loses little when an attempt ends early, yet fills whole batches."""
-    return min(LARGEST_SHARD, max(SMALLEST_SHARD, -(-num_samples // TARGET_SHARDS)))
+    return replace(dataset, location=location.name)

@@ -13,7 +13,7 @@ from difficulty_service.extraction.schedules import encoded_batches
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
 
-UNFINISHED_SECONDS = 60.0
+UNFINISHED_SECONDS = 10.0
 """Seconds after which the finished batches of a shard are reported, for the case of a crash."""
 
 BatchCallback = Callable[[int, int], None]
@@ -57,7 +57,7 @@ def extract_shards(
 
     Args:
         on_unfinished: Called with the finished batches of a shard, where an error or a key press
-            ends the extraction, and once a minute before.
+            ends the extraction, and every `UNFINISHED_SECONDS` before.
     """
 
     def join(batches: list[Batch]) -> ExtractedShard:

@@ -13,7 +13,6 @@ from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.options import ScoringOptions
@@ -32,8 +31,7 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
     tmp_path: Path,
 ) -> None:
     network = BackboneOptions(flip=True)
-    reading = DatasetOptions(shard_size=16)
-    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, reading, network)
+    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, network=network)
     expected = tmp_path / "expected.parquet"
     score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
@@ -57,12 +55,10 @@ def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
     tmp_path: Path,
 ) -> None:
     scorers = list(SCORERS)
-    reading = DatasetOptions(shard_size=16)
     extraction = ExtractRequest(
         str(photos),
         tmp_path / "store",
         SMALL,
-        reading,
         options=ExtractOptions(corruption=parse_corruption("fog:2", 0)),
     )
     expected = tmp_path / "expected.parquet"

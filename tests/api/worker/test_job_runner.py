@@ -19,7 +19,6 @@ from safetensors.torch import save_file
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
-from api.jobs.dataset import suitable_shard_size
 from api.jobs.queue import Progress, succeed
 from api.jobs.store import Job
 from api.jobs.stored_result import StoredResult
@@ -37,12 +36,12 @@ from difficulty_service.base.errors import (
     ImageError,
     StatisticsError,
 )
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction import runtime
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
 from difficulty_service.review.similar import most_similar
 from difficulty_service.scores.file import read_scores
+from tests.factories import write_image_folder
 from tests.small_network import SMALL
 
 LOAD = cached_loader()
@@ -72,7 +71,7 @@ class Interrupted(Exception):
 def test_the_scores_are_those_of_the_command_line(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, tmp_path: Path
 ) -> None:
-    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, DatasetOptions(shard_size=16))
+    request = ExtractRequest(str(photos), tmp_path / "store", SMALL)
     expected = tmp_path / "expected.parquet"
     score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
@@ -141,23 +140,23 @@ def test_progress_goes_from_none_to_all_samples(claimed: Claim, run: Run) -> Non
     assert any(progress.rate for progress in seen)
 
 
-def test_an_attempt_resumes_at_the_first_missing_shard(
-    claimed: Claim, run: Run, artifacts: Artifacts
+def test_an_attempt_resumes_after_the_last_batch_to_the_scores_of_a_whole_one(
+    claimed: Claim, run: Run, photos: Path, artifacts: Artifacts
 ) -> None:
+    write_image_folder(photos, ("bird", "cat"), 70, size=(8, 8))
     job = claimed()
     whole = claimed()
-    resumed: list[Progress] = []
 
-    def stop_in_the_second_shard(progress: Progress) -> None:
-        if progress.done > 16:
+    def stop_in_the_second_batch(progress: Progress) -> None:
+        if progress.done > 64:
             raise Interrupted
 
     with pytest.raises(Interrupted):
-        run(job, stop_in_the_second_shard)
-    result = run(replace(job, attempt=2), resumed.append)
+        run(job, stop_in_the_second_batch)
+    result = run(replace(job, attempt=2))
     expected = run(whole)
 
-    assert resumed[0].done == 16
+    assert result.num_reused >= 64
     assert result.prefix == f"jobs/{job.id}/a2"
     assert table_of(artifacts, result).equals(table_of(artifacts, expected))
 
@@ -299,16 +298,6 @@ def test_features_that_the_next_attempt_could_not_use_are_made_anew(
 def test_a_dataset_that_is_not_there_ends_the_job(claimed: Claim, run: Run) -> None:
     with pytest.raises(DatasetError):
         run(claimed(dataset={"root": "pictures", "path": "photos/none"}))
-
-
-@pytest.mark.parametrize(
-    ("num_samples", "shard_size"),
-    [(1, 16), (1024, 16), (50_000, 782), (262_144, 4096), (1_281_167, 4096)],
-)
-def test_shards_are_small_in_small_datasets_and_never_large(
-    num_samples: int, shard_size: int
-) -> None:
-    assert suitable_shard_size(num_samples) == shard_size
 
 
 def table_of(artifacts: Artifacts, result: StoredResult) -> pa.Table:
