@@ -1,9 +1,12 @@
 """How hard is each sample? Images in, one difficulty score per sample out, as Parquet.
 
-`import difficulty_service as ds` gives the names below; each is loaded when it is first used.
+`import difficulty_service as ds` gives the names below; each is loaded when it is first used. It
+configures the threads of libraries that are loaded later, such as PyTorch.
 """
 
 from typing import TYPE_CHECKING
+
+from difficulty_service.base.process_setup import configure_threads as _configure_threads
 
 if TYPE_CHECKING:
     from difficulty_service.base import errors as errors
@@ -40,6 +43,9 @@ __all__ = [
     "score_dataset",
     "try_backbones",
 ]
+
+# Here, since whatever starts this package, also in a process of its own, imports this module first.
+_configure_threads()
 
 
 def __getattr__(name: str) -> object:

@@ -27,13 +27,15 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
+from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction.default_backbone import default_backbone
+from difficulty_service.extraction.default_backbone import SMALL, default_backbone
 from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.image_watch import ImageWatch
+from difficulty_service.extraction.memory import require_memory
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
 from difficulty_service.extraction.precision import settle_precision
 from difficulty_service.extraction.runtime import SettledRuntime, settle_runtime
@@ -393,11 +395,14 @@ def extract_dataset(
     Raises:
         DatasetError: The dataset or all of its images cannot be read.
         BackboneError: The pretrained weights are missing.
+        DifficultyError: The control groups allow too little memory.
         EngineError: The cluster cannot be reached, has no room, or loses its actors.
         FeatureStoreError: The folder holds features of other settings, or is being written to.
         ImageError: An image is bad, and the options say to stop at one.
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
+    if request.cluster is None and dataset.modality != "text" and request.backbone != SMALL:
+        require_memory(memory_limit())
     nothing = ExtractProgress(len(dataset.labels), 0, 0)
     settled = _settle(dataset, request, fitted_on, load, lambda: callbacks.progress(nothing))
     callbacks.settled(settled)

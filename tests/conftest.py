@@ -6,6 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
+import difficulty_service  # noqa: F401 - configures the threads of what is loaded next
+
+# isort: split
 import pytest
 import torch
 from torch.nn import functional as F

@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING
 
+import difficulty_service  # noqa: F401 - configures the threads of what is loaded later
+
 if TYPE_CHECKING:
     from trainer.interface import TrainedRun as TrainedRun
     from trainer.interface import train as train

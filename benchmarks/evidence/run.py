@@ -29,6 +29,7 @@ from benchmarks.evidence.training.data import KINDS, prepare_splits
 from benchmarks.evidence.training.methods import NETWORKS
 from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
 from benchmarks.evidence.views import extract_views, several_view_cells, single_view_cells
+from difficulty_service.base.threads import num_workers
 
 ALL_SETS = (TEST_SET, *TRAINING_SETS, *PLANTED_SETS)
 
@@ -95,7 +96,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count(), help="parallel processes; 0 for a debugger"
+        "--jobs", type=int, default=num_workers(), help="parallel processes; 0 for a debugger"
     )
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     parser.add_argument("--draw", action="store_true", help="only write tables and page anew")

@@ -9,7 +9,6 @@ runs/study-losses, and a study that was stopped resumes.
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -27,6 +26,7 @@ from benchmarks.studies.cifar10 import shared_folder
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 from difficulty_service.base.files import replacing
+from difficulty_service.base.threads import num_workers
 
 ID_COLUMNS = {"cifar10": "index", "cifar100": None}
 """Column of the sample ids of each dataset; None where no column is unique: rows are counted."""
@@ -203,7 +203,7 @@ def main() -> None:
     parser.add_argument("--datasets", nargs="+", choices=ID_COLUMNS, default=list(ID_COLUMNS))
     parser.add_argument("--seeds", type=int, default=3, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=20)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
+    parser.add_argument("--jobs", type=int, default=num_workers(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-losses"))
     arguments = parser.parse_args()
     for name in arguments.datasets:

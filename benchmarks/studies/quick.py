@@ -9,7 +9,6 @@ runs/study-quick, among them probes.csv with the tables, and a study that was st
 
 import argparse
 import csv
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from benchmarks.studies.tables import (
 )
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 from difficulty_service.base.files import replacing
+from difficulty_service.base.threads import num_workers
 
 FIXED = [
     Trial("cross-entropy", ()),
@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=3, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=12)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
+    parser.add_argument("--jobs", type=int, default=num_workers(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-quick"))
     parser.add_argument("--labels", choices=LABELS, nargs="+", default=list(LABELS))
     arguments = parser.parse_args()

@@ -7,13 +7,13 @@ stopped resumes.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
 from benchmarks.studies.cifar10 import Cifar10, prepare
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
+from difficulty_service.base.threads import num_workers
 
 WIDTHS = ("model.widths=[32, 64, 128, 256]", "model.blocks=[1, 1, 1, 2]")
 """2.4 million parameters, most of them where the image is 2x2 and costs least."""
@@ -55,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="runs of every method")
     parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="number of parallel runs")
+    parser.add_argument("--jobs", type=int, default=num_workers(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-scratch"))
     arguments = parser.parse_args()
     data = prepare(Path("runs/cifar10"))

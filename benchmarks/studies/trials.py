@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from difficulty_service.base.threads import num_workers
 from trainer.config import Recipe
 from trainer.recipes.file import read_recipe
 
@@ -116,7 +117,7 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
         # A mistake in the last trial's settings is said before hours of training, not after.
         study.recipe_of(trial)
     # On a few cores, processes with one thread each train more samples than shared threads.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // study.jobs)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // study.jobs)))
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
     with ProcessPoolExecutor(study.jobs, mp_context=context) as pool:

@@ -41,6 +41,8 @@ class OnnxNetwork(nn.Module):
         super().__init__()
         options = SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
+        # Its own store of memory keeps more than the layers need, for as long as the session lives.
+        options.enable_cpu_mem_arena = False
         self._session = InferenceSession(graph, options, providers=["CPUExecutionProvider"])
         (self._input,) = (each.name for each in self._session.get_inputs())
 

@@ -1,13 +1,42 @@
-"""Configures BLAS and the heap of a process; imports nothing heavy, so that it can run first."""
+"""Configures the threads, BLAS and the heap of a process.
+
+Imports nothing heavy, so that it can run first.
+"""
 
 import ctypes
 import os
 import platform
+import sys
 from pathlib import Path
 
+from difficulty_service.base.control_groups import cpu_quota, memory_limit
+from difficulty_service.base.threads import num_workers
+
+THREAD_SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "20"}
+"""Environment variables by which threads that wait for each other sleep.
+
+OpenMP of GNU, LLVM and Intel read the first, by one of which PyTorch, MKL and faiss compute.
+OpenBLAS has the second: its threads watch for work for two to the power of it cycles, here some
+0.4 ms and by default 27 ms. ONNX Runtime needs none, as each session computes on one thread.
+"""
+
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt in malloc.h
-KEPT_BYTES = 1 << 30
+KEPT_BYTES, KEPT_SHARE = 1 << 30, 16
 LARGEST_HEAP_BLOCK = 32 << 20  # the maximum that glibc allows
+
+
+def configure_threads() -> None:
+    """Has threads sleep while they wait for each other, and no more of them start than have cores.
+
+    By default they watch for work in a loop, which beside other work takes the cores from the
+    threads that they wait for. The libraries count cores without the quota of a control group. Both
+    are read when a library is loaded, so this must be called before. Processes that this one starts
+    inherit it; values set by the user are kept.
+    """
+    for name, value in THREAD_SETTINGS.items():
+        os.environ.setdefault(name, value)
+    if cpu_quota() is not None:
+        os.environ.setdefault("OMP_NUM_THREADS", str(num_workers()))
 
 
 def enable_avx512_kernels(cpuinfo: Path = Path("/proc/cpuinfo")) -> str | None:
@@ -35,15 +64,17 @@ def keep_freed_memory() -> bool:
 
     A network on a CPU allocates the same megabytes in every layer of every batch. By default glibc
     returns them to the system in between, and the page faults that follow take a fifth of the time.
-    Blocks of up to 32 MB are kept instead, up to 1 GB in all. Environment variables of the user
-    (`MALLOC_TRIM_THRESHOLD_` and others) take precedence.
+    Blocks of up to 32 MB are kept instead, up to 1 GB in all, or a sixteenth of what the control
+    groups allow. Environment variables of the user (`MALLOC_TRIM_THRESHOLD_` and others) take
+    precedence.
     """
     if platform.libc_ver()[0] != "glibc" or any(name.startswith("MALLOC_") for name in os.environ):
         return False
+    kept = min(KEPT_BYTES, (memory_limit() or sys.maxsize) // KEPT_SHARE)
     library = ctypes.CDLL(None)
     results = [
-        library.mallopt(TRIM_THRESHOLD, KEPT_BYTES),
-        library.mallopt(MMAP_THRESHOLD, LARGEST_HEAP_BLOCK),
+        library.mallopt(TRIM_THRESHOLD, kept),
+        library.mallopt(MMAP_THRESHOLD, min(LARGEST_HEAP_BLOCK, kept)),
     ]
     return all(results)
 

@@ -1,18 +1,25 @@
 """Work on several threads, with results in order and a limit on pending work."""
 
+import math
 import os
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from itertools import islice
 from typing import TypeVar
 
+from difficulty_service.base.control_groups import cpu_quota
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
 def num_workers() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Number of cores that this process may use: by its affinity and its control groups' quota.
+
+    Of a share of a core, one.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, math.ceil(min(cores or 1, cpu_quota() or math.inf)))
 
 
 def map_in_order(

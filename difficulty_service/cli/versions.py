@@ -5,6 +5,8 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 
+from difficulty_service.base.threads import num_workers
+
 PACKAGES = (
     *("torch", "torchvision", "open_clip_torch", "timm", "transformers", "faiss-cpu", "faiss-gpu"),
     *("numpy", "scipy", "pyarrow", "pillow", "ray", "fastapi"),
@@ -38,7 +40,7 @@ def _devices() -> Iterator[str]:
 
     yield (
         f"cpu: {platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, "
-        f"{os.cpu_count()} processors"
+        f"{os.cpu_count()} processors, {num_workers()} of them for this process"
     )
     for index in range(torch.cuda.device_count()):
         name = torch.cuda.get_device_name(index)

@@ -14,7 +14,7 @@ from typing import BinaryIO, Self
 import torch
 
 from difficulty_service.backbones.backbone import Backbone
-from difficulty_service.base.threads import map_in_order, map_in_turns, num_workers, one_ahead
+from difficulty_service.base.threads import map_in_order, map_in_turns, one_ahead
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.extraction.batches import (
     DECODE,
@@ -27,6 +27,7 @@ from difficulty_service.extraction.batches import (
     make_group,
     prepare_batch,
 )
+from difficulty_service.extraction.memory import bytes_ahead, suitable_workers
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.images.preparation import set_up_decoding_thread
@@ -40,8 +41,8 @@ SLOW_READ = 2e-3
 LATEST_READ_WEIGHT = 0.05
 """Weight of the latest read in that mean."""
 
-MAX_FILE_BYTES, MAX_BYTES_AHEAD = 8 << 20, 256 << 20
-"""Limits for one file and for all files read ahead; others are read when they are opened."""
+MAX_FILE_BYTES = 8 << 20
+"""Largest file that is read ahead; others are read when they are opened."""
 
 
 class ReadAhead:
@@ -50,6 +51,7 @@ class ReadAhead:
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="read-ahead")
         self._lock = threading.Lock()
+        self._most_held = bytes_ahead()
         self._held = 0
         self._mean_seconds = 0.0
 
@@ -81,7 +83,7 @@ class ReadAhead:
         return replace(group, samples=samples)
 
     def _read_and_hold(self, opener: ImageOpener) -> bytes | None:
-        data = self._read(opener) if self._held < MAX_BYTES_AHEAD else None
+        data = self._read(opener) if self._held < self._most_held else None
         self._add_held(len(data or b""))
         return data
 
@@ -131,7 +133,7 @@ def _on_gpu(
     task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
     """A GPU has a queue of its own: one thread fills it while the others read and decode."""
-    workers = task.options.workers or num_workers()
+    workers = task.options.workers or suitable_workers()
     prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
@@ -153,7 +155,7 @@ def _on_threads(
     task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
     """A network on a CPU that gains nothing from a second core: each thread runs whole batches."""
-    workers = task.options.workers or num_workers()
+    workers = task.options.workers or suitable_workers()
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
 
@@ -178,7 +180,7 @@ def _in_turns(
     other work takes one core; two batches at once would evict each other from the cache. Files
     are read meanwhile.
     """
-    workers = task.options.workers or num_workers()
+    workers = task.options.workers or suitable_workers()
     prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})

@@ -4,11 +4,13 @@ import io
 import threading
 import time
 from collections.abc import Callable
+from types import ModuleType
 from typing import BinaryIO
 
 import pytest
 
 from difficulty_service.base.errors import ImageError
+from difficulty_service.extraction import memory
 from difficulty_service.extraction import schedules as read_ahead
 from difficulty_service.extraction.schedules import ReadAhead
 
@@ -60,11 +62,13 @@ def test_what_an_opener_raises_comes_when_the_image_is_opened() -> None:
             opened()
 
 
-@pytest.mark.parametrize("bound", ["MAX_FILE_BYTES", "MAX_BYTES_AHEAD"])
+@pytest.mark.parametrize(
+    ("module", "bound"), [(read_ahead, "MAX_FILE_BYTES"), (memory, "MAX_BYTES_AHEAD")]
+)
 def test_what_would_take_too_much_memory_is_read_when_it_is_opened(
-    bound: str, monkeypatch: pytest.MonkeyPatch
+    module: ModuleType, bound: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(read_ahead, bound, 3)
+    monkeypatch.setattr(module, bound, 3)
     images = [bytes([number]) * 10 for number in range(20)]
     threads: list[str] = []
 

@@ -1,0 +1,46 @@
+"""What an extraction may hold in memory where control groups, and so containers, limit it."""
+
+from difficulty_service.base.control_groups import memory_limit
+from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.threads import num_workers
+
+MB = 1 << 20
+
+RUN_BYTES = 560 * MB
+"""Bytes that a run holds beside what its threads decode and encode, most of it in libraries."""
+
+THREAD_BYTES = 120 * MB
+"""Bytes of a batch of photographs in one thread, with what the network makes of it."""
+
+LEAST_BYTES = RUN_BYTES + THREAD_BYTES
+
+MAX_BYTES_AHEAD, SHARE_AHEAD = 256 * MB, 16
+"""Limit of all files that are read ahead: the smaller of this and a share of the memory."""
+
+
+def require_memory(limit: int | None) -> None:
+    """Refuses a limit of memory, None for no limit, under which the system would end the run.
+
+    Raises:
+        DifficultyError: It is too small.
+    """
+    if limit is not None and limit < LEAST_BYTES:
+        raise DifficultyError(
+            f"scoring images takes at least {LEAST_BYTES // MB} MB of memory, and the control "
+            f"group of this process, such as a container, is limited to {limit // MB} MB",
+            "raise its limit, as by `docker run --memory 1g`",
+        )
+
+
+def suitable_workers() -> int:
+    """Number of threads that decode and encode at once: of the cores, as many as have memory."""
+    limit = memory_limit()
+    if limit is None:
+        return num_workers()
+    return max(1, min(num_workers(), (limit - RUN_BYTES) // THREAD_BYTES))
+
+
+def bytes_ahead() -> int:
+    """Bytes of all files that may be read ahead."""
+    limit = memory_limit()
+    return MAX_BYTES_AHEAD if limit is None else min(MAX_BYTES_AHEAD, limit // SHARE_AHEAD)
