@@ -1,3 +1,3 @@
 """Scores datasets over HTTP."""
 
-import difficulty_service  # noqa: F401 - configures the threads of what is loaded later
+import difficulty_service.base.process_setup  # noqa: F401 - its package configures threads

@@ -5,7 +5,7 @@
 
 from typing import TYPE_CHECKING
 
-import difficulty_service  # noqa: F401 - configures the threads of what is loaded later
+import difficulty_service.base.process_setup  # noqa: F401 - its package configures threads
 
 if TYPE_CHECKING:
     from trainer.interface import TrainedRun as TrainedRun

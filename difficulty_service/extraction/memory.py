@@ -1,7 +1,7 @@
 """What an extraction may hold in memory where control groups, and so containers, limit it."""
 
 from difficulty_service.base.control_groups import memory_limit
-from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.errors import DifficultyError, Setting
 from difficulty_service.base.threads import num_workers
 
 MB = 1 << 20
@@ -28,7 +28,8 @@ def require_memory(limit: int | None) -> None:
         raise DifficultyError(
             f"scoring images takes at least {LEAST_BYTES // MB} MB of memory, and the control "
             f"group of this process, such as a container, is limited to {limit // MB} MB",
-            "raise its limit, as by `docker run --memory 1g`",
+            "raise its limit, as by `docker run --memory 1g`, or use the small network ",
+            Setting("backbone", "builtin"),
         )
 
 
