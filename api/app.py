@@ -43,6 +43,7 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.database import connect, is_damaged, migrate
 from api.storage.identity import require_own_artifacts
+from api.storage.key_uses import KeyUses
 from api.storage.space import keep_reserve
 from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
@@ -94,6 +95,7 @@ def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.stopping = lambda: False  # whether long answers should end
     app.state.event_streams = EventStreams(settings.max_event_streams)
+    app.state.key_uses = KeyUses()
     add_handlers(app)
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
@@ -172,7 +174,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             keeping = state.rounds.keeping_marks(state.engine) if state.rounds else nullcontext()
             house = housekeeping(state.engine, settings, state.artifacts, state.upload_checks)
-            with house, keeping:
+            with house, keeping, recording_uses(state.engine, state.key_uses):
                 yield
         finally:
             await run_in_threadpool(state.tsne_maps.close)
@@ -261,6 +263,7 @@ def _complete_response(status: str, response: dict[str, Any]) -> None:
 
 
 SWEEP_SECONDS = 600.0  # seconds between two sweeps of files that deleted jobs have left
+USES_SECONDS = 60.0  # seconds between two records of which keys were used
 END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the next one finds
 
 
@@ -285,7 +288,21 @@ def housekeeping(
         yield
 
 
-def _try(task: str, act: Callable[[], int]) -> None:
+@contextmanager
+def recording_uses(engine: Engine, uses: KeyUses) -> Iterator[None]:
+    """Records in a thread, within the context and at its end, which keys were used."""
+
+    def record(wait: Wait) -> None:
+        is_ended = False
+        while not is_ended:
+            is_ended = wait(USES_SECONDS)
+            _try("key-uses", lambda: uses.record(engine))
+
+    with in_background("key-uses", record, END_SECONDS):
+        yield
+
+
+def _try(task: str, act: Callable[[], int | None]) -> None:
     log = structlog.get_logger().bind(task=task)
     try:
         number = act()

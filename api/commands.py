@@ -1,4 +1,4 @@
-"""The service's commands: `difficulty serve`, `worker`, `keys` and `explore`."""
+"""The service's commands: `difficulty serve`, `worker` and `explore`."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -113,85 +113,6 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
 
     options = ExploreOptions(scores, images, features, joined.columns, weights)
     explore(options, port, lambda sentence: print_warnings([sentence]), show)
-
-
-@needs_extra('"difficulty keys create"', "serve")
-def create(name: str, /, *, scopes: str = "write") -> None:
-    """Creates an API key and prints its secret, once.
-
-    The first key takes over the jobs, uploads and marks from before there were keys.
-
-    Args:
-        name: Purpose of the key, for `difficulty keys list`.
-        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys, and
-            metrics) or admin (also cancel and delete them); several with commas between.
-    """
-    from api.storage.database import open_database
-    from api.storage.keys import count_owned, create_key
-    from difficulty_service.cli.console import err, out
-
-    names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
-    with open_database(read_settings()) as engine:
-        key, secret = create_key(engine, name, names)
-        taken = count_owned(engine, key.id)
-    err.print(f"key {key.id} ({name}): {', '.join(sorted(key.scopes))}", markup=False)
-    if any(taken.values()):
-        numbers = ", ".join(f"{number:,} {table}" for table, number in taken.items())
-        err.print(f"It takes over what was made before there were keys: {numbers}.")
-    err.print("Save the secret now; it cannot be shown again:")
-    out.print(secret, markup=False)
-
-
-@needs_extra('"difficulty keys list"', "serve")
-def show() -> None:
-    """Lists the API keys, without their secrets."""
-    from api.storage.database import open_database
-    from api.storage.keys import list_keys
-    from difficulty_service.cli.console import print_table
-
-    with open_database(read_settings()) as engine:
-        keys = list_keys(engine)
-    print_table(
-        ("id", "name", "scopes", "created", "revoked"),
-        [
-            (
-                key.id,
-                key.name,
-                ",".join(sorted(key.scopes)),
-                moment(key.created_at),
-                moment(key.revoked_at),
-            )
-            for key in keys
-        ],
-    )
-
-
-@needs_extra('"difficulty keys revoke"', "serve")
-def revoke(key_id: Annotated[str, Parameter("ID")], /) -> None:
-    """Revokes an API key permanently.
-
-    Args:
-        key_id: Id from `difficulty keys list`.
-    """
-    from api.storage.database import open_database
-    from api.storage.keys import revoke_key
-    from difficulty_service.base.errors import ConfigError
-    from difficulty_service.cli.console import out
-
-    with open_database(read_settings()) as engine:
-        key = revoke_key(engine, key_id)
-    if key is None:
-        raise ConfigError(
-            f"there is no key {key_id!r}", "`difficulty keys list` shows all", parameter="key_id"
-        )
-    out.print(f"key {key.id} ({key.name}) is revoked", markup=False)
-
-
-def moment(seconds: float | None) -> str:
-    """A time in UTC, to the minute; a dash for none."""
-    from datetime import UTC, datetime
-
-    return "-" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def read_settings(**given: object) -> "Settings":

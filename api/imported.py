@@ -170,6 +170,7 @@ def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:
                 "owner": "",
                 "state": "succeeded",
                 "request": body,
+                "root": request.get("dataset", {}).get("root"),
                 "request_sha256": hashlib.sha256(body.encode()).hexdigest(),
                 "created_at": at,
                 "run_after": at,

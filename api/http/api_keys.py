@@ -19,9 +19,10 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.browsers import refuse_other_sites, secret_in_cookie
+from api.http.principals import ANONYMOUS, Principal
 from api.http.problem_responses import answer, problem_of
 from api.http.problems import Problem, forbidden
-from api.storage.keys import SCOPES, any_keys, find_key, is_in_force
+from api.storage.keys import KeyEnded, any_keys, digest_of, find_by_digest
 
 HEALTH = "/healthz"
 OPEN_PATHS = (HEALTH, "/readyz")
@@ -31,44 +32,13 @@ UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/pic
 """Pictures, of which one page has dozens."""
 
 NO_KEY = "there is no key"
+UNKNOWN_KEY = "the key is unknown, revoked or replaced"
 LONGEST_SECRET = 200
 THREADS = 2  # threads that look up keys; more only keep each other and the event loop from running
 BEARER = HTTPBearer(
     auto_error=False, scheme_name="bearer", description="A key of `difficulty keys`"
 )
 HEADER = APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header")
-
-
-@dataclass(frozen=True)
-class Principal:
-    """The caller of a request."""
-
-    owner: str  # id of the key, which owns what the caller submits; "" without keys
-    scopes: frozenset[str]  # implied ones included
-
-    @property
-    def visible_owner(self) -> str | None:
-        """Owner whose jobs the caller sees; None, with the scope read-all, is any."""
-        return None if "read-all" in self.scopes else self.owner
-
-    def manages(self, owner: str) -> bool:
-        """Whether the caller may cancel and delete the jobs of an owner."""
-        return "admin" in self.scopes or ("write" in self.scopes and owner == self.owner)
-
-    def oversees(self, owner: str) -> bool:
-        """Whether the caller sees what others decided about the jobs of an owner."""
-        return self.visible_owner in (None, owner)
-
-    def require(self, scope: str) -> None:
-        """Refuses a caller who lacks a scope."""
-        if scope not in self.scopes:
-            raise forbidden(
-                f"the key has the scopes {', '.join(sorted(self.scopes))}, this needs {scope}",
-                f"use a key made with `--scopes {scope}`",
-            )
-
-
-ANONYMOUS = Principal("", frozenset(SCOPES))  # the caller where there are no keys
 
 
 @dataclass(frozen=True)
@@ -111,8 +81,9 @@ class Authentication:
                 raise _unauthorised(NO_KEY)  # without a look-up, which costs more than the rest
             look_up = partial(identify, engine, secret, None if self.any_host else headers)
             state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
-            if state["principal"].owner:
+            if owner := state["principal"].owner:
                 self.has_keys.set()
+                scope["app"].state.key_uses.add(owner)
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")
@@ -132,14 +103,27 @@ def identify(engine: Engine, secret: str | None, headers: Headers | None) -> Pri
 
     Without `headers` it is not, because the allowed names are checked elsewhere.
     """
-    key = find_key(engine, secret) if secret else None
-    if key is not None:
-        return Principal(key.id, frozenset(name for name in SCOPES if key.allows(name)))
+    if secret and (principal := find_principal(engine, secret)) is not None:
+        return principal
     if any_keys(engine):
-        raise _unauthorised("the key is unknown or revoked" if secret else NO_KEY)
+        raise _unauthorised(UNKNOWN_KEY if secret else NO_KEY)
     if headers is not None:
         _check_host(headers.get("host", ""))
     return ANONYMOUS
+
+
+def find_principal(engine: Engine, secret: str) -> Principal | None:
+    """The caller that shows a secret; None if it is unknown.
+
+    Raises:
+        Problem: The secret or its key has expired.
+    """
+    digest = digest_of(secret)
+    try:
+        key = find_by_digest(engine, digest)
+    except KeyEnded as error:
+        raise _unauthorised(error.problem) from None
+    return None if key is None else Principal.of(key, digest)
 
 
 def presented_secret(headers: Headers, *, secure: bool) -> str | None:
@@ -226,7 +210,8 @@ class KeyWatch:
     """Checks every few seconds whether a caller who was let in would be still."""
 
     engine: Engine
-    owner: str  # id of the key; "" where there were no keys
+    principal: Principal
+    root: str | None = None  # that the request is about
     every: float = CHECK_SECONDS
     checked: float = field(default_factory=time.monotonic)  # by the monotonic clock
 
@@ -234,20 +219,30 @@ class KeyWatch:
         """Looks the key up if that was long enough ago, and refuses one that is no longer valid."""
         if time.monotonic() - self.checked < self.every:
             return
-        if not await run_in_threadpool(is_in_force, self.engine, self.owner):
-            raise Problem(
-                401,
-                "unauthorised",
-                "the key was revoked during the request"
-                if self.owner
-                else "keys are in use since the request began",
-                "go on with a valid key",
-                headers={"WWW-Authenticate": "Bearer", "Connection": "close"},
-            )
+        await run_in_threadpool(self._require)
         self.checked = time.monotonic()
+
+    def _require(self) -> None:
+        if not self.principal.owner:
+            if any_keys(self.engine):
+                raise _ended("keys are in use since the request began")
+            return
+        try:
+            key = find_by_digest(self.engine, self.principal.digest)
+        except KeyEnded as error:
+            raise _ended(error.problem) from None
+        if key is None:
+            raise _ended("the key was revoked or replaced during the request")
+        if not Principal.of(key, self.principal.digest).may_use(self.root):
+            raise _ended(f"the key may no longer use the root {self.root!r}")
 
     async def watched(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """The chunks of a body, as long as the key is valid."""
         async for chunk in body:
             yield chunk
             await self.check()
+
+
+def _ended(detail: str) -> Problem:
+    headers = {"WWW-Authenticate": "Bearer", "Connection": "close"}
+    return Problem(401, "unauthorised", detail, "go on with a valid key", headers=headers)

@@ -5,6 +5,7 @@ from statistics import median
 
 from sqlalchemy import Engine
 
+from api.http.principals import Principal
 from api.http.problems import unreadable
 from api.http.public_text import public_names
 from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
@@ -29,11 +30,11 @@ def count_samples() -> Callable[[JobRequest, DatasetLocation, Settings], int]:
 
 
 def estimate_job(
-    body: JobCreate, owner: str, settings: Settings, engine: Engine, counts: SampleCounts
+    body: JobCreate, key: Principal, settings: Settings, engine: Engine, counts: SampleCounts
 ) -> JobEstimate:
     """Estimates a job; raises a `Problem` where it cannot be submitted or its dataset be listed."""
-    wanted = JobRequest(**validate_submission(body, settings, engine, owner))
-    location = find_dataset(wanted.dataset, owner, settings, engine)
+    wanted = JobRequest(**validate_submission(body, settings, engine, key))
+    location = find_dataset(wanted.dataset, key.owner, settings, engine)
     samples, passes = wanted.limit, wanted.num_passes
     try:
         samples = counts.call_within(LONGEST_COUNT, wanted, location, settings)

@@ -15,8 +15,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
 
+from api.http.principals import Principal
 from api.http.problems import conflict, invalid
-from api.jobs.store import Job, get_job
+from api.jobs.store import Job, own_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
 from difficulty_service.scores.marks import (
@@ -229,7 +230,7 @@ Marked = Mapping[str, MarkedSample]  # what was decided about a sample, by its i
 
 def requested_marks(
     engine: Engine,
-    owner: str,
+    key: Principal,
     request: Mapping[str, Any],
     merged: Callable[[Job], Iterable[pa.Table]],
 ) -> Marked | None:
@@ -241,7 +242,7 @@ def requested_marks(
     source_id = request.get("marks")
     if source_id is None:
         return None
-    source = get_job(engine, owner, source_id)
+    source = own_job(engine, key, source_id)
     if source is None:
         raise invalid(f"there is no job {source_id!r}", "GET /v1/jobs lists all", "marks")
     if source.state != "succeeded":
@@ -251,7 +252,7 @@ def requested_marks(
     number = MarkHistory(earlier, NO_MARKS).next_round
     new: dict[str, MarkedSample] = {}
     is_of_all = request.get("marks_of") == "all"
-    for table in merged(source) if is_of_all else marks_tables(engine, owner, source_id):
+    for table in merged(source) if is_of_all else marks_tables(engine, key.owner, source_id):
         columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label", "order"))
         for sample_id, mark, label, order in zip(*columns, strict=True):
             new[sample_id] = _marked_sample(mark, label, number, order)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from api.http.principals import Principal
 from api.jobs.stored_result import StoredResult
 from api.storage.database import now, retry, write_transaction
 from api.storage.space import makes_room
@@ -42,6 +43,7 @@ class Job:
     state: State
     request: Mapping[str, Any]
     request_sha256: str
+    root: str | None  # of its dataset; None for an upload
     idempotency_key: str | None
     created_at: float
     run_after: float  # earliest time of its next attempt
@@ -194,6 +196,7 @@ def submit(
         "owner": owner,
         "state": "queued",
         "request": body,
+        "root": request.get("dataset", {}).get("root"),
         "request_sha256": hashlib.sha256(body.encode()).hexdigest(),
         "idempotency_key": idempotency_key,
         "max_attempts": limits.max_attempts,
@@ -243,40 +246,55 @@ def get_job(engine: sa.Engine, owner: str | None, job_id: str) -> Job | None:
     return None if row is None else job_of(row)
 
 
-def visible_job(engine: sa.Engine, key_id: str | None, job_id: str) -> Job | None:
-    """As `get_job`, or a job that is shared with the key."""
+def visible_job(engine: sa.Engine, viewer: Principal, job_id: str) -> Job | None:
+    """A job that the caller sees: its own, one that is shared with it, or with `read-all` any.
+
+    None of a root that it may not use.
+    """
     if not is_id(job_id):
         return None
-    query = with_download().where(_is(None, job_id))
-    if key_id is not None:
-        query = query.where(_visible_to(key_id))
+    query = with_download().where(_is(None, job_id), _visible_to(viewer))
     with engine.connect() as connection:
         row = connection.execute(query).one_or_none()
     return None if row is None else job_of(row)
 
 
-def _visible_to(key_id: str) -> sa.ColumnElement[bool]:
-    shared = sa.select(SHARED_JOBS.c.job).where(SHARED_JOBS.c.key == key_id)
-    return (JOBS.c.owner == key_id) | JOBS.c.id.in_(shared)
+def own_job(engine: sa.Engine, viewer: Principal, job_id: str) -> Job | None:
+    """As `visible_job`, if it is the caller's own."""
+    job = visible_job(engine, viewer, job_id)
+    return job if job is not None and job.owner == viewer.owner else None
+
+
+def _visible_to(viewer: Principal) -> sa.ColumnElement[bool]:
+    shared = sa.select(SHARED_JOBS.c.job).where(SHARED_JOBS.c.key == viewer.owner)
+    given = (JOBS.c.owner == viewer.owner) | JOBS.c.id.in_(shared)
+    if viewer.roots is None:
+        return sa.true() if viewer.sees_all else given
+    of_roots = JOBS.c.root.in_(sorted(viewer.roots))
+    return (of_roots | JOBS.c.root.is_(None)) & given | (
+        of_roots if viewer.sees_all else sa.false()
+    )
 
 
 def list_jobs(
     engine: sa.Engine,
     owner: str | None,
     *,
-    with_shared: bool = False,
+    viewer: Principal | None = None,
     state: str | None = None,
     limit: int,
     before: Cursor | None = None,
 ) -> list[Job]:
     """At most `limit` jobs, newest first, older than `before`; owner None sees all.
 
-    `with_shared` adds the jobs that others share with the owner.
+    With a viewer, only those that it sees.
     """
     query = with_download().where(JOBS.c.state != DELETING).limit(limit)
     query = query.order_by(JOBS.c.created_at.desc(), JOBS.c.id.desc())
     if owner is not None:
-        query = query.where(_visible_to(owner) if with_shared else JOBS.c.owner == owner)
+        query = query.where(JOBS.c.owner == owner)
+    if viewer is not None:
+        query = query.where(_visible_to(viewer))
     if state is not None:
         query = query.where(JOBS.c.state == state)
     if before is not None:

@@ -5,10 +5,11 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from api.http.principals import Principal
 from api.http.problems import conflict, forbidden, invalid
 from api.jobs.dataset import resolve_dataset, root_boundary
 from api.jobs.offered_backbones import is_offered, offered_backbones
-from api.jobs.store import Job, SubmitLimits, get_job
+from api.jobs.store import Job, SubmitLimits, own_job
 from api.settings import Settings
 from api.storage.space import require_space
 from api.uploads.quota import quota_of
@@ -27,7 +28,7 @@ WILDCARDS = frozenset("*?[")
 
 
 def validate_submission(
-    body: JobCreate, settings: Settings, engine: Engine, owner: str
+    body: JobCreate, settings: Settings, engine: Engine, key: Principal
 ) -> dict[str, Any]:
     """Checks everything that can be checked before an image is read.
 
@@ -45,9 +46,9 @@ def validate_submission(
         default = DEFAULT_BACKBONE  # as for the command: no network of the package knows words
     backbone = body.backbone or default
     _check_backbone(backbone, body.modality, settings)
-    _check_dataset(body.dataset, settings, engine, owner)
+    _check_dataset(body.dataset, key.within(settings), engine, key.owner)
     if body.gaussians is not None:
-        _check_gaussians(body.gaussians, backbone, get_job(engine, owner, body.gaussians))
+        _check_gaussians(body.gaussians, backbone, own_job(engine, key, body.gaussians))
     unnamed = set() if body.names_scorers else {"scorers"}
     unnamed |= {"marks_of"} if body.marks is None or body.marks_of == "own" else set()
     return body.model_dump(mode="json", exclude=unnamed) | {

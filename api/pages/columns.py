@@ -6,7 +6,8 @@ from fastapi import APIRouter, Form, Request, UploadFile
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names

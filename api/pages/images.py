@@ -10,7 +10,8 @@ from fastapi import APIRouter, Form, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs.marks import SampleMark, set_marks

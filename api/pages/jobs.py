@@ -12,7 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from api.explored import Rounds
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import Problem, conflict, reason_of
 from api.jobs.marks import numbers_of_marks
 from api.jobs.queue import live_workers
@@ -212,7 +213,7 @@ def create(
     engine = request.app.state.engine
     try:
         body = JobCreate(**form.as_body())
-        validated = validate_submission(body, settings, engine, key.owner)
+        validated = validate_submission(body, settings, engine, key)
         limits = submit_limits(engine, settings, key.owner)
         job, _ = submit(engine, key.owner, validated, form.token[:100] or None, limits)
     except (Problem, ValueError, TooManyJobs, IdempotencyConflict) as error:
@@ -297,7 +298,7 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
     cursor = None if before is None else rest.last_of_page(before)
     engine, settings = request.app.state.engine, request.app.state.settings
-    jobs = list_jobs(engine, key.visible_owner, with_shared=True, limit=PAGE + 1, before=cursor)
+    jobs = list_jobs(engine, None, viewer=key, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
     has_unfinished = any(job.state in UNFINISHED for job in page)
     return {
@@ -339,7 +340,7 @@ def _form(
     return {
         "form": replace(form, token=uuid4().hex),
         "problem": problem,
-        "roots": list(settings.roots),
+        "roots": list(key.within(settings).roots),
         "backbones": backbones,
         "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment
 from starlette.responses import Response
 
-from api.http.api_keys import Principal
+from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import WeightsDownload

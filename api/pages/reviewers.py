@@ -6,7 +6,8 @@ from fastapi import APIRouter, Form, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.jobs.reviewers import share_job, unshare_job
 from api.pages.rendering import redirect, render
 from api.pages.scored import ScoredJob, may_submit_again, scored_job

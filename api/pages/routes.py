@@ -8,12 +8,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI, Form, Query, Request
 from starlette.responses import Response
 
-from api.http.api_keys import LONGEST_SECRET, ReadKey
+from api.http.api_keys import LONGEST_SECRET, UNKNOWN_KEY, ReadKey, find_principal
 from api.http.browsers import delete_cookie, set_cookie
+from api.http.problems import Problem
 from api.pages import columns, images, jobs, map_page, reviewers, views
 from api.pages.assets import Assets
 from api.pages.rendering import problem_page, redirect, render
-from api.storage.keys import any_keys, find_key
+from api.storage.keys import any_keys
 
 router = APIRouter(include_in_schema=False)
 
@@ -51,10 +52,16 @@ def sign_in(
 ) -> Response:
     """Checks the key and stores it in a cookie."""
     secret = key.strip()
-    known = len(secret) <= LONGEST_SECRET and find_key(request.app.state.engine, secret)
-    if not known:
-        problem = "This key is unknown or revoked." if secret else "Enter a key."
-        return render(request, "sign_in", {"next": _local(next_), "problem": problem}, 401)
+    problem, principal = "enter a key" if not secret else UNKNOWN_KEY, None
+    if secret and len(secret) <= LONGEST_SECRET:
+        try:
+            principal = find_principal(request.app.state.engine, secret)
+        except Problem as error:
+            problem = error.detail
+    if principal is None:
+        sentence = f"{problem[0].upper()}{problem[1:]}."
+        return render(request, "sign_in", {"next": _local(next_), "problem": sentence}, 401)
+    request.state.principal = principal  # for the logs
     answer = redirect(_local(next_))
     set_cookie(answer, secret, secure=request.url.scheme == "https")
     return answer

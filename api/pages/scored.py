@@ -9,7 +9,7 @@ from uuid import uuid4
 from fastapi import Request
 
 from api.explored import Rounds
-from api.http.api_keys import Principal
+from api.http.principals import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample

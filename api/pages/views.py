@@ -92,9 +92,7 @@ def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
             404, "not-found", "this job knows no decisions", "mark images, then score again"
         )
     source = job.job.wanted.marks
-    stored = (
-        None if source is None else visible_job(request.app.state.engine, key.visible_owner, source)
-    )
+    stored = None if source is None else visible_job(request.app.state.engine, key, source)
     values = job.values("Summary") | {
         "number": number,
         "summary": job.overview.summary,

@@ -10,8 +10,9 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
-from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey, client_of
+from api.http.api_keys import KeyWatch, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
+from api.http.principals import Principal
 from api.http.problems import bad_request, conflict, not_found
 from api.jobs.columns import AttachedTable, attached_tables
 from api.jobs.store import Job
@@ -103,7 +104,7 @@ async def attach(
     job = await run_in_threadpool(changeable_job, request, key, job_id)
     sent = SentTable(table, tuple(dict.fromkeys(column)))
     engine: Engine = request.app.state.engine
-    body = KeyWatch(engine, key.owner).watched(request.stream())
+    body = KeyWatch(engine, key, job.root).watched(request.stream())
 
     async def write(file: BinaryIO) -> None:
         await _write(body, file)

@@ -8,7 +8,7 @@ import numpy as np
 from fastapi import Depends, Query, Request
 from numpy.typing import NDArray
 
-from api.http.api_keys import Principal
+from api.http.principals import Principal
 from api.http.problems import Problem, invalid
 from api.http.public_text import hide_paths, public_names
 from api.jobs.failures import remedy_for_clients

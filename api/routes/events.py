@@ -161,13 +161,13 @@ async def subscribe(
 ) -> AsyncIterator[Subscription]:
     """Checks whether a job can be followed, before the answer begins."""
     state = request.app.state
-    await run_in_threadpool(find_job, request, key, job_id)
+    job = await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
     is_finished, following = await run_in_threadpool(_poll, state.engine, job_id, last_id, 1)
     if is_finished and not following:
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
-    watch = KeyWatch(state.engine, key.owner)
+    watch = KeyWatch(state.engine, key, job.root)
     with state.event_streams.opened(key.owner) as stream:
         yield Subscription(state.engine, job_id, last_id, state.stopping, watch, stream)
 

@@ -10,9 +10,10 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Principal, ReadKey, WriteKey, client_of
+from api.http.api_keys import ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.parameters import read_cursor, write_cursor
+from api.http.principals import Principal
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs import store
 from api.jobs.files import delete_finished
@@ -98,12 +99,12 @@ def _submit(
 ) -> tuple[Job, bool]:
     settings: Settings = request.app.state.settings
     engine: Engine = request.app.state.engine
-    validated = validate_submission(body, settings, engine, key.owner)
+    validated = validate_submission(body, settings, engine, key)
 
     def merged(job: Job) -> Iterator[pa.Table]:
         return open_review(engine, request.app.state.open_scores, job).merged_tables()
 
-    marks = encode_marks(requested_marks(engine, key.owner, validated, merged))
+    marks = encode_marks(requested_marks(engine, key, validated, merged))
     limits = submit_limits(engine, settings, key.owner)
     try:
         return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
@@ -144,8 +145,8 @@ def list_all(
     cursor = None if before is None else last_of_page(before)
     jobs = store.list_jobs(
         request.app.state.engine,
-        key.visible_owner if owner is None else owner,
-        with_shared=owner is None,
+        owner,
+        viewer=key,
         state=state,
         limit=limit + 1,
         before=cursor,
@@ -207,7 +208,7 @@ def remove(
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address."""
-    job = store.visible_job(request.app.state.engine, key.visible_owner, job_id)
+    job = store.visible_job(request.app.state.engine, key, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job

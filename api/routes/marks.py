@@ -17,7 +17,8 @@ from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import conflict, invalid
 from api.jobs.marks import (
     MARKS_SCHEMA,

@@ -10,7 +10,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
-from api.http.api_keys import Principal, ReadKey
+from api.http.api_keys import ReadKey
 from api.http.byte_ranges import (
     PARTIAL,
     UNCHANGED,
@@ -18,6 +18,7 @@ from api.http.byte_ranges import (
     parse_range,
     small_file,
 )
+from api.http.principals import Principal
 from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet

@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, Field
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Principal, ReadKey, WriteKey
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import forbidden
 from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job

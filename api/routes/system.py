@@ -9,7 +9,8 @@ from pyarrow.fs import FileType
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
+from api.http.api_keys import ReadKey, WriteKey, require_scope
+from api.http.principals import Principal
 from api.jobs.estimate import estimate_job
 from api.jobs.folders import MOST_ENTRIES, list_roots, look_into
 from api.jobs.offered_backbones import offered_backbones
@@ -106,7 +107,7 @@ def get_usage(request: Request, key: ReadKey) -> Usage:
 @router.get("/v1/folders", summary="Look for datasets in a root")
 def get_folders(
     request: Request,
-    _key: WriteKey,
+    key: WriteKey,
     root: Annotated[
         str, Query(max_length=100, description="Without it, the roots are listed")
     ] = "",
@@ -114,16 +115,17 @@ def get_folders(
     start: Annotated[int, Query(ge=0, le=MOST_ENTRIES)] = 0,
 ) -> FolderPage:
     """The sub-folders, tables and archives of one folder, with what each folder holds."""
+    settings = key.within(request.app.state.settings)
     if not root and not path:
-        return list_roots(request.app.state.settings, start)
-    return look_into(request.app.state.settings, root, path, start)
+        return list_roots(settings, start)
+    return look_into(settings, root, path, start)
 
 
 @router.post("/v1/estimates", tags=["jobs"], summary="Estimate how long a job would take")
 async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstimate:
     """Lists the dataset for some seconds at most; takes the body of a job, and queues none."""
     state = request.app.state
-    arguments = (body, key.owner, state.settings, state.engine, state.sample_counts)
+    arguments = (body, key, state.settings, state.engine, state.sample_counts)
     return await in_turn(state.estimate_queue, request, key, estimate_job, *arguments)
 
 

@@ -12,7 +12,8 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
-from api.http.api_keys import KeyWatch, Principal, ReadKey, WriteKey
+from api.http.api_keys import KeyWatch, ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import conflict, not_found, too_large
 from api.settings import Settings
 from api.storage.space import require_space
@@ -109,7 +110,7 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     path = store.upload_path(settings, upload.id, upload.format)
     limit = min(settings.max_upload_bytes, size or settings.max_upload_bytes)
     refuse_too_long(span, request.headers.get("content-length"), limit)
-    body = KeyWatch(engine, key.owner).watched(request.stream())
+    body = KeyWatch(engine, key).watched(request.stream())
     # One whose size was announced has it reserved.
     quota = None
     if upload.size is None:

@@ -46,6 +46,12 @@ KEYS = sa.Table(
     sa.Column("scopes", sa.String(100), nullable=False),  # with commas between
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("revoked_at", sa.Float),
+    sa.Column("expires_at", sa.Float),
+    sa.Column("roots", sa.Text),  # JSON list of names; None for all
+    sa.Column("used_at", sa.Float),  # last, to about a minute
+    sa.Column("replaced_sha256", sa.String(64)),  # of the secret before, and until when it is valid
+    sa.Column("replaced_until", sa.Float),
+    sa.Index("ix_api_keys_replaced_sha256", "replaced_sha256"),
 )
 
 JOBS = sa.Table(
@@ -56,6 +62,7 @@ JOBS = sa.Table(
     sa.Column("state", sa.String(16), nullable=False),  # a `State`, or DELETING
     sa.Column("request", sa.Text, nullable=False),  # JSON, as validated
     sa.Column("request_sha256", sa.String(64), nullable=False),
+    sa.Column("root", sa.Text),  # of its dataset; None for an upload
     sa.Column("idempotency_key", sa.String(200)),
     sa.Column("created_at", sa.Float, nullable=False),
     sa.Column("run_after", sa.Float, nullable=False),

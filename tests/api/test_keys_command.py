@@ -1,35 +1,116 @@
-"""`difficulty keys create` says what the first key takes over."""
+"""`difficulty keys` says what it does to a key, and when the key ends."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Engine
 
-from api.commands import create
 from api.jobs.store import SubmitLimits, submit
+from api.key_commands import change, create, end_of, revoke, rotate, show
+from api.storage.keys import find_key, list_keys
+from difficulty_service.base.errors import ConfigError
+
+NOON = datetime(2026, 11, 5, 12, tzinfo=UTC).timestamp()
+
+
+@pytest.fixture(autouse=True)
+def service(
+    sqlite_engine: Engine, sqlite_url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Has the commands use the database of the test, and know the root `photos`."""
+    assert sqlite_engine.url
+    monkeypatch.setenv("DIFFICULTY_DATABASE_URL", sqlite_url)
+    monkeypatch.setenv("DIFFICULTY_DATA_DIR", str(tmp_path))
+    monkeypatch.setenv("DIFFICULTY_ROOTS", '{"photos": "/photos"}')
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> tuple[str, str]:
+    """What was printed and what was said since the last call, each in one line."""
+    out, err = capsys.readouterr()
+    return " ".join(out.split()), " ".join(err.split())
 
 
 def test_the_first_key_says_what_it_takes_over_and_later_ones_nothing(
-    sqlite_engine: Engine,
-    sqlite_url: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
+    sqlite_engine: Engine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("DIFFICULTY_DATABASE_URL", sqlite_url)
-    monkeypatch.setenv("DIFFICULTY_DATA_DIR", str(tmp_path))
     for _ in range(2):
         submit(sqlite_engine, "", {"dataset": {}}, None, SubmitLimits(5, 1))
 
     create("first")
-    first = capsys.readouterr()
+    secret, first = said(capsys)
     create("second")
-    second = capsys.readouterr()
+    _, second = said(capsys)
 
-    said = " ".join(first.err.split())
-    assert (
-        "takes over what was made before there were keys: 2 jobs, 0 uploads, 0 marks, 0 saved"
-        in said
-    )
-    assert "takes over" not in second.err
-    assert first.out.startswith("difficulty_")
+    taken = "takes over what was made before there were keys: 2 jobs, 0 uploads, 0 marks, 0 saved"
+    assert taken in first
+    assert "takes over" not in second
+    assert secret.startswith("difficulty_")
+
+
+def test_a_key_is_made_changed_listed_rotated_and_revoked(
+    sqlite_engine: Engine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    create("laptop", expires="2999-01-31", roots="photos, scans")
+    first, made = said(capsys)
+    (key,) = list_keys(sqlite_engine)
+    change(key.id, expires="never", roots="*")
+    _, changed = said(capsys)
+    rotate(key.id, overlap="2h")
+    second, rotated = said(capsys)
+    overlapping = find_key(sqlite_engine, first)
+    rotate(key.id, overlap="0")
+    third, ended = said(capsys)
+    change(key.id, roots="")
+    show()
+    listed, _ = said(capsys)
+    revoke(key.id)
+
+    assert "roots: photos,scans; expires: 2999-01-31 00:00 UTC" in made
+    assert "has no root 'scans' here" in made
+    assert "has no root 'photos'" not in made
+    assert "roots: all; expires: never" in changed
+    assert "Its secret before is valid until " in rotated
+    assert "Its secret before has ended." in ended
+    assert len({first, second, third}) == 3
+    assert overlapping is not None
+    assert find_key(sqlite_engine, first) is find_key(sqlite_engine, second) is None
+    assert "none" in listed
+    assert "used" in listed
+    assert list_keys(sqlite_engine)[0].revoked_at
+
+
+def test_what_is_not_there_or_not_said_is_named_with_the_remedy() -> None:
+    unknown = "0" * 26
+
+    for act in (
+        lambda: change(unknown, roots=""),
+        lambda: rotate(unknown),
+        lambda: revoke(unknown),
+    ):
+        with pytest.raises(ConfigError, match=rf"no key '{unknown}'.*keys list"):
+            act()
+    with pytest.raises(ConfigError, match="nothing is to be changed"):
+        change(unknown)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("never", None),
+        ("90d", NOON + 90 * 86400),
+        (" 2w ", NOON + 14 * 86400),
+        ("30m", NOON + 1800),
+        ("2027-01-31", datetime(2027, 1, 31, tzinfo=UTC).timestamp()),
+    ],
+)
+def test_an_end_is_a_length_or_a_day(text: str, end: float | None) -> None:
+    assert end_of(text, NOON) == end
+
+
+@pytest.mark.parametrize(
+    "text", ["", "90", "0d", "-1d", "1y", "9999999w", "2027-02-30", "d", "1.5d"]
+)
+def test_another_end_is_refused_with_examples(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a length of time.*90d.*2027-01-31"):
+        end_of(text, NOON)

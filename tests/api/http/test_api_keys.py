@@ -9,7 +9,8 @@ from fastapi import Depends, FastAPI
 from sqlalchemy import Engine, event
 from starlette.testclient import TestClient
 
-from api.http.api_keys import Principal, ReadKey, WriteKey, require_scope
+from api.http.api_keys import ReadKey, WriteKey, require_scope
+from api.http.principals import Principal
 from api.http.problem_responses import add_handlers
 from api.storage.keys import create_key, revoke_key
 from tests.factories import client_of

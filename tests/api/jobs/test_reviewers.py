@@ -3,6 +3,7 @@
 import pytest
 from sqlalchemy import Engine
 
+from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs import reviewers
 from api.jobs.marks import SampleMark, set_marks
@@ -44,21 +45,21 @@ def job(engine: Engine, keys: list[str]) -> Job:
 def test_a_shared_job_is_seen_and_listed_by_the_key_but_not_its_own(
     engine: Engine, job: Job, keys: list[str]
 ) -> None:
-    other = keys[1]
+    other, viewer = keys[1], Principal(keys[1], frozenset({"read"}))
     share_job(engine, job.id, other)
     share_job(engine, job.id, other)
 
     assert shared_with(engine, job.id) == [other]
-    assert visible_job(engine, other, job.id) == job
+    assert visible_job(engine, viewer, job.id) == job
     assert get_job(engine, other, job.id) is None
-    assert list_jobs(engine, other, with_shared=True, limit=5) == [job]
+    assert list_jobs(engine, None, viewer=viewer, limit=5) == [job]
     assert list_jobs(engine, other, limit=5) == []
     assert request_cancel(engine, other, job.id) is None
 
     unshare_job(engine, job.id, other)
 
-    assert visible_job(engine, other, job.id) is None
-    assert list_jobs(engine, other, with_shared=True, limit=5) == []
+    assert visible_job(engine, viewer, job.id) is None
+    assert list_jobs(engine, None, viewer=viewer, limit=5) == []
 
 
 def test_a_shared_job_that_is_deleted_is_gone_for_all(
@@ -68,7 +69,7 @@ def test_a_shared_job_that_is_deleted_is_gone_for_all(
     request_cancel(engine, keys[0], job.id)
     assert begin_deletion(engine, keys[0], job.id)
 
-    assert visible_job(engine, keys[1], job.id) is None
+    assert visible_job(engine, Principal(keys[1], frozenset({"read"})), job.id) is None
 
     end_deletion(engine, job.id)
     assert shared_with(engine, job.id) == []

@@ -1,4 +1,4 @@
-"""A key that is revoked ends what it has under way, and no key has more streams than its share."""
+"""A key that is no longer valid ends what it began, and none has more streams than its share."""
 
 import contextlib
 import json
@@ -7,11 +7,16 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from threading import Barrier
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from sqlalchemy import Engine
+
+from api.storage.database import connect, now
+from api.storage.keys import change_key, list_keys, revoke_key, rotate_key
 
 PER_KEY = 20
 PATIENCE = 30.0  # seconds; more than the check of a key takes
@@ -28,22 +33,60 @@ def new_job(client: Any) -> str:  # noqa: ANN401
     return str(client.post("/v1/jobs", json=body).json()["links"]["events"])
 
 
+def revoke(engine: Engine, key: str) -> None:
+    assert revoke_key(engine, key)
+
+
+def end(engine: Engine, key: str) -> None:
+    """Has a key end a second later."""
+    with engine.connect() as connection:
+        at = now(connection) + 1
+    assert change_key(engine, key, lambda terms: replace(terms, expires_at=at))
+
+
+def rotate(engine: Engine, key: str) -> None:
+    assert rotate_key(engine, key, 0)
+
+
+def restrict(engine: Engine, key: str) -> None:
+    assert change_key(engine, key, lambda terms: replace(terms, roots=frozenset({"others"})))
+
+
 @pytest.mark.slow
-def test_events_end_with_a_problem_when_their_key_is_revoked(idle_service: Any) -> None:  # noqa: ANN401
+@pytest.mark.parametrize(
+    ("act", "reason", "status"),
+    [
+        (revoke, "revoked or replaced during the request", 401),
+        (end, "the key expired at", 401),
+        (rotate, "revoked or replaced during the request", 401),
+        (restrict, "may no longer use the root 'photos'", 404),
+    ],
+)
+def test_events_end_with_a_problem_when_their_key_is_no_longer_valid(
+    idle_service: Any,  # noqa: ANN401
+    sqlite_url: str,
+    act: Callable[[Engine, str], None],
+    reason: str,
+    status: int,
+) -> None:
     mine = idle_service.new_key("mine")
+    engine = connect(sqlite_url)
+    (key,) = list_keys(engine)
     with idle_service.client(mine) as client:
         address = new_job(client)
         with client.stream("GET", address) as events:
             lines = events.iter_lines()
             assert next(lines) == "event: state"
-            idle_service.revoke_key("mine")
+            act(engine, key.id)
             rest = list(lines)
         again = client.get(address)
+    engine.dispose()
 
     last = rest[rest.index("event: problem") + 1]
     problem = json.loads(last.removeprefix("data: "))
     assert problem["type"] == "/problems/unauthorised"
-    assert problem["status"] == again.status_code == 401
+    assert reason in problem["detail"]
+    assert (problem["status"], again.status_code) == (401, status)
 
 
 @pytest.mark.slow
@@ -57,10 +100,15 @@ def test_events_of_a_caller_without_a_key_end_with_the_first_key(idle_service: A
 
 
 @pytest.mark.slow
-def test_an_upload_ends_when_its_key_is_revoked_and_keeps_what_arrived(
+@pytest.mark.parametrize("act", [revoke, end])
+def test_an_upload_ends_when_its_key_is_no_longer_valid_and_keeps_what_arrived(
     idle_service: Any,  # noqa: ANN401
+    sqlite_url: str,
+    act: Callable[[Engine, str], None],
 ) -> None:
     mine = idle_service.new_key("mine")
+    engine = connect(sqlite_url)
+    (key,) = list_keys(engine)
     with idle_service.client(mine) as client:
         upload = client.post("/v1/uploads", json={"format": "zip"}).json()["links"]["self"]
     parts = urlsplit(idle_service.url)
@@ -70,7 +118,8 @@ def test_an_upload_ends_when_its_key_is_revoked_and_keeps_what_arrived(
     )
     with socket.create_connection((str(parts.hostname), parts.port or 80), PATIENCE) as connection:
         connection.sendall(head.encode())
-        answer = send_until_answered(connection, lambda: idle_service.revoke_key("mine"))
+        answer = send_until_answered(connection, lambda: act(engine, key.id))
+    engine.dispose()
 
     assert answer.startswith(b"HTTP/1.1 401 ")
     assert b"/problems/unauthorised" in answer

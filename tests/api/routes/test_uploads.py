@@ -15,7 +15,8 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 from sqlalchemy import Engine
 
-from api.http.api_keys import Principal, read_key, write_key
+from api.http.api_keys import read_key, write_key
+from api.http.principals import Principal
 from api.http.problem_responses import add_handlers
 from api.routes import uploads
 from api.settings import Settings

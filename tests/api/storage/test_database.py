@@ -13,6 +13,7 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Engine, func, inspect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
+from api.jobs.store import SubmitLimits, get_job, submit
 from api.storage.database import (
     MIGRATIONS,
     DatabaseUnusable,
@@ -23,8 +24,13 @@ from api.storage.database import (
     retry,
     write_transaction,
 )
+from api.storage.keys import Terms, create_key, find_key, list_keys
 from api.storage.tables import EVENTS, METADATA, WORKERS
 
+LATER_COLUMNS = {
+    "jobs": ("hold_seconds", "seconds", "stored_bytes", "root"),
+    "api_keys": ("expires_at", "roots", "used_at", "replaced_sha256", "replaced_until"),
+}
 WORKER = {"device": "cpu", "started_at": 0.0, "seen_at": 0.0}
 
 
@@ -61,8 +67,10 @@ def test_a_database_of_the_first_revision_gets_the_tables_of_later_ones(engine: 
         for table in ("shared_jobs", "job_columns", "saved_views", "turns", "identity"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("DROP INDEX ix_jobs_state_owner"))
-        for column in ("hold_seconds", "seconds", "stored_bytes"):
-            connection.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
+        connection.execute(text("DROP INDEX ix_api_keys_replaced_sha256"))
+        for table, columns in LATER_COLUMNS.items():
+            for column in columns:
+                connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
 
     migrate(engine)
@@ -70,6 +78,28 @@ def test_a_database_of_the_first_revision_gets_the_tables_of_later_ones(engine: 
     with engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
         assert connection.execute(select(WORKERS.c.id)).scalar_one() == "w"
+
+
+def test_jobs_and_keys_of_the_revision_before_get_their_roots_and_go_on(engine: Engine) -> None:
+    key, secret = create_key(engine, "before", ["write"])
+    ended, _ = create_key(engine, "ended", ["write"], Terms(roots=frozenset({"photos"})))
+    requests = [{"dataset": {"root": "photos", "path": ""}}, {"dataset": {"upload": "0"}}, {}]
+    jobs = [submit(engine, key.id, each, None, SubmitLimits(9, 1))[0] for each in requests]
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+
+    with write_transaction(engine) as connection:
+        config.attributes["connection"] = connection
+        command.downgrade(config, "0011")
+    columns = {each["name"] for each in inspect(engine).get_columns("jobs")}
+    migrate(engine)
+
+    assert "root" not in columns
+    assert [job.root for job in jobs] == ["photos", None, None]
+    assert [get_job(engine, None, job.id) for job in jobs] == jobs
+    assert find_key(engine, secret) == key
+    # Without its roots it could have done more.
+    assert [each.id for each in list_keys(engine) if each.revoked_at] == [ended.id]
 
 
 def test_migrating_twice_changes_nothing(engine: Engine) -> None:
@@ -106,7 +136,7 @@ def test_several_processes_may_migrate_at_once(database_url: str) -> None:
 def test_a_database_that_was_never_migrated_is_refused_with_the_remedy(database_url: str) -> None:
     engine = connect(database_url)
 
-    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0011.*difficulty serve"):
+    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0012.*difficulty serve"):
         require_current(engine)
 
     engine.dispose()

@@ -72,7 +72,7 @@ def test_a_wrong_key_is_refused_in_words(
     page.get_by_label("API key").fill("difficulty_wrong")
     page.get_by_role("button", name="Sign in").click()
 
-    assert page.get_by_role("alert").inner_text() == "This key is unknown or revoked."
+    assert page.get_by_role("alert").inner_text() == "The key is unknown, revoked or replaced."
     # The browser itself notes the status 401.
     assert [problem for problem in problems if "401" not in problem] == []
     problems.clear()

@@ -1,0 +1,249 @@
+"""The commands `difficulty keys …`: who may use the service, for how long, and which roots."""
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+from cyclopts import Parameter
+
+from api.commands import read_settings
+from difficulty_service.base.extras import needs_extra
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from api.settings import Settings
+    from api.storage.keys import Key, Terms
+
+KeyId = Annotated[str, Parameter("ID")]
+UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
+LONGEST = 100 * 366 * 86400.0  # seconds
+NEVER = "never"
+ALL = "*"
+
+
+@needs_extra('"difficulty keys create"', "serve")
+def create(
+    name: str,
+    /,
+    *,
+    scopes: str = "write",
+    expires: str | None = None,
+    roots: str | None = None,
+) -> None:
+    """Creates an API key and prints its secret, once.
+
+    The first key takes over the jobs, uploads and marks from before there were keys.
+
+    Args:
+        name: Purpose of the key, for `difficulty keys list`.
+        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys, and
+            metrics) or admin (also cancel and delete them); several with commas between.
+        expires: When it ends: 90d (also m, h, w), or a date as 2027-01-31, when that begins in
+            UTC; default: never.
+        roots: Names of the only roots that it may use, with commas between; '' for none, so that
+            it has its own uploads alone; default: all.
+    """
+    from api.storage.keys import Terms, count_owned, create_key
+    from difficulty_service.cli.console import err
+
+    names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
+    settings = read_settings()
+
+    def act(engine: "Engine") -> None:
+        terms = _change(engine, settings, expires, roots)(Terms())
+        key, secret = create_key(engine, name, names, terms)
+        taken = count_owned(engine, key.id)
+        _say(key)
+        if any(taken.values()):
+            numbers = ", ".join(f"{number:,} {table}" for table, number in taken.items())
+            err.print(f"It takes over what was made before there were keys: {numbers}.")
+        _print_secret(secret)
+
+    _with_database(settings, act)
+
+
+@needs_extra('"difficulty keys list"', "serve")
+def show() -> None:
+    """Lists the API keys, without their secrets."""
+    from api.storage.keys import list_keys, moment
+    from difficulty_service.cli.console import print_table
+
+    def act(engine: "Engine") -> None:
+        print_table(
+            ("id", "name", "scopes", "roots", "created", "used", "expires", "revoked"),
+            [
+                (
+                    key.id,
+                    key.name,
+                    ",".join(sorted(key.scopes)),
+                    _roots(key),
+                    moment(key.created_at),
+                    moment(key.used_at),
+                    moment(key.terms.expires_at),
+                    moment(key.revoked_at),
+                )
+                for key in list_keys(engine)
+            ],
+        )
+
+    _with_database(read_settings(), act)
+
+
+@needs_extra('"difficulty keys change"', "serve")
+def change(key_id: KeyId, /, *, expires: str | None = None, roots: str | None = None) -> None:
+    """Changes when an API key ends, or the roots that it may use, which holds within seconds.
+
+    Jobs that it may see no longer run on, and are seen again when it gets their root back.
+
+    Args:
+        key_id: Id from `difficulty keys list`.
+        expires: As of `difficulty keys create`, or never; default: as it is.
+        roots: As of `difficulty keys create`, or * for all; default: as they are.
+    """
+    from api.storage.keys import change_key
+    from difficulty_service.base.errors import ConfigError
+
+    if expires is None and roots is None:
+        raise ConfigError(
+            "nothing is to be changed", "name a new end or other roots", parameter="expires"
+        )
+    settings = read_settings()
+
+    def act(engine: "Engine") -> None:
+        key = change_key(engine, key_id, _change(engine, settings, expires, roots))
+        _say(key or _unknown(key_id))
+
+    _with_database(settings, act)
+
+
+@needs_extra('"difficulty keys rotate"', "serve")
+def rotate(key_id: KeyId, /, *, overlap: str = "1d") -> None:
+    """Gives an API key another secret and prints it, once; what the key owns stays its own.
+
+    A secret that it had before the present one ends at once.
+
+    Args:
+        key_id: Id from `difficulty keys list`.
+        overlap: How long the present secret stays valid: 1d (also m, h, w), or 0 to end it at once.
+    """
+    from api.storage.keys import moment, rotate_key
+    from difficulty_service.cli.console import err
+
+    seconds = 0.0 if overlap.strip() == "0" else _seconds(overlap, "overlap")
+
+    def act(engine: "Engine") -> None:
+        key, secret = rotate_key(engine, key_id, seconds) or _unknown(key_id)
+        _say(key)
+        until = "has ended" if not seconds else f"is valid until {moment(key.replaced_until)}"
+        err.print(f"Its secret before {until}.", markup=False)
+        _print_secret(secret)
+
+    _with_database(read_settings(), act)
+
+
+@needs_extra('"difficulty keys revoke"', "serve")
+def revoke(key_id: KeyId, /) -> None:
+    """Revokes an API key permanently.
+
+    Args:
+        key_id: Id from `difficulty keys list`.
+    """
+    from api.storage.keys import revoke_key
+    from difficulty_service.cli.console import out
+
+    def act(engine: "Engine") -> None:
+        key = revoke_key(engine, key_id) or _unknown(key_id)
+        out.print(f"key {key.id} ({key.name}) is revoked", markup=False)
+
+    _with_database(read_settings(), act)
+
+
+def _with_database(settings: "Settings", act: Callable[["Engine"], None]) -> None:
+    from api.storage.database import open_database
+
+    with open_database(settings) as engine:
+        act(engine)
+
+
+def _change(
+    engine: "Engine", settings: "Settings", expires: str | None, roots: str | None
+) -> "Callable[[Terms], Terms]":
+    """How the terms of a key change by the options that were given."""
+    from api.storage.database import now
+    from difficulty_service.cli.console import print_warnings
+
+    given: dict[str, object] = {}
+    if expires is not None:
+        with engine.connect() as connection:
+            given["expires_at"] = end_of(expires, now(connection))
+    if roots is not None:
+        names = frozenset(name.strip() for name in roots.split(",") if name.strip())
+        given["roots"] = None if roots.strip() == ALL else names
+        unknown = sorted(names - {ALL} - settings.roots.keys())
+        print_warnings([f"DIFFICULTY_ROOTS has no root {name!r} here" for name in unknown])
+    return lambda terms: replace(terms, **given)  # type: ignore[arg-type]
+
+
+def end_of(text: str, at: float) -> float | None:
+    """The end of a key in seconds since 1970, as it is written at some time; None for never.
+
+    Raises:
+        ConfigError: It is neither a length nor a date.
+    """
+    if text.strip() == NEVER:
+        return None
+    try:
+        return datetime.strptime(text.strip(), "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        return at + _seconds(text, "expires")
+
+
+def _seconds(text: str, parameter: str) -> float:
+    from difficulty_service.base.errors import ConfigError
+
+    match = re.fullmatch(r"(\d{1,9})([mhdw])", text.strip())
+    seconds = int(match[1]) * UNITS[match[2]] if match else 0.0
+    if not 0 < seconds <= LONGEST:
+        raise ConfigError(
+            f"{text!r} is not a length of time",
+            "write a number with m, h, d or w for minutes, hours, days or weeks, such as 90d, "
+            "or for an end a date such as 2027-01-31",
+            parameter=parameter,
+        )
+    return seconds
+
+
+def _roots(key: "Key") -> str:
+    if key.roots is None:
+        return "all"
+    return ",".join(sorted(key.roots)) or "none"
+
+
+def _say(key: "Key") -> None:
+    from api.storage.keys import moment
+    from difficulty_service.cli.console import err
+
+    end = key.terms.expires_at
+    err.print(
+        f"key {key.id} ({key.name}): {', '.join(sorted(key.scopes))}; roots: {_roots(key)}; "
+        f"expires: {NEVER if end is None else moment(end)}",
+        markup=False,
+    )
+
+
+def _print_secret(secret: str) -> None:
+    from difficulty_service.cli.console import err, out
+
+    err.print("Save the secret now; it cannot be shown again:")
+    out.print(secret, markup=False)
+
+
+def _unknown(key_id: str) -> NoReturn:
+    from difficulty_service.base.errors import ConfigError
+
+    raise ConfigError(
+        f"there is no key {key_id!r}", "`difficulty keys list` shows all", parameter="key_id"
+    )
