@@ -1,5 +1,6 @@
 """The commands `difficulty keys …`: who may use the service, for how long, and which roots."""
 
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -52,7 +53,7 @@ def create(
     names = [scope.strip() for scope in scopes.split(",") if scope.strip()]
     settings = read_settings()
 
-    def act(engine: "Engine") -> None:
+    def act(engine: "Engine") -> "Key":
         terms = _change(engine, settings, expires, roots)(Terms())
         key, secret = create_key(engine, name, names, terms)
         taken = count_owned(engine, key.id)
@@ -61,8 +62,9 @@ def create(
             numbers = ", ".join(f"{number:,} {table}" for table, number in taken.items())
             err.print(f"It takes over what was made before there were keys: {numbers}.")
         _print_secret(secret)
+        return key
 
-    _with_database(settings, act)
+    _with_database("create", settings, act)
 
 
 @needs_extra('"difficulty keys list"', "serve")
@@ -89,7 +91,7 @@ def show() -> None:
             ],
         )
 
-    _with_database(read_settings(), act)
+    _with_database("list", read_settings(), act)
 
 
 @needs_extra('"difficulty keys change"', "serve")
@@ -112,11 +114,13 @@ def change(key_id: KeyId, /, *, expires: str | None = None, roots: str | None = 
         )
     settings = read_settings()
 
-    def act(engine: "Engine") -> None:
+    def act(engine: "Engine") -> "Key":
         key = change_key(engine, key_id, _change(engine, settings, expires, roots))
-        _say(key or _unknown(key_id))
+        key = key or _unknown(key_id)
+        _say(key)
+        return key
 
-    _with_database(settings, act)
+    _with_database("change", settings, act)
 
 
 @needs_extra('"difficulty keys rotate"', "serve")
@@ -134,14 +138,15 @@ def rotate(key_id: KeyId, /, *, overlap: str = "1d") -> None:
 
     seconds = 0.0 if overlap.strip() == "0" else _seconds(overlap, "overlap")
 
-    def act(engine: "Engine") -> None:
+    def act(engine: "Engine") -> "Key":
         key, secret = rotate_key(engine, key_id, seconds) or _unknown(key_id)
         _say(key)
         until = "has ended" if not seconds else f"is valid until {moment(key.replaced_until)}"
         err.print(f"Its secret before {until}.", markup=False)
         _print_secret(secret)
+        return key
 
-    _with_database(read_settings(), act)
+    _with_database("rotate", read_settings(), act)
 
 
 @needs_extra('"difficulty keys revoke"', "serve")
@@ -154,18 +159,51 @@ def revoke(key_id: KeyId, /) -> None:
     from api.storage.keys import revoke_key
     from difficulty_service.cli.console import out
 
-    def act(engine: "Engine") -> None:
+    def act(engine: "Engine") -> "Key":
         key = revoke_key(engine, key_id) or _unknown(key_id)
         out.print(f"key {key.id} ({key.name}) is revoked", markup=False)
+        return key
 
-    _with_database(read_settings(), act)
+    _with_database("revoke", read_settings(), act)
 
 
-def _with_database(settings: "Settings", act: Callable[["Engine"], None]) -> None:
+def _with_database(
+    command: str, settings: "Settings", act: Callable[["Engine"], "Key | None"]
+) -> None:
+    """Acts on the database; what was done to a key goes into the audit log, if that is a file."""
+    from api.logs import set_up_logging
     from api.storage.database import open_database
 
+    if settings.audit_log is not None:  # first, since nothing is to be changed unless it can be
+        set_up_logging(settings)
     with open_database(settings) as engine:
-        act(engine)
+        key = act(engine)
+    if key is not None and settings.audit_log is not None:
+        _record(command, key)
+
+
+def _record(command: str, key: "Key") -> None:
+    from getpass import getuser
+
+    import structlog
+
+    from api.audit_log import AUDIT
+    from api.storage.keys import moment
+
+    try:
+        account = getuser()
+    except (KeyError, OSError):  # as in a container, where an account may have no name
+        account = str(os.getuid())
+    structlog.get_logger(AUDIT).info(
+        "change",
+        command=f"keys {command}",
+        account=account,
+        key=key.id,
+        key_name=key.name,
+        scopes=sorted(key.scopes),
+        roots=None if key.roots is None else sorted(key.roots),
+        expires=moment(key.terms.expires_at),
+    )
 
 
 def _change(

@@ -3,12 +3,14 @@
 import logging
 import re
 import sys
+from pathlib import Path
 from typing import Any, TextIO
 
 import structlog
 from asgi_correlation_id import correlation_id
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from api.audit_log import AUDIT, open_audit_file
 from api.settings import Settings
 
 HIDDEN = "[hidden]"
@@ -71,6 +73,26 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
         logging.getLogger(noisy).setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(tells_more_than_malformed)
     logging.captureWarnings(capture=True)
+    keep_audit_log(settings.audit_log, shared)
+
+
+def keep_audit_log(path: Path | None, processors: list[Processor]) -> None:
+    """Has what is written to `AUDIT` go into a file, as JSON; without one, to the other logs."""
+    audit = logging.getLogger(AUDIT)
+    for before in audit.handlers:
+        before.close()
+    handler = None if path is None else open_audit_file(path)
+    audit.handlers[:] = [] if handler is None else [handler]
+    audit.propagate = handler is None
+    audit.setLevel(logging.NOTSET if handler is None else logging.INFO)
+    if handler is not None:
+        renderer = structlog.processors.JSONRenderer(default=repr)
+        handler.setFormatter(
+            structlog.stdlib.ProcessorFormatter(
+                foreign_pre_chain=processors,
+                processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+            )
+        )
 
 
 def tells_more_than_malformed(record: logging.LogRecord) -> bool:

@@ -10,9 +10,11 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from sqlalchemy import Engine, func, select
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.http.changes import record_change
 from api.http.problem_responses import answer, from_unexpected
 from api.jobs.queue import live_workers
 from api.jobs.store import counts, oldest_queued_age
@@ -135,11 +137,13 @@ class _AnswerCounter:
     send: Send
     status: int = 0
     size: int = 0
+    location: str | None = None  # that the answer names, as of a new job
     began: float = field(default_factory=time.perf_counter)
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
+            self.location = Headers(raw=message["headers"]).get("location")
         self.size += len(message.get("body", b""))
         await self.send(message)
 
@@ -183,18 +187,19 @@ class RequestLog:
         self.metrics.record(scope, status, seconds, problem)
         quiet = scope["path"] in QUIET_PATHS and status < 400  # noqa: PLR2004 - no error
         log = structlog.get_logger()
+        facts = {
+            "method": scope["method"],
+            "path": _path(scope),  # without the query, which may contain private names
+            "status": status,
+            "problem": problem,
+            "client": (scope.get("client") or ("unknown",))[0],
+            "key": getattr(state.get("principal"), "owner", None) or None,
+            "job": _job(scope),
+        }
         (log.debug if quiet else log.info)(
-            "request",
-            method=scope["method"],
-            path=_path(scope),  # without the query, which may contain private names
-            status=status,
-            problem=problem,
-            milliseconds=round(1000 * seconds, 1),
-            bytes=sent.size,
-            client=(scope.get("client") or ("unknown",))[0],
-            key=getattr(state.get("principal"), "owner", None) or None,
-            job=_job(scope),
+            "request", **facts, milliseconds=round(1000 * seconds, 1), bytes=sent.size
         )
+        record_change(scope, facts | {"location": (sent.location or "").partition("?")[0] or None})
 
 
 def _path(scope: Scope) -> str:

@@ -167,6 +167,9 @@ class Settings(BaseSettings):
     """`json`, or `text` for people."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`."""
+    audit_log: Path | None = None
+    """Local file for a line of JSON about each change, of which rotation may move the old one away;
+    none for lines of the log."""
 
     @cached_property
     def resolved_database_url(self) -> SecretStr:
