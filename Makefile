@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture docs figures screenshots bench gpu mutants fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ portable: $(INSTALLED) ## numeric tests and scores as on every processor (half a
 	done; done
 	$(BIN)/python -m benchmarks.processors
 
-check: lint types architecture docs test ## everything that must pass before a change lands
+check: lint types architecture audit docs test ## everything that must pass before a change lands
 
 lint: $(INSTALLED) ## style and likely bugs (ruff)
 	$(BIN)/ruff check .
@@ -61,6 +61,12 @@ lint: $(INSTALLED) ## style and likely bugs (ruff)
 
 types: $(INSTALLED) ## types (mypy, strict)
 	$(BIN)/mypy
+
+audit: $(INSTALLED) ## known holes in the pinned packages (OSV, or the stored advisories without a network)
+	$(BIN)/python .ci/audit.py
+
+advisories: $(INSTALLED) ## bring the stored advisories up to date (needs a network)
+	$(BIN)/python .ci/audit.py --store
 
 architecture: $(INSTALLED) ## who may import whom (import-linter)
 	$(BIN)/lint-imports

@@ -44,6 +44,7 @@ NAVIGATION = {
         "api": "Running and calling the service",
         "client": "The service from Python",
         "operating": "Backup, restore and upgrade",
+        "threat-model": "Threat model",
         "security": "Security",
         "plugins": "Plug-ins",
     },
