@@ -101,8 +101,8 @@ mutants: $(INSTALLED) ## change central modules in hundreds of places, count wha
 	    | sed 's/^ *\(.*\)\.[^.]*: /\1 /' | sort | uniq -c
 	@grep survived mutants/results.txt || true
 
-fuzz: $(INSTALLED) ## damage 7,200 files, send a service 500,000 changed requests and files (an hour or more)
-	DIFFICULTY_DAMAGED_FILES=7200 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
+fuzz: $(INSTALLED) ## damage 30,000 files, send a service 500,000 changed requests and files (an hour or more)
+	DIFFICULTY_DAMAGED_FILES=30000 $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 -q \
 	    tests/faults/test_damaged_files.py
 	DIFFICULTY_CONTRACT_EXAMPLES=100 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_contract.py
 	DIFFICULTY_AHEAD=41943040 $(BIN)/python -m pytest -n 0 -q tests/api/live/test_endless_requests.py

@@ -104,7 +104,7 @@ def require_use_of(weights: Path, explored: ExploredFile, job: Job) -> None:
 def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str, Sequence[str]]:
     """The explored file, the job that it becomes, and why it cannot be scored again, if so.
 
-    Last, sentences about columns that cannot be shown. Errors are those of `explore`.
+    Last, sentences about marks and columns. Errors are those of `explore`.
     """
     scores = options.scores
     content = read_scores(scores)
@@ -121,8 +121,9 @@ def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str
             parameter="scores",
         ) from None
     explored = ExploredFile(scores, location, settings, options.features, options.weights)
+    warnings = remembered_marks(scores).warnings  # before the file is written anew
     job = add_round(explored, content)
-    notes = join_columns(explored, content, options)
+    notes = (*warnings, *join_columns(explored, content, options))
     return explored, job, why_not_again(content.provenance, options.features), notes
 
 

@@ -30,6 +30,7 @@ from api.storage.artifacts import Artifacts, open_artifacts, save
 from api.storage.database import open_database
 from api.storage.tables import MARKS
 from difficulty_service.base.apart import call_apart
+from difficulty_service.base.checksums import is_changed
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import is_store, read_description
 from difficulty_service.options import ScoringOptions
@@ -40,12 +41,14 @@ from difficulty_service.scores.marks import (
     MarkHistory,
     Marks,
     compose,
+    delete_marks,
     marks_file,
     read_marks,
     remembered_marks,
     write_marks,
 )
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.rounds import undone_file
 
 if TYPE_CHECKING:
     from difficulty_service.scores.marked_features import MarkedFeatures
@@ -96,7 +99,10 @@ class ExploredFile:
 
 
 def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: Job) -> None:
-    """Takes over what a person has changed in the file of remembered marks since it was written."""
+    """Takes over what a person has changed in the file of remembered marks since it was written.
+
+    Decisions that are gone from it, on purpose or by damage, are kept as those that are undone.
+    """
     remembered = remembered_marks(explored.scores).samples
     earlier = dict(_read(explored.earlier_file(job.id)))
     written = _read(explored.written_file(job.id))
@@ -119,6 +125,9 @@ def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: J
             earlier[sample_id] = mark
         else:
             earlier.pop(sample_id, None)
+    gone = {key: mark for key, mark in written.items() if key not in remembered}
+    if gone and is_changed(marks_file(explored.scores)):
+        write_marks(undone_file(explored.scores), gone)
     if changes:
         set_marks(engine, OWNER, job.id, changes, {})
     explored.earlier_file(job.id).parent.mkdir(exist_ok=True)
@@ -280,7 +289,7 @@ class Rounds:
         if every:
             write_marks(path, every)
         else:
-            path.unlink(missing_ok=True)
+            delete_marks(path)
         # Last, so that after a crash what was written looks like a change to the marks it is.
         write_marks(self.explored.written_file(self.current), every)
         self._written = found

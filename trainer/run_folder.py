@@ -14,6 +14,7 @@ import torch
 from difficulty_service.base.checksums import dump_checked, load_checked
 from difficulty_service.base.errors import Setting, TrainingError
 from difficulty_service.base.files import replacing
+from difficulty_service.base.json_text import parse_json
 from difficulty_service.base.tables import write_parquet
 from trainer.samples import InputSpec, SkippedEntry
 
@@ -111,7 +112,10 @@ def write_history(path: Path, records: Sequence[Mapping[str, Any]]) -> None:
 
 def read_history(path: Path) -> list[dict[str, Any]]:
     """Reads the records of the epochs."""
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    try:
+        return [parse_json(line) for line in path.read_text("utf-8").splitlines()]
+    except ValueError as error:
+        raise TrainingError(f"{path} is damaged ({error})", "train again") from error
 
 
 def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

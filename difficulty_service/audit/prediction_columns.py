@@ -1,8 +1,5 @@
 """What a classifier says about each sample as columns, from the predictions that a run saved."""
 
-import struct
-import zipfile
-import zlib
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +7,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.special import log_softmax
 
-from difficulty_service.base.checksums import DamagedFile, load_checked, verify_zip
+from difficulty_service.base.checksums import load_checked, verify_zip
 from difficulty_service.base.errors import AuditError
+from difficulty_service.base.numpy_files import read_arrays
 
 ENDING = ".npz"
 JOIN = "sample_id"
@@ -27,15 +25,7 @@ COLUMNS = {
 }
 """Columns beside the sample id, and what they are; the numbers are larger where it is harder."""
 
-UNREADABLE = (
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-)
+ARRAYS = ("sample_ids", "logits", "targets")
 
 
 def is_predictions(location: str) -> bool:
@@ -74,24 +64,27 @@ def read_prediction_columns(path: Path) -> pa.Table:
 def _read_arrays(path: Path) -> dict[str, NDArray[np.generic]]:
     try:
         verify_zip(path)
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as opened:
-            arrays = {name: opened[name] for name in ("sample_ids", "logits", "targets")}
+        read = read_arrays(path, lambda names: [name for name in ARRAYS if name in names])
+        arrays = {name: read[name] for name in ARRAYS}
     except FileNotFoundError:
         raise AuditError(f"there is no file of predictions {path}", parameter="against") from None
     except KeyError as error:
         raise AuditError(
-            f"{path} is not a file of predictions: {error.args[0]}",
+            f"{path} is not a file of predictions: it has no array {error.args[0]!r}",
             "name test.npz of a seed of a run",
             parameter="against",
         ) from None
-    except (DamagedFile, *UNREADABLE) as error:
+    except OSError as error:
         raise AuditError(f"{path} is damaged: {error}", "evaluate the run again") from error
     ids, logits, targets = arrays.values()
-    fits = logits.ndim == 2 and len(ids) == len(logits) == len(targets) and logits.shape[1] > 0  # noqa: PLR2004
+    are_numbers = logits.dtype.kind in "fiu" and targets.dtype.kind in "iu"
+    is_matrix = logits.ndim == 2 and logits.shape[1] > 0  # noqa: PLR2004
+    fits = are_numbers and is_matrix and ids.shape == targets.shape == logits.shape[:1]
     if not fits or ((targets < 0) | (targets >= logits.shape[1])).any():
         raise AuditError(
-            f"{path} has arrays that do not fit together: {len(ids)} ids, logits of shape "
-            f"{logits.shape}, {len(targets)} targets",
+            f"{path} has arrays that do not fit together: ids of shape {ids.shape}, logits of "
+            f"{logits.dtype} of shape {logits.shape}, targets of {targets.dtype} of shape "
+            f"{targets.shape}",
             "evaluate the run again",
         )
     return arrays

@@ -5,13 +5,13 @@ unit length. `sentence_bert_config.json` has the length of a text and
 `config_sentence_transformers.json` the prompt in front of it.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.json_text import parse_json
 
 MODULES_FILE = "modules.json"
 POOLING_FLAGS = {
@@ -158,7 +158,7 @@ def _read(name: str, path: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        content: dict[str, Any] = json.loads(path.read_text())
+        content: dict[str, Any] = parse_json(path.read_text())
     except ValueError as error:
         raise BackboneError(
             f"{name}: {path} is damaged: {error}", "copy it again", parameter="backbone"

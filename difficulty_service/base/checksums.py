@@ -5,6 +5,8 @@ Parquet file, in the footer of an Arrow file, in the comment of a zip archive, i
 safetensors file. A program that rewrites the file leaves the line out, and a file without it is
 read unchecked.
 
+A checksum beside a file of text that people edit, of which a line would break other readers.
+
 JSON objects with a checksum of their values in members of its own.
 
 White space, the order of the members and the spelling of a number do not matter.
@@ -12,6 +14,7 @@ White space, the order of the members and the spelling of a number do not matter
 Zip archives, such as those of NumPy and PyTorch, with a checksum as their comment.
 """
 
+import errno
 import json
 import os
 import re
@@ -23,6 +26,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import xxhash
+
+from difficulty_service.base.files import file_sha256
+from difficulty_service.base.json_text import parse_json
 
 PREFIX = b"difficulty-xxh3-128 "
 ZEROS = b"0" * 32
@@ -196,7 +202,7 @@ def load_checked(text: str) -> dict[str, Any]:
         DamagedFile: The checksum does not match.
         ValueError: The text is no JSON object.
     """
-    values = json.loads(text)
+    values = parse_json(text)
     if not isinstance(values, dict):
         raise ValueError(f"it holds {type(values).__name__}, not an object")  # noqa: TRY004 - of a file
     checksum, marked = values.pop(JSON_KEY, None), values.pop(MARK, False)
@@ -218,6 +224,44 @@ def load_checked(text: str) -> dict[str, Any]:
 def _checksum(values: Mapping[str, Any]) -> str:
     text = json.dumps(values, sort_keys=True, separators=(",", ":"))
     return JSON_PREFIX + xxhash.xxh3_128_hexdigest(text.encode("utf-8", "surrogatepass"))
+
+
+class ChangedFile(UserWarning):
+    """A file is not as it was written: somebody edited it, or it is damaged."""
+
+
+def describe_change(path: Path) -> str:
+    """A sentence about a file that is meant to be edited and is not as it was written."""
+    return (
+        f"{path} has changed since it was written; if nobody has edited it, it is damaged: take a "
+        "copy of it, or make it again"
+    )
+
+
+def checksum_file(path: Path) -> Path:
+    """The file beside another one that `sha256sum --check` reads."""
+    return path.with_name(f"{path.name}.sha256")
+
+
+def write_checksum_beside(path: Path, content: Path) -> None:
+    """Writes the checksum of a file; `content` holds what the file is about to.
+
+    A file whose name leaves no room for another ending has none.
+    """
+    try:
+        checksum_file(path).write_text(f"{file_sha256(content)}  {path.name}\n", "utf-8")
+    except OSError as error:
+        if error.errno != errno.ENAMETOOLONG:
+            raise
+
+
+def is_changed(path: Path) -> bool:
+    """Whether a file differs from the checksum beside it, or is gone; False where there is none."""
+    try:
+        written = checksum_file(path).read_bytes()
+    except OSError:
+        return False
+    return not path.is_file() or not written.startswith(file_sha256(path).encode())
 
 
 END_MAGIC, END_BYTES = b"PK\x05\x06", 22

@@ -1,6 +1,9 @@
 """The command line: `difficulty`."""
 
 import sys
+import warnings
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, get_args
 
 import docstring_parser
@@ -142,6 +145,13 @@ def main() -> int:
     """Runs a command; an error is one line and exit code 1, 2 for a wrong call, 3 for a limit."""
     enable_avx512_kernels()
     keep_freed_memory()
+    with warnings.catch_warnings():
+        warnings.showwarning = partial(show_warning, warnings.showwarning)
+        return run_command()
+
+
+def run_command() -> int:
+    """Runs the command of `sys.argv`, and gives its exit code."""
     try:
         prefer_own_packages(entry_points_of(PLUGIN_GROUP))
         create_app()([word for word in sys.argv[1:] if word != "--debug"])
@@ -154,6 +164,23 @@ def main() -> int:
             raise
         return fail(describe_error(error), 1)
     return 0
+
+
+def show_warning(
+    otherwise: Callable[..., None],
+    message: Warning | str,
+    category: type[Warning],
+    *where: Any,  # noqa: ANN401 - as Python calls it
+    **options: Any,  # noqa: ANN401
+) -> None:
+    """Prints a warning about a file in one line, and any other as Python does."""
+    from difficulty_service.base.checksums import ChangedFile
+    from difficulty_service.cli.console import print_warnings
+
+    if issubclass(category, ChangedFile):
+        print_warnings([str(message)])
+    else:
+        otherwise(message, category, *where, **options)
 
 
 def fail(message: str, code: int) -> int:

@@ -1,19 +1,21 @@
 """Features that other programs saved: `.npz`, `.npy` beside its labels, and Parquet tables."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.numpy_files import read_array, read_arrays
 from difficulty_service.base.tables import UNREADABLE, read_parquet, read_parquet_schema
 from difficulty_service.datasets.labels import LABEL_NAMES
 from difficulty_service.datasets.table_columns import IMAGE_NAMES, holds_bytes
+from difficulty_service.datasets.text_tables import decode_names
 from difficulty_service.features.array_columns import (
     column_of_array,
     index_classes,
@@ -59,6 +61,7 @@ def is_array_file(path: Path) -> bool:
         return True
     try:
         schema = read_parquet_schema(path)
+        decode_names(schema)
     except UNREADABLE:
         return False  # the reader of tables names what is wrong with it
     if any(holds_bytes(field.type) for field in schema):
@@ -76,11 +79,12 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
         labels_file: `.npy`, or a text file with a label on each line and none on an empty one, in
             place of the labels in the file or beside it; None for those.
     """
-    try:
+    with _naming(path):
         arrays = READERS[path.suffix.lower()](path)
-        labels = arrays.labels if labels_file is None else _read_labels(labels_file)
-    except (EOFError, OSError, ValueError, pa.ArrowException) as error:
-        raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
+    labels = arrays.labels
+    if labels_file is not None:
+        with _naming(labels_file):
+            labels = _read_labels(labels_file)
     if labels is None:
         raise DatasetError(
             f"{path} holds no labels",
@@ -88,31 +92,51 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
             Setting("labels"),
             parameter="labels",
         )
-    return array_features(arrays.features, index_classes(labels), arrays.ids, str(path))
+    both = path if labels_file is None else f"{path} with the labels of {labels_file}"
+    try:
+        return array_features(arrays.features, index_classes(labels), arrays.ids, str(path))
+    except DatasetError as error:
+        problem = f"{both}: {error.problem}"
+        raise type(error)(problem, *error.remedy, parameter=error.parameter) from error
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Names a file that turns out within to be damaged."""
+    try:
+        yield
+    except UNREADABLE as error:
+        raise DatasetError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
 
 
 def _read_npz(path: Path) -> SavedArrays:
-    with np.load(path, allow_pickle=False) as archive:
-        features = _first(FEATURE_NAMES, archive.files)
-        if features is None:
+    def choose(present: Names) -> Names:
+        if _first(FEATURE_NAMES, present) is None:
             raise DatasetError(
-                f"{path} holds the arrays {archive.files}, none of which is named as features",
+                f"{path} holds the arrays {present}, none of which is named as features",
                 f"expected one of {', '.join(FEATURE_NAMES)}; arrays of images are scored in "
                 "Python, by `difficulty_service.score_dataset(images, labels)`",
             )
-        labels, ids = (_first(names, archive.files) for names in (LABEL_NAMES, ID_NAMES))
-        return SavedArrays(
-            tensor_of(archive[features]),
-            None if labels is None else _column(archive[labels], f"{labels} of {path}"),
-            None if ids is None else _column(archive[ids], f"{ids} of {path}").cast(pa.string()),
-        )
+        return [name for name in (_first(names, present) for names in kinds) if name is not None]
+
+    kinds = (FEATURE_NAMES, LABEL_NAMES, ID_NAMES)
+    arrays = read_arrays(path, choose)
+    features = next(iter(arrays))
+    labels, ids = (_first(names, [*arrays]) for names in (LABEL_NAMES, ID_NAMES))
+    return SavedArrays(
+        tensor_of(arrays[features]),
+        None if labels is None else _column(arrays[labels], f"{labels} of {path}"),
+        None if ids is None else _column(arrays[ids], f"{ids} of {path}").cast(pa.string()),
+    )
 
 
 def _read_npy(path: Path) -> SavedArrays:
-    features = tensor_of(np.load(path, mmap_mode="r", allow_pickle=False))
+    features = tensor_of(read_array(path, mapped=True))
     beside = path.with_name(LABELS_FILE)
-    labels = _read_labels(beside) if beside.is_file() and beside != path else None
-    return SavedArrays(features, labels)
+    if beside == path or not beside.is_file():
+        return SavedArrays(features)
+    with _naming(beside):
+        return SavedArrays(features, _read_labels(beside))
 
 
 def _read_parquet(path: Path) -> SavedArrays:
@@ -122,6 +146,8 @@ def _read_parquet(path: Path) -> SavedArrays:
     labels, ids = (_first(names, schema.names) for names in (LABEL_NAMES, ID_NAMES))
     names = dict.fromkeys(name for name in (features, labels, ids) if name is not None)
     table = read_parquet(path, list(names))
+    for name in filter(None, (labels, ids)):
+        table.column(name).validate(full=True)  # text that is not UTF-8
     return SavedArrays(
         tensor_of(matrix_of_vectors(table.column(features), f"column {features!r} of {path}")),
         None if labels is None else table.column(labels).combine_chunks(),
@@ -132,7 +158,7 @@ def _read_parquet(path: Path) -> SavedArrays:
 def _holds_images(path: Path) -> bool:
     """Whether an array is one of pictures, as the files of CIFAR-10-C are."""
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False).ndim == IMAGE_DIMENSIONS
+        return read_array(path, mapped=True).ndim == IMAGE_DIMENSIONS
     except UNREADABLE:
         return False  # the reader of features names what is wrong with it
 
@@ -150,7 +176,7 @@ def _first(names: Names, present: Names) -> str | None:
 
 def _read_labels(path: Path) -> pa.Array:
     if path.suffix.lower() == ".npy":
-        return _column(np.load(path, allow_pickle=False), str(path))
+        return _column(read_array(path), str(path))
     lines = path.read_text(encoding="utf-8").splitlines()
     return pa.array([line.strip() or None for line in lines], pa.string())
 

@@ -8,6 +8,7 @@ label, the same class confirms it.
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -221,7 +222,7 @@ def _read_zip(path: Path) -> Annotations:
                 if name.rpartition("/")[2] == CVAT_ANNOTATIONS:
                     with archive.open(name) as file:
                         return _read_cvat(path, file)
-    except (zipfile.BadZipFile, OSError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError, ValueError) as error:
         raise _foreign(path, f"the ZIP file is damaged: {error}") from error
     raise _foreign(path, f"it is a ZIP file without {CVAT_ANNOTATIONS} of CVAT")
 

@@ -7,6 +7,7 @@ also holds where the scores came from; CSV and JSON Lines have a JSON file besid
 """
 
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from difficulty_service.base.checksums import DamagedFile, dump_checked, load_checked
+from difficulty_service.base.checksums import (
+    ChangedFile,
+    DamagedFile,
+    describe_change,
+    dump_checked,
+    load_checked,
+)
 from difficulty_service.base.errors import ScoreFileError
-from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.files import file_sha256, replacing, require_output_file
+from difficulty_service.base.json_text import parse_json
 from difficulty_service.base.tables import (
     UNREADABLE,
     WRITERS,
@@ -30,6 +38,9 @@ from difficulty_service.scores.provenance import Provenance
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"difficulty"
+CONTENT_KEY = "sha256"
+"""Key, beside a file of text, of the checksum of that file as it was written."""
+
 REMEDY = "score again, or take a copy of the file"
 
 _TYPES: Mapping[ColumnType, pa.DataType] = {
@@ -111,12 +122,13 @@ def write_scores(path: Path, parts: pa.Table | Iterable[pa.Table], provenance: P
     ending = path.suffix.lower()
     with ExitStack() as stack:
         temporary = stack.enter_context(replacing(path))
+        with WRITERS[ending](temporary, schema) as write:
+            for part in () if first is None else chain([first], remaining):
+                write(_conform(part, fields).replace_schema_metadata(schema.metadata))
         if ending in READERS:
             beside = stack.enter_context(replacing(provenance_file(path)))
-            beside.write_text(dump_checked(description, indent=1, sort_keys=True) + "\n")
-        write = stack.enter_context(WRITERS[ending](temporary, schema))
-        for part in () if first is None else chain([first], remaining):
-            write(_conform(part, fields).replace_schema_metadata(schema.metadata))
+            described_beside = {**description, CONTENT_KEY: file_sha256(temporary)}
+            beside.write_text(dump_checked(described_beside, indent=1, sort_keys=True) + "\n")
 
 
 def to_schema(part: pa.Table) -> pa.Table:
@@ -167,6 +179,7 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
     try:
         if ending in READERS:
             table = _with_types(READERS[ending](path, SCHEMA))
+            table.validate(full=True)  # text of JSON that is not UTF-8
             yield _OpenScores(table.schema, _provenance_beside(path), table.select)
             return
         with open_parquet(path) as file:
@@ -176,7 +189,7 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
                     f"{path} is not a score file: its metadata lacks the key "
                     f"{METADATA_KEY.decode()!r}"
                 )
-            provenance = _checked(path, json.loads(described))
+            provenance = _checked(path, parse_json(described))
             yield _OpenScores(
                 file.schema_arrow, provenance, lambda columns: file.read(columns=columns)
             )
@@ -193,7 +206,10 @@ def _provenance_beside(path: Path) -> Provenance:
     """The provenance of a file of text; nothing is known where the file that holds it is gone."""
     beside = provenance_file(path)
     try:
-        return _checked(beside, load_checked(beside.read_text()))
+        values = load_checked(beside.read_text())
+        if values.pop(CONTENT_KEY, None) not in {None, file_sha256(path)}:
+            warnings.warn(describe_change(path), ChangedFile, stacklevel=2)
+        return _checked(beside, values)
     except FileNotFoundError:
         return Provenance()
     except ValueError as error:

@@ -17,6 +17,7 @@ from difficulty_service.base.checked_safetensors import UNREADABLE, read_tensors
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import FeatureStoreError, Setting, StatisticsError
 from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.json_text import parse_json
 from difficulty_service.base.wording import list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.gaussians.factor import Factor
@@ -63,7 +64,7 @@ def load_gaussians(path: Path) -> tuple[Gaussians, FeatureDescription]:
     """
     try:
         tensors, metadata = read_tensors(path)
-        return _to_gaussians(path, tensors, json.loads(metadata.get(METADATA_KEY, "{}")))
+        return _to_gaussians(path, tensors, parse_json(metadata.get(METADATA_KEY, "{}")))
     except FileNotFoundError:
         raise StatisticsError(f"there is no Gaussians file {path}") from None
     except DamagedFile as error:

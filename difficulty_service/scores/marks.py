@@ -15,6 +15,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from difficulty_service.base.checksums import (
+    checksum_file,
+    describe_change,
+    is_changed,
+    write_checksum_beside,
+)
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
@@ -229,6 +235,8 @@ def _protected(cell: str) -> str:
 def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
     """Each line with its place in the file; adds to the warnings."""
     text, encoding = _decode(path)
+    if is_changed(path):
+        warnings.append(describe_change(path))
     if encoding == "cp1252":
         warnings.append(f"{path} is not UTF-8; it is read as Windows-1252")
     # A spreadsheet may put the separator on a line of its own before the header.
@@ -244,7 +252,24 @@ def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[st
         raise CleaningError(
             f"{path} cannot be read as CSV: {error}", "save it again", parameter="marks"
         ) from error
+    for place, row in rows:
+        if _holds_lines(row, delimiter):
+            raise CleaningError(
+                f"{path}: a quote that is open until {place} makes other lines part of a cell",
+                "close the quote, or take a copy of the file",
+                parameter="marks",
+            )
     return rows
+
+
+def _holds_lines(row: Mapping[str, object], delimiter: str) -> bool:
+    """Whether a cell holds lines of marks, as behind a quote that is never closed."""
+    return any(
+        not {*Mark}.isdisjoint(line.split(delimiter))
+        for cell in row.values()
+        if isinstance(cell, str) and "\n" in cell
+        for line in cell.splitlines()[1:]
+    )
 
 
 def _decode(path: Path) -> tuple[str, str]:
@@ -317,15 +342,26 @@ def marks_file(scores: Path) -> Path:
 
 
 def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
-    """Writes marks as CSV, as `read_marks` reads it; the file appears whole or not at all."""
-    with replacing(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.writer(file)
-        writer.writerow(COLUMNS)
-        for sample_id, each in marks.items():
-            content = "" if each.content is None else each.content.hex()
-            texts = (sample_id, each.mark.value, each.label or "", each.given or "", content)
-            known = (each.order, str(each.round or ""))
-            writer.writerow([_protected(text) for text in (*texts, *known)])
+    """Writes marks as CSV, as `read_marks` reads it, and the checksum of the file beside it.
+
+    The file appears whole or not at all.
+    """
+    with replacing(path) as temporary:
+        with temporary.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(COLUMNS)
+            for sample_id, each in marks.items():
+                content = "" if each.content is None else each.content.hex()
+                texts = (sample_id, each.mark.value, each.label or "", each.given or "", content)
+                known = (each.order, str(each.round or ""))
+                writer.writerow([_protected(text) for text in (*texts, *known)])
+        write_checksum_beside(path, temporary)
+
+
+def delete_marks(path: Path) -> None:
+    """Deletes a file of marks, which may be gone, and its checksum."""
+    path.unlink(missing_ok=True)
+    checksum_file(path).unlink(missing_ok=True)
 
 
 def compose(history: MarkHistory) -> Marks:

@@ -17,6 +17,7 @@ from difficulty_service.scores.marks import (
     MarkedSample,
     Marks,
     count_kinds,
+    delete_marks,
     marks_file,
     remembered_marks,
     write_marks,
@@ -47,12 +48,12 @@ class UndoneRound:
         Returns:
             That file, which gives the decisions again as marks.
         """
-        undone = _free_file(scores)
+        undone = undone_file(scores)
         write_marks(undone, self.taken)  # first, so that nothing is ever in neither file
         if self.left.samples:
             write_marks(marks_file(scores), self.left.samples)
         else:
-            marks_file(scores).unlink()
+            delete_marks(marks_file(scores))
         return undone
 
     def __str__(self) -> str:
@@ -85,7 +86,7 @@ def take_back(scores: Path, number: int) -> UndoneRound:
     return UndoneRound(number, Marks(left, marks.warnings), taken)
 
 
-def _free_file(scores: Path) -> Path:
+def undone_file(scores: Path) -> Path:
     """Where marks that are taken back do not replace others."""
     names = (f".marks.undone{'' if each == 1 else f'-{each}'}.csv" for each in count(1))
     return next(path for name in names if not (path := scores.with_suffix(name)).exists())

@@ -215,6 +215,24 @@ def test_what_a_person_changes_in_the_file_of_marks_counts_when_it_is_opened_aga
     assert remembered(scores) == expected
 
 
+def test_decisions_that_are_lost_from_the_file_of_marks_are_kept_as_undone(scores: Path) -> None:
+    explorer = explorer_of(scores)
+    with explorer.client:
+        explorer.mark(explorer.job, **RIGHT)
+    before = remembered(scores)
+    lines = marks_file(scores).read_text().splitlines(keepends=True)
+    marks_file(scores).write_text("".join(lines[:2]))
+
+    again = explorer_of(scores)
+    with again.client:
+        left = again.marks(again.job)
+
+    undone = read_marks(scores.with_suffix(".marks.undone.csv"), ())
+    lost = {key: (mark.mark.value, mark.label) for key, mark in undone.samples.items()}
+    assert len(left) == 1
+    assert left | lost == before
+
+
 def test_a_mark_survives_an_explorer_that_was_killed_before_it_was_written(scores: Path) -> None:
     explorer = explorer_of(scores)
     # A server without rounds stores marks and never writes the file, as one that is killed.

@@ -2,7 +2,10 @@
 
 import os
 import random
-from collections.abc import Callable, Mapping
+import resource
+import shutil
+import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import torch
 
 from api.results.score_columns import map_columns, write_columns
 from difficulty_service.audit.files import read_explanation, write_json
+from difficulty_service.base.checksums import ChangedFile, describe_change
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import FeatureDescription, read_description
 from difficulty_service.features.errors_file import BadImage, read_errors, write_errors
@@ -21,16 +25,15 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
+from difficulty_service.scores.marks import Mark, MarkedSample, read_marks, write_marks
 from difficulty_service.scores.provenance import Provenance
+from tests.faults.foreign_files import FOREIGN, Kind
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
 from trainer.training.state import Checkpoint, Progress, load_checkpoint, save_checkpoint
 
 ROWS, DIM = 300, 8
 LONGEST_BLOCK = 512
-
-Kind = tuple[str, Callable[[Path], object], Callable[[Path], object]]
-"""Name of the file, its writer, and its reader, whose result is compared by its `repr`."""
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -133,6 +136,22 @@ def provenance_values(path: Path) -> object:
     )
 
 
+def text_scores(path: Path) -> None:
+    write_scores(path, scores(), Provenance.of({"dataset": "photos"}))
+
+
+def marks(path: Path) -> None:
+    kinds = (MarkedSample(Mark.KEEP), MarkedSample(Mark.RELABEL, "a, b", "c"))
+    write_marks(path, {f"photo {row}": kinds[row % 2] for row in range(50)})
+
+
+def mark_values(path: Path) -> object:
+    read = read_marks(path, ())
+    if describe_change(path) in read.warnings:
+        warnings.warn(describe_change(path), ChangedFile, stacklevel=1)
+    return read.samples
+
+
 DESCRIPTION = {
     "class_names": ["a", "b"],
     "num_shards": 1,
@@ -141,6 +160,13 @@ DESCRIPTION = {
     "backbone": "builtin",
     "feature_dim": 8,
 }
+
+TEXTS: Mapping[str, Kind] = {
+    "csv": ("scores.csv", text_scores, score_values),
+    "jsonl": ("scores.jsonl", text_scores, score_values),
+    "marks": ("scores.marks.csv", marks, mark_values),
+}
+"""Kinds of files that people edit: a damaged one is at least said to have changed."""
 
 KINDS: Mapping[str, Kind] = {
     "scores": (
@@ -181,7 +207,9 @@ KINDS: Mapping[str, Kind] = {
         lambda path: sorted(run_folder.read_json(path).items()),
     ),
 }
-"""Every kind of file that this package writes and reads again."""
+"""Every other kind of file that this package writes and reads again."""
+
+ALL = {**KINDS, **TEXTS, **FOREIGN}
 
 
 def flip_bit(data: bytearray, chance: random.Random) -> None:
@@ -220,30 +248,38 @@ def remove_block(data: bytearray, chance: random.Random) -> None:
 DAMAGES = (flip_bit, zero_block, truncate, swap_blocks, repeat_block, remove_block)
 
 
-def outcome(read: Callable[[Path], object], path: Path, expected: str) -> str:
+def outcome(kind: str, path: Path, expected: str) -> str:
     """Reads a damaged file."""
     try:
-        return "same" if repr(read(path)) == expected else "different"
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            is_same = repr(ALL[kind][2](path)) == expected
     except DifficultyError as error:
-        named = path.name in str(error) and error.remedy
+        named = path.name in str(error) and (error.remedy or kind not in KINDS)
         return "named" if named else f"without file or remedy: {error}"
     except Exception as error:  # noqa: BLE001 - to be reported
         return f"{type(error).__name__}: {error}".replace("\n", " ")
+    if any(issubclass(each.category, ChangedFile) for each in caught):
+        return "told"
+    return "same" if is_same else "different"
 
 
 def read_damaged(kind: str, folder: Path, first: int, last: int) -> None:
     """Damages a file in one way after another.
 
     The file `outcomes` gets the number of each damage before the file is read, and the outcome
-    after it: `same`, `named` (an error with the file and a remedy), `different`, or the error that
-    is neither. What libraries print goes to `errors`.
+    after it: `same`, `named` (an error with the file, and a remedy unless other programs write such
+    files), `told` (a warning that it changed), `different`, or the error that is none of these; at
+    the end, by how much the largest memory of the process grew, in MB. What libraries print goes to
+    `errors`.
     """
     os.dup2(os.open(folder / "errors", os.O_WRONLY | os.O_CREAT), 2)
-    name, write, read = KINDS[kind]
+    name, write, read = ALL[kind]
     original = folder / "original" / name
     original.parent.mkdir(exist_ok=True)
     write(original)
     expected = repr(read(original))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with (folder / "outcomes").open("w") as outcomes:
         for number in range(first, last):
             chance = random.Random(f"{kind} {number}")  # noqa: S311 - a repeatable sequence
@@ -256,4 +292,7 @@ def read_damaged(kind: str, folder: Path, first: int, last: int) -> None:
             damage(data, chance)
             path.write_bytes(data)
             print(number, damage.__name__, end=" ", file=outcomes, flush=True)
-            print(outcome(read, path, expected), file=outcomes, flush=True)
+            print(outcome(kind, path, expected), file=outcomes, flush=True)
+            shutil.rmtree(path.parent)
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) >> 10
+        print("memory", grown, file=outcomes)

@@ -1,35 +1,22 @@
 """The file of a model's predictions for a split, which can be evaluated without the model."""
 
-import struct
-import zipfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.lib.npyio import NpzFile
 from torch import Tensor
 
 from difficulty_service.base.checksums import add_checksum, verify_zip
 from difficulty_service.base.errors import MetricError, TrainingError
 from difficulty_service.base.files import replacing
+from difficulty_service.base.numpy_files import read_arrays
 from trainer.metrics.predictions import check_predictions
 
-REMEDY = "train or evaluate again to replace it"
+ARRAYS = ("sample_ids", "logits", "targets")
 
-DAMAGE = (
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    RuntimeError,
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-)
-"""Errors of NumPy and its zip reader for truncated, overwritten or foreign files."""
+REMEDY = "train or evaluate again to replace it"
 
 
 @dataclass(frozen=True)
@@ -64,28 +51,20 @@ def read_predictions(path: Path) -> Predictions:
     """Reads predictions."""
     try:
         verify_zip(path)
-        # If the archive is damaged, NumPy does not close a file that it opened itself.
-        with path.open("rb") as file:
-            predictions = _parse(path, np.load(file, allow_pickle=False))
-    except FileNotFoundError:
-        raise TrainingError(f"the file of predictions {path} is missing", REMEDY) from None
-    except KeyError as error:
-        raise TrainingError(f"{path} lacks an array: {error}", REMEDY) from error
-    except DAMAGE as error:
-        raise TrainingError(f"the predictions {path} are damaged: {error}", REMEDY) from error
-    _check(path, predictions)
-    return predictions
-
-
-def _parse(path: Path, arrays: object) -> Predictions:
-    if not isinstance(arrays, NpzFile):
-        raise TrainingError(f"{path} holds one array, not predictions", REMEDY)
-    with arrays:
-        return Predictions(
+        arrays = read_arrays(path, lambda names: [name for name in ARRAYS if name in names])
+        predictions = Predictions(
             sample_ids=tuple(arrays["sample_ids"].tolist()),
             logits=torch.from_numpy(arrays["logits"]),
             targets=torch.from_numpy(arrays["targets"]),
         )
+    except FileNotFoundError:
+        raise TrainingError(f"the file of predictions {path} is missing", REMEDY) from None
+    except KeyError as error:
+        raise TrainingError(f"{path} lacks an array: {error}", REMEDY) from error
+    except (OSError, TypeError, ValueError) as error:
+        raise TrainingError(f"the predictions {path} are damaged: {error}", REMEDY) from error
+    _check(path, predictions)
+    return predictions
 
 
 def _check(path: Path, predictions: Predictions) -> None:

@@ -200,7 +200,7 @@ def _find(path: Path | str) -> Traversable:
 def _parse(file: Traversable, source: str) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_bytes().decode())
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{source} is not valid TOML: {error}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{source} is not text in UTF-8: {error.reason}") from error

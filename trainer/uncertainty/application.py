@@ -16,6 +16,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, TrainingError
 from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.json_text import parse_json
 from difficulty_service.base.tables import (
     UNREADABLE,
     open_parquet,
@@ -74,6 +75,7 @@ def read_uncertainties(path: Path) -> UncertaintyFile:
     try:
         with open_parquet(path) as file:
             described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            description = None if described is None else parse_json(described)
             table = file.read(SCHEMA.names)
     except FileNotFoundError:
         raise TrainingError(f"there is no file {path}") from None
@@ -81,11 +83,11 @@ def read_uncertainties(path: Path) -> UncertaintyFile:
         raise TrainingError(
             f"{path} is damaged: {error}", "make it again with `difficulty uncertainty`"
         ) from error
-    if described is None or len(table.column_names) != len(SCHEMA):
+    if description is None or len(table.column_names) != len(SCHEMA):
         raise TrainingError(
             f"{path} is not a file of uncertainties", "make one with `difficulty uncertainty`"
         )
-    return UncertaintyFile(table.replace_schema_metadata(None), json.loads(described))
+    return UncertaintyFile(table.replace_schema_metadata(None), description)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from difficulty_service.base.checked_safetensors import UNREADABLE, read_tensors, write_tensors
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing
+from difficulty_service.base.json_text import parse_json
 from difficulty_service.features.description import FeatureKind
 from trainer.models.layers import STD_FLOOR
 from trainer.run_folder import HEAD, seed_folders
@@ -108,7 +109,7 @@ def read_head(path: Path) -> TrainedHead:
     file = _find(path)
     try:
         tensors, metadata = read_tensors(file)
-        description = json.loads(metadata.get(METADATA_KEY, "{}"))
+        description = parse_json(metadata.get(METADATA_KEY, "{}"))
     except FileNotFoundError:
         raise TrainingError(f"there is no uncertainty head {file}", TRAIN_ONE) from None
     except UNREADABLE as error:

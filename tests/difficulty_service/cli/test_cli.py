@@ -5,12 +5,17 @@ import io
 import json
 import subprocess
 import sys
+import warnings
+from pathlib import Path
 from typing import get_args
 
 import pytest
 from rich.console import Console
 
 from difficulty_service.cli import COMMANDS, Shell, create_app, main
+from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
 
 HELP = """
 import json, sys
@@ -115,3 +120,54 @@ def test_a_call_without_what_a_command_needs_names_it(
 
     assert code == 2
     assert capsys.readouterr().err == "error: score needs --out\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("features.npz", b"PK\x03\x04 and no more"),
+        ("features.npy", b"\x93NUMPY\x01\x00v\x00{'descr': ("),
+        ("features/store.json", b'{"a": ' + 200_000 * b"["),
+    ],
+)
+def test_a_damaged_file_is_one_line_that_names_it(
+    name: str,
+    content: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    features = path.parent if path.suffix == ".json" else path
+    out = tmp_path / "scores.parquet"
+    monkeypatch.setattr(sys, "argv", ["difficulty", "score", str(features), "--out", str(out)])
+
+    code = main()
+
+    assert code == 1
+    assert capsys.readouterr().err.replace("\n", " ").count(path.name) == 1
+    assert not out.exists()
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_score_file_that_was_edited_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "scores.csv"
+    columns = {"rmd": [0.5, 1.0, 2.0], "percentile": [0.0, 0.5, 1.0]}
+    write_scores(path, score_table([0, 1, 2], **columns), Provenance())
+    path.write_text(path.read_text().replace("0.5", "0.7"))
+    words = ["clean", str(path), "--drop", "rmd > 1", "--out", str(tmp_path / "cleaned.csv")]
+    monkeypatch.setattr(sys, "argv", ["difficulty", *words])
+    shown = warnings.showwarning
+
+    code = main()
+
+    errors = " ".join(capsys.readouterr().err.split())
+    assert code == 0
+    assert f"warning: {path} has changed since it was written" in errors
+    assert errors.count("has changed") == 1
+    assert "checksums.py" not in errors
+    assert warnings.showwarning is shown

@@ -150,3 +150,30 @@ def test_a_table_of_images_is_no_file_of_features(table: dict[str, Any], tmp_pat
     pq.write_table(pa.table(table), tmp_path / "a.parquet")
 
     assert not is_array_file(tmp_path / "a.parquet")
+
+
+@pytest.mark.parametrize("name", ["a.npz", "a.npy", "labels.npy", "labels.txt"])
+def test_features_that_do_not_fit_their_labels_are_named(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if name == "a.npz":
+        np.savez(path, features=np.ones((3, 2)), labels=np.arange(2))
+    else:
+        np.save(tmp_path / "a.npy", np.ones((3, 2)))
+        np.save(tmp_path / "labels.npy", np.arange(2))
+        (tmp_path / "labels.txt").write_text("a\nb\n")
+
+    with pytest.raises(DatasetError, match=f"a.np.*{path.name if path.stem == 'labels' else ''}"):
+        read_array_file(
+            tmp_path / ("a.npz" if name == "a.npz" else "a.npy"),
+            path if path.stem == "labels" else None,
+        )
+
+
+def test_labels_of_sixteen_bits_are_classes(tmp_path: Path) -> None:
+    labels = np.array([0, 1, np.nan], np.float16)
+    np.savez(tmp_path / "a.npz", features=np.ones((3, 2)), labels=labels)
+
+    read = read_array_file(tmp_path / "a.npz")
+
+    assert read.class_names == ("0", "1")
+    assert read.labels.tolist() == [0, 1]

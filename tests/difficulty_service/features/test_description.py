@@ -173,3 +173,10 @@ def test_each_field_must_agree_where_its_mark_says(name: str) -> None:
             Agreement.MAY_CHANGE: (False, False, False),
         }[agreement]
     )
+
+
+def test_a_description_that_is_nested_without_end_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "store.json").write_text('{"a": ' + 200_000 * "[")
+
+    with pytest.raises(FeatureStoreError, match=r"store\.json is damaged: .* nested too deeply"):
+        read_description(tmp_path)

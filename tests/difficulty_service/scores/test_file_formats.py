@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from difficulty_service.base.checksums import ChangedFile
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.scores.file import (
     provenance_file,
@@ -45,6 +46,19 @@ def test_what_is_written_is_read(tmp_path: Path, name: str) -> None:
     assert scores.table.to_pylist() == expected.table.to_pylist()
     assert scores.provenance == expected.provenance
     assert read_score_schema(tmp_path / name) == expected.table.schema
+
+
+@pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])
+def test_a_file_that_was_edited_is_read_with_a_warning(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    write_scores(path, make_table(), Provenance.of({"backbone": "builtin"}))
+    path.write_bytes(path.read_bytes().replace(b"007", b"008"))
+
+    with pytest.warns(ChangedFile, match=rf"{name} has changed .* if nobody has edited it"):
+        scores = read_scores(path)
+
+    assert "008" in scores.table["sample_id"].to_pylist()
+    assert scores.provenance.backbone == "builtin"
 
 
 @pytest.mark.parametrize("name", ["s.csv", "s.jsonl"])

@@ -1,5 +1,6 @@
 """Files of marks, as people, spreadsheets and programs write them."""
 
+import subprocess
 from pathlib import Path
 
 import pyarrow as pa
@@ -170,3 +171,45 @@ def test_later_marks_are_about_what_earlier_ones_left() -> None:
         "new": MarkedSample(Mark.KEEP, given="owl", round=2),
     }
     assert every.warnings == ("one", "two")
+
+
+def test_remembered_marks_that_were_edited_are_read_and_said_to_have_changed(
+    tmp_path: Path,
+) -> None:
+    path = marks_file(tmp_path / "scores.parquet")
+    write_marks(path, EXPECTED)
+    assert read_marks(path, ()).warnings == ()
+    path.write_text(path.read_text().replace("c.png,keep", "c.png,drop"))
+
+    read = read_marks(path, ())
+
+    assert read.samples == EXPECTED | {"c.png": MarkedSample(Mark.DROP)}
+    assert len(read.warnings) == 1
+    assert "scores.marks.csv has changed since it was written" in read.warnings[0]
+
+
+def test_programs_of_the_system_can_check_remembered_marks(tmp_path: Path) -> None:
+    write_marks(tmp_path / "scores.marks.csv", EXPECTED)
+
+    command = ["sha256sum", "--check", "--strict", "scores.marks.csv.sha256"]
+    checked = subprocess.run(  # noqa: S603 - our own words
+        command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+
+    assert checked.stdout == "scores.marks.csv: OK\n"
+    assert checked.returncode == 0
+
+
+def test_marks_with_a_name_as_long_as_can_be_have_no_checksum(tmp_path: Path) -> None:
+    path = tmp_path / f"{'s' * 210}.marks.csv"
+
+    write_marks(path, EXPECTED)
+
+    assert read_marks(path, ()) == Marks(EXPECTED, ())
+
+
+def test_a_quote_that_is_never_closed_takes_no_other_mark_away(tmp_path: Path) -> None:
+    content = b'sample_id,mark,label\n"a.png,drop,\nb.png,keep,\nc.png",keep,\n'
+
+    with pytest.raises(CleaningError, match=r"marks\.csv: a quote that is open until line \d"):
+        read(tmp_path, content)

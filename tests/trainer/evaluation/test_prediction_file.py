@@ -85,7 +85,7 @@ def test_a_single_array_is_refused(tmp_path: Path) -> None:
     with (tmp_path / "test.npz").open("wb") as file:
         np.save(file, np.zeros(3))
 
-    with pytest.raises(TrainingError, match="holds one array"):
+    with pytest.raises(TrainingError, match="it is one array"):
         read_predictions(tmp_path / "test.npz")
 
 

@@ -1,7 +1,6 @@
 """What figures are drawn from: runs with their seeds, and score files."""
 
 import csv
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -35,10 +34,7 @@ class SeedFolder:
     def history(self) -> Sequence[Mapping[str, Any]]:
         """The records of its epochs; none before its first checkpoint."""
         path = self.folder / run_folder.HISTORY
-        try:
-            return run_folder.read_history(path) if path.is_file() else []
-        except json.JSONDecodeError as error:
-            raise TrainingError(f"{path} is damaged ({error})", "train again") from error
+        return run_folder.read_history(path) if path.is_file() else []
 
     @cached_property
     def predictions(self) -> Predictions | None:
