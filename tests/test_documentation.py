@@ -31,8 +31,8 @@ FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.D
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
-OPTIONS_OF_OTHERS = {"--logdir", "--machine_rank", "--no-deps", "--rm"}
-"""Options of tensorboard, accelerate, pip and docker compose that sentences name."""
+OPTIONS_OF_OTHERS = {"--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
+"""Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
 
 
 @dataclass(frozen=True)

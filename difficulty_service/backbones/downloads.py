@@ -138,13 +138,13 @@ def _require_whole(path: Path) -> None:
 
 def _bar_of(transfer: Transfer) -> type[Any]:
     """A class of progress bars that counts what arrives, and is invisible where others report."""
-    from huggingface_hub.utils import tqdm
+    from huggingface_hub.utils.tqdm import tqdm
 
     class CountingBar(tqdm):  # type: ignore[misc, unused-ignore]
         def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - as of tqdm
             if transfer.downloads.report is not None:
                 kwargs["disable"] = True
-            super().__init__(*args, **kwargs)
+            super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> bool | None:
             transfer.add(int(n or 0))

@@ -14,7 +14,8 @@ def entry_points_of(group: str) -> EntryPoints:
 
 @lru_cache(maxsize=1)
 def _read(folders: frozenset[tuple[str, int | None]]) -> EntryPoints:  # noqa: ARG001 - a key
-    return metadata.entry_points()
+    found = (each for package in metadata.distributions() for each in package.entry_points)
+    return EntryPoints(dict.fromkeys(found))  # a folder may be on the path twice
 
 
 def _changed_at(folder: str) -> int | None:

@@ -42,9 +42,9 @@ def column_of_array(array: NDArray[Any]) -> pa.Array | None:
         return None
     if array.dtype.kind == "U":
         return strings_to_arrow(array.tolist())
-    number = np.int8 if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
+    number = np.dtype(np.int8) if array.dtype.kind == "b" else array.dtype.newbyteorder("=")
     if array.dtype.kind == "f" and array.dtype.itemsize not in {4, 8}:
-        number = np.float64  # Arrow knows neither halves as numbers nor more than 64 bits
+        number = np.dtype(np.float64)  # Arrow knows neither halves as numbers nor more than 64 bits
     return to_arrow(array.astype(number, copy=False))
 
 

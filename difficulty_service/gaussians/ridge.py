@@ -193,11 +193,9 @@ class _RidgeSearch:
             self._distances[first : first + len(left_out.distances)] = left_out.distances
             first += len(left_out.distances)
         labels = self._labels.repeat_interleave(self._runs)
-        scale, likelihood = label_likelihood(
-            self._distances, labels, self._log_prior, self._last_scale
-        )
-        self._last_scale = scale  # near that of the next ridge
-        return RidgeChoice(ridge, scale, likelihood)
+        found = label_likelihood(self._distances, labels, self._log_prior, self._last_scale)
+        self._last_scale = found[0]  # near that of the next ridge
+        return RidgeChoice(ridge, *found)
 
     def _in_blocks(self, scale: Tensor) -> Iterator[LeftOut]:
         """Distances of some samples at a time, by a factor for each direction."""
