@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign evidence papers-quick study-quick study-scratch study-losses format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -121,6 +121,11 @@ campaign: $(INSTALLED) ## review photographs in two rounds; kill and pause the s
 	DIFFICULTY_QUEUE_STEPS=1000000 $(BIN)/python -m pytest -n 2 -q -o timeout=0 tests/api/jobs/test_simulation.py
 	DIFFICULTY_EXTRACTION_KILLS=20 $(BIN)/python -m pytest -n 0 -q -k kills \
 	    tests/end_to_end/test_resume.py tests/end_to_end/test_interrupted_update.py
+
+# PYTHON_IMAGE names a local image with Python where no registry is reached; then database and
+# proxy come from Debian's packages on it.
+compose-test: $(INSTALLED) ## run docker/compose.yaml: score, kill, restart, upgrade, back up, restore (minutes)
+	DIFFICULTY_COMPOSE=1 $(BIN)/python -m pytest -n 0 -q -rs -s tests/docker/test_compose_run.py
 
 evidence: $(INSTALLED) ## every score beside other packages, written to docs/evidence/*.csv and its page (three hours, resumes)
 	$(BIN)/python -m benchmarks.evidence.run

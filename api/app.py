@@ -63,6 +63,7 @@ ROUTERS = (
     gaussians.router,
 )
 
+COUNTING_BYTES = 4 << 30  # memory of the process that counts samples
 KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
 MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
 MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
@@ -167,7 +168,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
         )
         state.upload_checks = UploadChecks(settings.upload_check_seconds)
-        state.sample_counts = Apart(count_samples, limits=Limits(kept_memory=KEPT_BYTES))
+        state.sample_counts = Apart(count_samples, limits=Limits(COUNTING_BYTES, KEPT_BYTES))
         state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
         state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)

@@ -50,6 +50,16 @@ def test_every_service_of_the_base_is_hardened_and_starts_again(base: dict[str, 
         assert service["restart"] == "unless-stopped", name
 
 
+def test_every_container_has_limits_of_memory_and_processes(
+    base: dict[str, Any], gpu: dict[str, Any]
+) -> None:
+    one_off = {name: gpu["services"][name] for name in ("trainer", "precompute")}
+
+    for name, service in {**base["services"], **one_off}.items():
+        assert service["pids_limit"] > 0, name
+        assert service["mem_limit"], name
+
+
 def test_one_off_commands_are_hardened_and_behind_a_profile(gpu: dict[str, Any]) -> None:
     for name in ("trainer", "precompute"):
         service = gpu["services"][name]
@@ -108,6 +118,7 @@ def test_the_proxy_alone_is_reached_and_the_service_trusts_its_network_alone(
     assert {name for name, each in services.items() if "front" in each["networks"]} == {
         *("api", "proxy")
     }
+    assert set(services["proxy"]["networks"]) & set(services["api"]["networks"]) == {"front"}
     assert trusted == f'["{subnet}"]'
 
 
