@@ -134,11 +134,11 @@ def pace(work: Sequence[Callable[[], None]], images: int, server: int) -> Pace:
     return Pace(images / seconds, 1000 * cost / images)
 
 
-def new_key(database: str) -> str:
-    """Secret of a new key that may read and change the jobs of all."""
+def new_key(database: str, scope: str = "admin") -> str:
+    """Secret of a new key, by default of one that may read and change the jobs of all."""
     engine = connect(database)
     try:
-        return create_key(engine, "of the benchmark", ["admin"])[1]
+        return create_key(engine, "of the benchmark", [scope])[1]
     finally:
         engine.dispose()
 
