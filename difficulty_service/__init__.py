@@ -1,12 +1,12 @@
 """How hard is each sample? Images in, one difficulty score per sample out, as Parquet.
 
 `import difficulty_service as ds` gives the names below; each is loaded when it is first used. It
-configures the threads of libraries that are loaded later, such as PyTorch.
+configures libraries that are loaded later, such as PyTorch: their threads, and what they report.
 """
 
 from typing import TYPE_CHECKING
 
-from difficulty_service.base.process_setup import configure_threads as _configure_threads
+from difficulty_service.base.process_setup import configure_libraries as _configure_libraries
 
 if TYPE_CHECKING:
     from difficulty_service.base import errors as errors
@@ -45,7 +45,7 @@ __all__ = [
 ]
 
 # Here, since whatever starts this package, also in a process of its own, imports this module first.
-_configure_threads()
+_configure_libraries()
 
 
 def __getattr__(name: str) -> object:

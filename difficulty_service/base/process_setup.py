@@ -12,7 +12,7 @@ from pathlib import Path
 from difficulty_service.base.control_groups import cpu_quota, memory_limit
 from difficulty_service.base.threads import num_workers
 
-THREAD_SETTINGS = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "20"}
+SLEEPING = {"OMP_WAIT_POLICY": "PASSIVE", "OPENBLAS_THREAD_TIMEOUT": "20"}
 """Environment variables by which threads that wait for each other sleep.
 
 OpenMP of GNU, LLVM and Intel read the first, by one of which PyTorch, MKL and faiss compute.
@@ -20,20 +20,29 @@ OpenBLAS has the second: its threads watch for work for two to the power of it c
 0.4 ms and by default 27 ms. ONNX Runtime needs none, as each session computes on one thread.
 """
 
+SILENT = {
+    "ORT_DISABLE_TELEMETRY": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+}
+"""Environment variables by which libraries report nothing to those who make them."""
+
+LIBRARY_SETTINGS = SLEEPING | SILENT
+
 TRIM_THRESHOLD, MMAP_THRESHOLD = -1, -3  # parameter numbers of mallopt in malloc.h
 KEPT_BYTES, KEPT_SHARE = 1 << 30, 16
 LARGEST_HEAP_BLOCK = 32 << 20  # the maximum that glibc allows
 
 
-def configure_threads() -> None:
-    """Has threads sleep while they wait for each other, and no more of them start than have cores.
+def configure_libraries() -> None:
+    """Has libraries report nothing, and their threads, no more than cores, sleep while they wait.
 
-    By default they watch for work in a loop, which beside other work takes the cores from the
+    By default threads watch for work in a loop, which beside other work takes the cores from the
     threads that they wait for. The libraries count cores without the quota of a control group. Both
     are read when a library is loaded, so this must be called before. Processes that this one starts
     inherit it; values set by the user are kept.
     """
-    for name, value in THREAD_SETTINGS.items():
+    for name, value in LIBRARY_SETTINGS.items():
         os.environ.setdefault(name, value)
     if cpu_quota() is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(num_workers()))

@@ -39,7 +39,6 @@ CONNECT_SECONDS = 10.0
 @cache
 def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
     """The package, imported only where a cluster is used because that takes seconds."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Hides GPUs from actors that reserve none: the default of a future version, of which this one
     # warns.
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")

@@ -1,4 +1,4 @@
-"""However a process starts, its threads are configured before PyTorch is looked for."""
+"""However a process starts, libraries are configured before PyTorch is looked for."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.base.process_setup import THREAD_SETTINGS, configure_threads
+from difficulty_service.base.process_setup import LIBRARY_SETTINGS, configure_libraries
 
 SITE = """
 import json, os, sys
@@ -63,7 +63,7 @@ def seen_by(folder: Path, *words: str, **variables: str) -> list[dict[str, str]]
     """Environments in which processes have looked for torch."""
     (folder / "sitecustomize.py").write_text(SITE)
     witness = folder / "witness"
-    kept = {name: value for name, value in os.environ.items() if name not in THREAD_SETTINGS}
+    kept = {name: value for name, value in os.environ.items() if name not in LIBRARY_SETTINGS}
     path = os.pathsep.join([str(folder), *filter(None, sys.path)])
     environment = kept | {"PYTHONPATH": path, "WITNESS": str(witness)} | variables
     subprocess.run(  # noqa: S603 - our own
@@ -78,7 +78,7 @@ def test_every_way_to_start_configures_the_threads_before_torch_is_loaded(
 ) -> None:
     (environment,) = seen_by(tmp_path, *words)
 
-    assert environment.items() >= THREAD_SETTINGS.items()
+    assert environment.items() >= LIBRARY_SETTINGS.items()
 
 
 @pytest.mark.parametrize("script", [CHILD, WORKER], ids=["a child", "a child of a worker"])
@@ -88,7 +88,7 @@ def test_children_have_the_settings_of_their_parents(tmp_path: Path, script: str
 
     (environment,) = seen_by(tmp_path, str(program))
 
-    assert environment.items() >= THREAD_SETTINGS.items()
+    assert environment.items() >= LIBRARY_SETTINGS.items()
 
 
 def test_settings_of_the_user_are_kept(tmp_path: Path) -> None:
@@ -105,15 +105,25 @@ def test_threads_are_limited_where_a_quota_is(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("OMP_NUM_THREADS", "")
     monkeypatch.delenv("OMP_NUM_THREADS")
 
-    configure_threads()
+    configure_libraries()
 
     assert os.environ["OMP_NUM_THREADS"] == "3"
 
     monkeypatch.setenv("OMP_NUM_THREADS", "8")
-    configure_threads()
+    configure_libraries()
 
     assert os.environ["OMP_NUM_THREADS"] == "8"
 
 
 def test_the_processes_of_the_tests_are_configured_too() -> None:
-    assert os.environ.items() >= THREAD_SETTINGS.items()
+    assert os.environ.items() >= LIBRARY_SETTINGS.items()
+
+
+def test_onnx_runtime_keeps_and_reports_nothing_of_its_use(tmp_path: Path) -> None:
+    kept = {name: value for name, value in os.environ.items() if name not in LIBRARY_SETTINGS}
+    environment = {**kept, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    lines = "import difficulty_service, onnxruntime"
+
+    subprocess.run([sys.executable, "-c", lines], env=environment, check=True)  # noqa: S603
+
+    assert list(tmp_path.iterdir()) == []
