@@ -45,10 +45,10 @@ from difficulty_service.scores.marks import (
     marks_file,
     read_marks,
     remembered_marks,
+    undone_file,
     write_marks,
 )
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.rounds import undone_file
 
 if TYPE_CHECKING:
     from difficulty_service.scores.marked_features import MarkedFeatures

@@ -89,6 +89,7 @@ def show() -> None:
                 )
                 for key in list_keys(engine)
             ],
+            whole="id",
         )
 
     _with_database("list", read_settings(), act)

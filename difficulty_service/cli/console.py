@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from rich.cells import cell_len
 from rich.console import Console
@@ -20,11 +20,16 @@ NARROWEST = 16
 
 
 def print_table(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], shorten: str | None = None
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Any]],
+    *,
+    shorten: str | None = None,
+    whole: str | None = None,
 ) -> None:
     """Prints aligned columns, numbers to the right.
 
-    The cells of the column `shorten` lose their middle where a row is wider than the console.
+    Where a row is wider than the console, the cells of the column `shorten` lose their middle, and
+    those of `whole`, which are copied, stay on one line.
     """
     texts = [[as_text(cell) for cell in row] for row in rows]
     if shorten is not None and texts:
@@ -36,7 +41,8 @@ def print_table(
     table = Table(box=None, pad_edge=False)
     for index, name in enumerate(columns):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        justify: Literal["left", "right"] = "right" if numeric else "left"
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == whole)
     for row in texts:
         table.add_row(*map(Text, row))
     out.print(table)

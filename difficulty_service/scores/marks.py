@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -339,6 +340,12 @@ def count_kinds(counts: Mapping[str, int]) -> str:
 def marks_file(scores: Path) -> Path:
     """Where the marks of the samples of a score file are remembered."""
     return scores.with_suffix(".marks.csv")
+
+
+def undone_file(scores: Path) -> Path:
+    """Where marks that are taken back do not replace others."""
+    names = (f".marks.undone{'' if each == 1 else f'-{each}'}.csv" for each in count(1))
+    return next(path for name in names if not (path := scores.with_suffix(name)).exists())
 
 
 def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from difficulty_service.scores.marks import (
     delete_marks,
     marks_file,
     remembered_marks,
+    undone_file,
     write_marks,
 )
 from difficulty_service.scores.provenance import Provenance
@@ -84,12 +84,6 @@ def take_back(scores: Path, number: int) -> UndoneRound:
     left = {key: each for key, each in marks.samples.items() if each.number < number}
     taken = {key: each for key, each in marks.samples.items() if each.number >= number}
     return UndoneRound(number, Marks(left, marks.warnings), taken)
-
-
-def undone_file(scores: Path) -> Path:
-    """Where marks that are taken back do not replace others."""
-    names = (f".marks.undone{'' if each == 1 else f'-{each}'}.csv" for each in count(1))
-    return next(path for name in names if not (path := scores.with_suffix(name)).exists())
 
 
 def count_newly_doubtful(before: Path, doubtful: pa.ChunkedArray, now: Provenance) -> int | None:

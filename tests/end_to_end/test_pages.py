@@ -55,7 +55,14 @@ SMALLER = (
     ("localhost:8000", "$(cat service)", "the port may be taken"),
     ("OTHER-RUN", "runs/other", "stands for a run of the reader"),
     ("RUN", "runs/mine", "stands for a run of the reader"),
-    ("revoke ID", 'revoke "$(difficulty keys list | grep -Eo -m 1 "^[0-9a-z]{26}")"', "made anew"),
+    *(
+        (
+            f"{verb} ID",
+            f'{verb} "$(difficulty keys list | grep -Eo "^[0-9a-z]{{26}}" | head -1)"',
+            "new",
+        )
+        for verb in ("change", "revoke", "rotate")
+    ),
 )
 """What is changed in a command, from longer to shorter: text, its replacement and why."""
 

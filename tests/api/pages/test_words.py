@@ -48,7 +48,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
     roots = {"photos": str(folder / "photos")}
-    with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
+    with client_of(
+        folder / "data", roots=roots, default_backbone=SMALL, more_backbones=[BACKBONE]
+    ) as client:
         yield client
 
 

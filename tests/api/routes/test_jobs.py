@@ -29,6 +29,7 @@ def test_a_submitted_job_is_queued_at_its_location(client: TestClient, body: Bod
         "bad": 0,
         "rate": None,
         "seconds_left": None,
+        "download": None,
     }
 
 
@@ -65,6 +66,7 @@ def test_a_running_job_shows_its_progress_and_remaining_time(
         "bad": 2,
         "rate": 10.0,
         "seconds_left": 7.0,
+        "download": None,
     }
 
 

@@ -102,7 +102,7 @@ def test_a_damaged_file_is_deleted_and_its_images_are_encoded_again(
     damaged = cached_files(settings)[0]
     damaged.write_bytes(damaged.read_bytes()[:100])
 
-    assert encoded(claimed()) == 16
+    assert encoded(claimed()) == 40
     assert not damaged.exists()
 
 

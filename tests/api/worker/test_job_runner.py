@@ -286,7 +286,7 @@ def test_features_that_the_next_attempt_could_not_use_are_made_anew(
     job = claimed()
     folder = settings.work_dir / job.id / "features"
     run(job)
-    (folder / "part-00001.arrow").write_bytes(b"damaged")
+    (folder / "part-00000.arrow").write_bytes(b"damaged")
 
     with pytest.raises(FeatureStoreError):
         run(replace(job, attempt=2))
