@@ -61,7 +61,7 @@ SMALLER = (
             f'{verb} "$(difficulty keys list | grep -Eo "^[0-9a-z]{{26}}" | head -1)"',
             "new",
         )
-        for verb in ("change", "revoke", "rotate")
+        for verb in ("revoke", "rotate")
     ),
 )
 """What is changed in a command, from longer to shorter: text, its replacement and why."""
