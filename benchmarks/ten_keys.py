@@ -12,6 +12,7 @@ by default but for the queued jobs and the bytes.
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from running import client_of, listening_url, new_key
 PHOTOGRAPHS = 60
 OTHERS = 9
 STREAMS = 20
-STORED_BYTES = 8 << 20
+STORED_BYTES = 128 << 20
 BODY = {
     "dataset": {"root": "photos"},
     "backbone": "builtin",
@@ -51,8 +52,8 @@ class Waits:
 
 
 @contextmanager
-def service(folder: Path, queued: int) -> Iterator[tuple[str, str]]:
-    """The address of a server with a worker, and its database."""
+def service(folder: Path, queued: int) -> Iterator[tuple[str, str, int]]:
+    """The address of a server with a worker, its database, and the process of the worker."""
     write_photographs(folder / "photos", PHOTOGRAPHS)
     database = f"sqlite:///{folder / 'difficulty.sqlite'}"
     values = {
@@ -81,7 +82,7 @@ def service(folder: Path, queued: int) -> Iterator[tuple[str, str]]:
             )
         )
         stack.callback(worker.terminate)
-        yield url, database
+        yield url, database, worker.pid
 
 
 def patiently(client: httpx2.Client, method: str, path: str, **body: object) -> httpx2.Response:
@@ -90,6 +91,8 @@ def patiently(client: httpx2.Client, method: str, path: str, **body: object) -> 
         HTTPStatus.TOO_MANY_REQUESTS
     ):
         time.sleep(float(answer.headers.get("Retry-After", 1)))
+    if answer.is_error:
+        sys.exit(f"{method} {path}: {answer.text}")
     return answer
 
 
@@ -122,14 +125,12 @@ def use_together(url: str, keys: list[str], rounds: int) -> tuple[Waits, float]:
 
 
 @contextmanager
-def greedy(url: str, key: str, jobs: int) -> Iterator[None]:
+def greedy(url: str, key: str, jobs: int, worker: int) -> Iterator[None]:
     """A key takes what it can: jobs, bytes, streams and answers."""
     done = threading.Event()
+    os.kill(worker, signal.SIGSTOP)  # it would end jobs as fast as a key may submit them
     with client_of(url, key) as client, ExitStack() as stack:
-        ids = [
-            patiently(client, "POST", "/v1/jobs", json=BODY).raise_for_status().json()["id"]
-            for _ in range(jobs)
-        ]
+        ids = [patiently(client, "POST", "/v1/jobs", json=BODY).json()["id"] for _ in range(jobs)]
         kept = patiently(client, "GET", "/v1/usage").raise_for_status().json()
         size = STORED_BYTES - kept["total_bytes"]
         upload = patiently(client, "POST", "/v1/uploads", json={"format": "tar", "size": size})
@@ -144,6 +145,7 @@ def greedy(url: str, key: str, jobs: int) -> Iterator[None]:
 
         asking = threading.Thread(target=ask)
         asking.start()
+        os.kill(worker, signal.SIGCONT)
         try:
             yield
         finally:
@@ -160,12 +162,12 @@ def main() -> None:
     print(machine())
     with (
         tempfile.TemporaryDirectory() as name,
-        service(Path(name), options.jobs) as (url, database),
+        service(Path(name), options.jobs) as (url, database, worker),
     ):
         keys = [new_key(database, "write") for _ in range(OTHERS)]
         use_together(url, keys, 1)  # what a first job loads
         found = {"alone": use_together(url, keys, options.rounds)}
-        with greedy(url, new_key(database, "write"), options.jobs):
+        with greedy(url, new_key(database, "write"), options.jobs, worker):
             found["beside the tenth"] = use_together(url, keys, options.rounds)
     for name, (waits, seconds) in found.items():
         print(
