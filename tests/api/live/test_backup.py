@@ -13,8 +13,15 @@ import pytest
 from difficulty_service.client import Client, Decision, JobCreate, JobDataset, Mark, MarkChange
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
-BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-BACKUP, _, RESTORE = BLOCKS
+
+
+def first_block(heading: str) -> str:
+    """The first block of commands below a heading of the page."""
+    found = re.search(
+        rf"^## {heading}\n.*?^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert found, heading
+    return found[1]
 
 
 def run(commands: str, folder: Path) -> None:
@@ -53,13 +60,13 @@ def test_jobs_keys_and_marks_are_there_again_and_what_ran_runs_again(
         running = client.submit(request(augment_runs=30))
         next(event for event in client.events(running.id) if event.state == "running")
 
-        run(BACKUP, tmp_path)
+        run(first_block("Backup"), tmp_path)
 
         client.cancel(running.id)
     place = tmp_path / "elsewhere"
     place.mkdir()
     shutil.move(tmp_path / "backup", place)
-    run(RESTORE, place)
+    run(first_block("Restore"), place)
     restored = start(start_for_all, place / "difficulty-data")
 
     with Client(restored.url, key=secret) as client:
