@@ -38,6 +38,8 @@ CLAIM_LOCK = 0x0D1FF1E
 FROZEN_AFTER = "10s"
 """How long a process in the middle of a claim may be silent until PostgreSQL ends its claim."""
 
+IS_ANY_OPEN = sa.select(sa.exists().where(JOBS.c.state.in_(["queued", "running"])))
+
 
 @retry
 def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job | None:
@@ -46,6 +48,10 @@ def claim(engine: sa.Engine, worker_id: str, device: str, lease: float) -> Job |
     It comes with its new attempt. Another worker may claim it after `lease` seconds, unless
     `heartbeat` renews the lease.
     """
+    # Most polls find nothing: these wait for no lock and write nothing.
+    with engine.connect() as connection:
+        if not connection.execute(IS_ANY_OPEN).scalar_one():
+            return None
     with write_transaction(engine) as connection:
         claim_alone(connection)
         _shorten_leases(connection)

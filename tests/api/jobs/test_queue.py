@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 from sqlalchemy import Engine
 
-from api.jobs.queue import Progress, cancelled, claim, heartbeat, succeed
+from api.jobs.queue import Progress, cancelled, claim, claim_alone, heartbeat, succeed
 from api.jobs.store import (
     Job,
     events_after,
     list_jobs,
     request_cancel,
 )
-from api.storage.database import connect
+from api.storage.database import connect, write_transaction
 from tests.api.stored_results import stored_result
 
 if TYPE_CHECKING:
@@ -40,6 +40,15 @@ def test_a_claimed_job_runs_at_its_first_attempt(queue: "Queue") -> None:
 
 def test_nothing_is_claimed_where_nothing_waits(engine: Engine) -> None:
     assert claim(engine, "worker", "cpu", LEASE) is None
+
+
+def test_a_poll_that_finds_nothing_waits_for_nobody_who_writes_or_claims(engine: Engine) -> None:
+    other = connect(engine.url.render_as_string(hide_password=False))
+    with write_transaction(other) as connection:
+        claim_alone(connection)
+
+        assert claim(engine, "worker", "cpu", LEASE) is None
+    other.dispose()
 
 
 def test_the_job_that_has_waited_longest_is_claimed_first(queue: "Queue") -> None:
