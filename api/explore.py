@@ -153,7 +153,8 @@ def join_columns(
         return open_images(content.provenance, scored, options.images).dataset
 
     recorded = content.provenance.dataset_options
-    dataset = ScoredDataset(find, None if recorded is None else recorded.id_column)
+    id_column = None if recorded is None else recorded.id_column
+    dataset = ScoredDataset(find, id_column, content.provenance.fingerprint)
     joined = join_tables(ids, list(map(TableSource.parse, options.columns)), dataset)
     write_joined(path, ids, joined.columns)
     return joined.notes

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Strict
 
 from difficulty_service.base.contract import Contract, Names
-from difficulty_service.review.sample_columns import Kind
+from difficulty_service.bodies.results import ColumnKind
 
 JOINED_FILE = "joined.arrow"
 """Name of the file with the columns."""
@@ -19,7 +19,7 @@ class JoinedColumn(Contract):
 
     name: str
     """Its name in the table."""
-    kind: Kind
+    kind: ColumnKind
     """What it is filtered by."""
 
 

@@ -6,10 +6,10 @@ from datetime import date
 
 from api.results.column_conditions import ASCENDING, DESCENDING, HAS, IS, MAX, MIN, by_parameter
 from api.results.image_query import ImageQuery
+from difficulty_service.bodies.results import ColumnKind
 from difficulty_service.review.sample_columns import (
     MISSING,
     PRESENT,
-    Kind,
     SampleColumn,
     SampleColumns,
 )
@@ -17,7 +17,7 @@ from difficulty_service.review.sample_columns import (
 MOST_BOXES = 8
 """Number of values of a category up to which each has a box; more are in a list."""
 
-ORDERS: Mapping[Kind, tuple[str, str]] = {
+ORDERS: Mapping[ColumnKind, tuple[str, str]] = {
     "category": ("in order", "in reverse order"),
     "number": ("smallest first", "largest first"),
     "date": ("earliest first", "latest first"),
@@ -44,7 +44,7 @@ class ColumnFilter:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     choices: Sequence[Choice] = ()
     entered: tuple[str, str] = ("", "")
     bounds: tuple[str, str] = ("", "")

@@ -1,6 +1,7 @@
 """The page of the columns beside the scores of a job, where its owner attaches tables."""
 
-from typing import Annotated, BinaryIO
+from dataclasses import dataclass
+from typing import Annotated, BinaryIO, Literal
 
 from fastapi import APIRouter, Form, Request, UploadFile
 from starlette.concurrency import run_in_threadpool
@@ -14,8 +15,8 @@ from api.http.public_text import hide_paths, public_names
 from api.pages.rendering import redirect, render
 from api.pages.scored import scored_job
 from api.results.attached_tables import AttachedTables
-from api.results.table_joining import LONGEST_NAME, SentTable
-from api.routes.columns import attach_table, changeable_job, find_columns
+from api.results.table_joining import LONGEST_NAME, SentTable, check_name
+from api.routes.columns import attach_dataset, attach_table, changeable_job, find_columns
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.review.joined_tables import MOST_COLUMNS
@@ -27,6 +28,15 @@ CHUNK = 1 << 20
 LONGEST_PROBLEM = 2000
 COLUMN_NAMES = MOST_COLUMNS * (LONGEST_COLUMN + 2)
 """Characters of the names of columns, with commas between."""
+
+
+@dataclass(frozen=True)
+class Entered:
+    """What was entered into a form, and why it was refused."""
+
+    form: Literal["table", "dataset"]
+    names: str
+    problem: Problem
 
 
 @router.get("")
@@ -45,17 +55,34 @@ async def attach(
 ) -> Response:
     """Attaches a table; shows the form again where it cannot be joined."""
     job = await run_in_threadpool(changeable_job, request, key, job_id)
+    columns = _names(names)
 
     async def write(file: BinaryIO) -> None:
         while chunk := await table.read(CHUNK):
             await run_in_threadpool(file.write, chunk)
 
     try:
-        wanted = tuple(dict.fromkeys(filter(None, map(str.strip, names.split(",")))))
-        await attach_table(request, key, job, SentTable(table.filename or "", wanted), write)
+        await attach_table(request, key, job, SentTable(table.filename or "", columns), write)
     except (Problem, DifficultyError) as error:
-        problem = problem_of(error)
-        return await run_in_threadpool(_page, job_id, request, key, problem, names)
+        entered = Entered("table", names, problem_of(error))
+        return await run_in_threadpool(_page, job_id, request, key, entered)
+    return redirect(f"/jobs/{job.id}/columns")
+
+
+@router.post("/dataset")
+async def attach_own(
+    job_id: str,
+    request: Request,
+    key: WriteKey,
+    names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
+) -> Response:
+    """Attaches columns of the dataset; shows the form again where they cannot be joined."""
+    job = await run_in_threadpool(changeable_job, request, key, job_id)
+    try:
+        await attach_dataset(request, key, job, _names(names))
+    except (Problem, DifficultyError) as error:
+        entered = Entered("dataset", names, problem_of(error))
+        return await run_in_threadpool(_page, job_id, request, key, entered)
     return redirect(f"/jobs/{job.id}/columns")
 
 
@@ -69,20 +96,21 @@ def remove(
     """Removes a table; one that is gone already is no error."""
     job = changeable_job(request, key, job_id)
     tables: AttachedTables = request.app.state.attached_tables
-    tables.detach(job, SentTable(name).name)
+    tables.detach(job, check_name(name))
     return redirect(f"/jobs/{job.id}/columns")
 
 
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+
+
 def _page(
-    job_id: str,
-    request: Request,
-    key: Principal,
-    problem: Problem | None = None,
-    entered: str = "",
+    job_id: str, request: Request, key: Principal, entered: Entered | None = None
 ) -> Response:
     job = scored_job(request, key, job_id)
     settings = request.app.state.settings
     names = public_names(settings)
+    problem = None if entered is None else entered.problem
     values = job.values("Columns") | {
         "found": find_columns(request, job.job),
         "may_change": settings.takes_jobs and key.manages(job.job.owner),

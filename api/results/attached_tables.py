@@ -1,4 +1,4 @@
-"""Attaches tables that people send to finished jobs, and removes them."""
+"""Attaches tables to finished jobs, those that people send and the dataset's own; removes them."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,17 +11,17 @@ from sqlalchemy import Engine
 
 from api.http.problems import unreadable
 from api.jobs.columns import AttachedTable, attach, detach
+from api.jobs.dataset import find_dataset
 from api.jobs.files import count_result, joined_copy, joined_prefix, joining_folder
 from api.jobs.joined_table import JOINED_FILE, JoinedTable
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
-from api.results.table_joining import IDS_FILE, SentTable, joiner
+from api.results.table_joining import IDS_FILE, DatasetTable, SentTable, Table, joiner
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from api.storage.tables import new_id
 from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLong
 from difficulty_service.base.tables import write_arrow
-from difficulty_service.datasets.sample import TableLimits
 
 OTHER_BYTES = 1 << 30
 KEPT_BYTES = 256 << 20  # memory above which the process is replaced once its table is joined
@@ -48,13 +48,23 @@ class AttachedTables:
         self._settings = settings
         self._artifacts = artifacts
         self._open_scores = open_scores
-        self._limits = TableLimits(settings.max_rows, settings.max_text_bytes)
         largest = settings.max_table_bytes + settings.max_text_bytes
         limits = Limits(OTHER_BYTES + COPIES * largest, KEPT_BYTES)
         self._apart = Apart(joiner, limits=limits)
 
-    def attach(self, job: Job, table: SentTable, folder: Path) -> AttachedTable:
-        """Joins a table in a folder, and keeps its columns in place of those of the same name.
+    def attach_dataset(self, job: Job, columns: tuple[str, ...], folder: Path) -> AttachedTable:
+        """Joins columns of the dataset of a job, as it is now, as `attach` does.
+
+        Raises:
+            Problem: It is there no longer.
+        """
+        wanted, settings = job.wanted, self._settings
+        location = find_dataset(wanted.dataset, job.owner, settings, self._engine)
+        fingerprint = self._open_scores.get(job).provenance.fingerprint
+        return self.attach(job, DatasetTable(wanted, location, fingerprint, columns), folder)
+
+    def attach(self, job: Job, table: Table, folder: Path) -> AttachedTable:
+        """Joins a table, which is in a folder if it was sent, in place of one of the same name.
 
         Raises:
             Problem: It cannot be joined, or the job has no room for it.
@@ -88,10 +98,10 @@ class AttachedTables:
         """Ends the process, once its table is joined."""
         self._apart.close()
 
-    def _join(self, job: Job, table: SentTable, folder: Path, id_column: str | None) -> JoinedTable:
+    def _join(self, job: Job, table: Table, folder: Path, id_column: str | None) -> JoinedTable:
         seconds = self._settings.upload_check_seconds
         try:
-            return self._apart.call_within(seconds, folder, table, id_column, self._limits)
+            return self._apart.call_within(seconds, folder, table, id_column, self._settings)
         except ProcessEnded as error:
             took = isinstance(error, TookTooLong)
             reason = f"it took longer than {seconds:g} s" if took else "it ended the process"
@@ -99,7 +109,9 @@ class AttachedTables:
             raise unreadable(
                 f"{table.name} cannot be joined: reading it "
                 + (reason.removeprefix("it ") if took else "ends the process that does"),
-                "write it again with fewer rows and columns, as plain numbers, dates and texts",
+                "write it again with fewer rows and columns, as plain numbers, dates and texts"
+                if isinstance(table, SentTable)
+                else "name a few of its columns",
             ) from None
 
     def _delete(self, job: Job, version: str | None) -> None:

@@ -1,23 +1,35 @@
-"""Joins a table that somebody sends to the samples of a job, for a process with limits.
+"""Joins a table that somebody sends, or the dataset's own, to the samples of a job.
 
-Of a table of a stranger nothing is believed: its index is checked before its columns are read, and
-neither the time nor the memory that reading it takes, nor its end, is that of the web server.
+For a process with limits. Of a table of a stranger nothing is believed: its index is checked before
+its columns are read, and neither the time nor the memory that reading it takes, nor its end, is
+that of the web server.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NoReturn
 
+import pyarrow as pa
+
 from api.http.problems import invalid
+from api.jobs.dataset import DatasetLocation, open_job_dataset
 from api.jobs.joined_table import JOINED_FILE, JoinedColumn, JoinedTable
 from api.results.joined_columns import write_joined
+from api.settings import Settings
 from api.uploads.checking import check_parquet_index
 from difficulty_service.base.errors import DifficultyError, ReportError
 from difficulty_service.base.tables import map_arrow
-from difficulty_service.datasets.sample import TableLimits
+from difficulty_service.bodies.jobs import JobRequest
+from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
-from difficulty_service.review.joined_tables import ScoredDataset, TableSource, join_tables
+from difficulty_service.review.joined_tables import (
+    DATASET,
+    JoinedColumns,
+    ScoredDataset,
+    TableSource,
+    join_tables,
+)
 from difficulty_service.review.sample_columns import shorten_value
 
 LONGEST_NAME = 100
@@ -60,7 +72,35 @@ class SentTable:
         return folder / f"table{Path(self.name).suffix.lower()}"
 
 
-Join = Callable[[Path, SentTable, str | None, TableLimits], JoinedTable]
+@dataclass(frozen=True)
+class DatasetTable:
+    """The dataset of a job, where it is a table, whose own columns are to be attached.
+
+    Attributes:
+        wanted: What the job was to do.
+        location: Where its dataset is.
+        fingerprint: Its fingerprint when it was scored.
+        columns: The columns that are wanted; all where none is named.
+    """
+
+    wanted: JobRequest
+    location: DatasetLocation
+    fingerprint: str | None
+    columns: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """What the table is called among those of the job."""
+        return DATASET
+
+
+Table = SentTable | DatasetTable
+Join = Callable[[Path, Table, str | None, Settings], JoinedTable]
+
+
+def check_name(name: str) -> str:
+    """The name of a table that may be attached to a job; others are refused."""
+    return name if name == DATASET else SentTable(name).name
 
 
 def joiner() -> Join:
@@ -68,23 +108,19 @@ def joiner() -> Join:
     return _join
 
 
-def _join(
-    folder: Path, table: SentTable, id_column: str | None, limits: TableLimits
-) -> JoinedTable:
-    """Writes the columns of a table in a folder, for the sample ids in it."""
-    path = table.file(folder)
+def _join(folder: Path, table: Table, id_column: str | None, settings: Settings) -> JoinedTable:
+    """Writes the columns of a table, which is in a folder if it was sent, for the ids in it."""
+    batch, _ = map_arrow(folder / IDS_FILE)
     try:
-        if path.suffix == _PARQUET:
-            check_parquet_index(path)
-        batch, _ = map_arrow(folder / IDS_FILE)
-        source = TableSource(str(path), table.columns, table.name)
-        joined = join_tables(batch["ids"], [source], ScoredDataset(_no_dataset, id_column), limits)
+        if isinstance(table, SentTable):
+            joined = _join_sent(batch["ids"], table, table.file(folder), id_column, settings)
+        else:
+            joined = _join_dataset(batch["ids"], table, id_column, settings)
     except MemoryError:
         raise ReportError(
-            f"{table.name} takes more memory than a table may", "send fewer rows or columns"
+            f"{table.name} takes more memory than a table may",
+            "send fewer rows or columns" if isinstance(table, SentTable) else "name fewer columns",
         ) from None
-    except DifficultyError as error:
-        raise ReportError(_named(error.problem, path, table), *error.remedy) from error
     if not joined.columns:
         raise ReportError(
             f"{table.name} has no column that can be shown"
@@ -98,6 +134,41 @@ def _join(
         ),
         notes=tuple(shorten_value(note, LONGEST_NOTE) for note in joined.notes[:MOST_NOTES]),
     )
+
+
+def _join_sent(
+    ids: pa.StringArray, table: SentTable, path: Path, id_column: str | None, settings: Settings
+) -> JoinedColumns:
+    source = TableSource(str(path), table.columns, table.name)
+    dataset = ScoredDataset(_no_dataset, id_column)
+    try:
+        if path.suffix == _PARQUET:
+            check_parquet_index(path)
+        return join_tables(ids, [source], dataset, _limits(settings))
+    except DifficultyError as error:
+        raise ReportError(_named(error.problem, path, table), *error.remedy) from error
+
+
+def _join_dataset(
+    ids: pa.StringArray, table: DatasetTable, id_column: str | None, settings: Settings
+) -> JoinedColumns:
+    location = table.location
+
+    def find() -> Dataset:
+        opened = open_job_dataset(table.wanted, location, settings)
+        return replace(opened, location=location.uri)
+
+    dataset = ScoredDataset(find, id_column, table.fingerprint, location.boundary)
+    source = TableSource(DATASET, table.columns)
+    try:
+        return join_tables(ids, [source], dataset, _limits(settings))
+    except DifficultyError as error:
+        problem = error.problem.replace(location.uri, location.name)
+        raise ReportError(problem, *error.remedy, parameter=error.parameter) from error
+
+
+def _limits(settings: Settings) -> TableLimits:
+    return TableLimits(settings.max_rows, settings.max_text_bytes)
 
 
 def _named(problem: str, path: Path, table: SentTable) -> str:

@@ -1,11 +1,15 @@
 """Columns beside the scores of a job, of tables that its owner attaches."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
 from typing import Annotated, BinaryIO
 
-from fastapi import APIRouter, Path, Query, Request, Response
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Query, Request, Response
+from fastapi import Path as PathPart
+from pydantic import Field
 from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
@@ -13,61 +17,41 @@ from starlette.requests import ClientDisconnect
 from api.http.api_keys import KeyWatch, ReadKey, WriteKey, client_of
 from api.http.fair_queue import FairQueue
 from api.http.principals import Principal
-from api.http.problems import bad_request, conflict, not_found
+from api.http.problems import bad_request, conflict, invalid, not_found
 from api.jobs.columns import AttachedTable, attached_tables
 from api.jobs.store import Job
 from api.results.attached_tables import AttachedTables, receiving
-from api.results.table_joining import LONGEST_NAME, SentTable
+from api.results.table_joining import LONGEST_NAME, SentTable, check_name
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.routes.reviewers import owned_job
 from api.settings import Settings
 from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
-from difficulty_service.review.joined_tables import MOST_COLUMNS
+from difficulty_service.bodies.results import Column, Columns, Table
+from difficulty_service.review.joined_tables import DATASET, MOST_COLUMNS
 from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
-from difficulty_service.review.sample_columns import Kind
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/columns", tags=["results"])
 
 BODY = {
     "requestBody": {
-        "description": "The bytes of the table, of the format that its name ends in",
-        "required": True,
+        "description": "The bytes of the table, of the format that its name ends in; none for "
+        "`dataset`",
+        "required": False,
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
 
 TableName = Annotated[
     str,
-    Path(
+    PathPart(
         max_length=LONGEST_NAME,
-        description="Name of its file; ends in .csv, .parquet, .jsonl or .ndjson",
+        description="Name of its file, which ends in .csv, .tsv, .parquet, .jsonl or .ndjson; or "
+        "`dataset` for the dataset of the job, where that is a table, without a body",
     ),
 ]
+Run = Callable[..., Awaitable[AttachedTable]]
 ColumnName = Annotated[str, Field(max_length=LONGEST_COLUMN)]
-
-
-class Column(BaseModel):
-    """A column beside the scores."""
-
-    name: str = Field(description="Its name in conditions such as `is.NAME`")
-    kind: Kind
-
-
-class Table(BaseModel):
-    """A table that is attached to a job."""
-
-    name: str
-    columns: list[str] = Field(description="Its columns that are shown, by their names in it")
-    notes: list[str] = Field(description="What does not match or cannot be shown")
-    attached_at: datetime = Field(description="When a table of this name was attached first")
-
-
-class Columns(BaseModel):
-    """The columns beside the scores of a job, and the tables that they are of."""
-
-    columns: list[Column]
-    tables: list[Table]
 
 
 @router.get("", summary="Columns beside the scores", responses=NOT_FINISHED)
@@ -102,14 +86,22 @@ async def attach(
     For the owner of the job.
     """
     job = await run_in_threadpool(changeable_job, request, key, job_id)
-    sent = SentTable(table, tuple(dict.fromkeys(column)))
+    columns = tuple(dict.fromkeys(column))
     engine: Engine = request.app.state.engine
     body = KeyWatch(engine, key, job.root).watched(request.stream())
+    if table == DATASET:
+        async for chunk in body:
+            if chunk:
+                raise invalid(
+                    "the dataset of the job is on the server already",
+                    "send no bytes, or a table under the name of its file",
+                )
+        return _public(await attach_dataset(request, key, job, columns))
 
     async def write(file: BinaryIO) -> None:
         await _write(body, file)
 
-    return _public(await attach_table(request, key, job, sent, write))
+    return _public(await attach_table(request, key, job, SentTable(table, columns), write))
 
 
 @router.delete(
@@ -118,8 +110,7 @@ async def attach(
 def remove(job_id: str, table: TableName, request: Request, key: WriteKey) -> Response:
     """Deletes what was joined of it. For the owner of the job."""
     job = changeable_job(request, key, job_id)
-    tables: AttachedTables = request.app.state.attached_tables
-    if not tables.detach(job, SentTable(table).name):
+    if not _tables(request).detach(job, check_name(table)):
         raise not_found("table", table)
     return Response(status_code=204)
 
@@ -144,6 +135,23 @@ async def attach_table(
     write: Callable[[BinaryIO], Awaitable[None]],
 ) -> AttachedTable:
     """Attaches a table, which `write` writes to a file, when it is the caller's turn."""
+    async with _turn(request, key) as (folder, run):
+        with table.file(folder).open("wb") as file:
+            await write(file)
+        return await run(_tables(request).attach, job, table, folder)
+
+
+async def attach_dataset(
+    request: Request, key: Principal, job: Job, columns: tuple[str, ...]
+) -> AttachedTable:
+    """Attaches columns of the dataset of a job, when it is the caller's turn."""
+    async with _turn(request, key) as (folder, run):
+        return await run(_tables(request).attach_dataset, job, columns, folder)
+
+
+@asynccontextmanager
+async def _turn(request: Request, key: Principal) -> AsyncIterator[tuple[Path, Run]]:
+    """A folder for a table, and what runs its joining in turn, for a caller who has room."""
     state = request.app.state
     usage = await run_in_threadpool(find_usage, state.engine, state.settings, key.owner)
     require_room(usage)
@@ -151,10 +159,12 @@ async def attach_table(
     queue: FairQueue = state.tables_queue
     client = client_of(key.owner, request.scope)
     with queue.request(client), receiving(state.settings) as folder:
-        with table.file(folder).open("wb") as file:
-            await write(file)
-        tables: AttachedTables = state.attached_tables
-        return await queue.run(client, tables.attach, job, table, folder)
+        yield folder, partial(queue.run, client)
+
+
+def _tables(request: Request) -> AttachedTables:
+    tables: AttachedTables = request.app.state.attached_tables
+    return tables
 
 
 def find_columns(request: Request, job: Job) -> Columns:

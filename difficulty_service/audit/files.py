@@ -11,6 +11,7 @@ from difficulty_service.base.errors import AuditError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.sample import TableLimits
+from difficulty_service.datasets.storage import Boundary
 from difficulty_service.datasets.table_files import TableFile, open_table_file, table_endings
 from difficulty_service.datasets.table_files import read_columns as read_columns_of_file
 
@@ -20,15 +21,20 @@ the web server does not need."""
 
 
 def open_tables(
-    pattern: str, text_columns: Sequence[str] = (), limits: TableLimits | None = None
+    pattern: str,
+    text_columns: Sequence[str] = (),
+    limits: TableLimits | None = None,
+    boundary: Boundary | None = None,
 ) -> Sequence[TableFile]:
     """Opens tables, in order of their paths.
 
     Of those that are not Parquet, `text_columns` are read as text even if they look like numbers,
-    so that an id keeps its leading zeros. `limits` are for tables of people who are not trusted.
+    so that an id keeps its leading zeros. `limits` and `boundary` are for tables of people who are
+    not trusted.
     """
-    endings = table_endings(pattern)
-    files = [file for file in find_files(pattern) if file.place.name.lower().endswith(endings)]
+    endings = table_endings(pattern, boundary)
+    found = find_files(pattern, boundary)
+    files = [file for file in found if file.place.name.lower().endswith(endings)]
     if not files:
         raise AuditError(
             f"{pattern!r} is not a table",

@@ -1,10 +1,14 @@
 """Bodies of the routes of a job's results."""
 
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from difficulty_service.score_columns import COLUMNS
+
+ColumnKind: TypeAlias = Literal["category", "number", "date", "text"]
+"""What the values of a column beside the scores are, and how they are filtered."""
 
 
 def of_column(name: str) -> Any:  # noqa: ANN401 - the default of a field, whatever its type
@@ -92,3 +96,26 @@ class ErrorPage(BaseModel):
     errors: list[UnreadableImage]
     total: int
     next: int | None = Field(description="`after` for the next page; null at the end")
+
+
+class Column(BaseModel):
+    """A column beside the scores."""
+
+    name: str = Field(description="Its name in conditions such as `is.NAME`")
+    kind: ColumnKind
+
+
+class Table(BaseModel):
+    """A table that is attached to a job."""
+
+    name: str
+    columns: list[str] = Field(description="Its columns that are shown, by their names in it")
+    notes: list[str] = Field(description="What does not match or cannot be shown")
+    attached_at: datetime = Field(description="When a table of this name was attached first")
+
+
+class Columns(BaseModel):
+    """The columns beside the scores of a job, and the tables that they are of."""
+
+    columns: list[Column]
+    tables: list[Table]

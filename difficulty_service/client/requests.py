@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobPublic, State
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
-from difficulty_service.bodies.results import ErrorPage, ScorePage
+from difficulty_service.bodies.results import Columns, ErrorPage, ScorePage, Table
 from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
 from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
 from difficulty_service.bodies.uploads import UploadCreate, UploadList, UploadPublic
@@ -52,7 +52,7 @@ class Request(Generic[T]):
     path: str
     read: Callable[[httpx2.Response], T]
     inserted: Mapping[str, str] = field(default_factory=dict)
-    query: Mapping[str, str | int] = field(default_factory=dict)
+    query: Mapping[str, str | int | Sequence[str]] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     content: bytes = field(default=b"", repr=False)
     files: Sequence[tuple[str, tuple[str, bytes]]] = field(default=(), repr=False)
@@ -238,6 +238,39 @@ def thumbnail(job_id: str, sample_id: str, *, size: int = 128) -> Request[bytes]
     inserted = {"job_id": job_id, "sample_id": sample_id}
     path = "/v1/jobs/{job_id}/thumbnails/{sample_id}"
     return Request("GET", path, content, inserted, {"size": size})
+
+
+# Columns
+
+
+def columns(job_id: str) -> Request[Columns]:
+    """The columns beside the scores of a job, and the tables that they are of."""
+    return Request("GET", "/v1/jobs/{job_id}/columns", to(Columns), {"job_id": job_id})
+
+
+def attach(
+    job_id: str, table: str | Path = "dataset", columns: Sequence[str] = ()
+) -> Request[Table]:
+    """Joins columns of a table to the scores of a job, in place of a table of the same name.
+
+    Args:
+        job_id: A finished job of this key.
+        table: Path of a CSV, Parquet or JSON Lines file with sample ids or paths; or `dataset` for
+            the dataset of the job, where that is a table.
+        columns: Names of the columns to show; all where none is named.
+    """
+    name, body = (
+        ("dataset", b"") if table == "dataset" else (Path(table).name, Path(table).read_bytes())
+    )
+    path = "/v1/jobs/{job_id}/columns/{table}"
+    inserted, query = {"job_id": job_id, "table": name}, {"column": list(columns)}
+    return Request("PUT", path, to(Table), inserted, query, content=body, seconds=UPLOAD_SECONDS)
+
+
+def detach(job_id: str, table: str) -> Request[None]:
+    """Removes the columns of a table, which is named as in `columns`."""
+    path = "/v1/jobs/{job_id}/columns/{table}"
+    return Request("DELETE", path, nothing, {"job_id": job_id, "table": table})
 
 
 # Marks

@@ -127,8 +127,11 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
             "check the folder and the pattern",
             parameter="location",
         )
+    is_there = is_folder(place, location)
     raise DatasetError(
-        f"{location!r} does not exist", "check the path or URI", parameter="location"
+        f"{location!r} {'has no file of its own' if is_there else 'does not exist'}",
+        "name a file in it" if is_there else "check the path or URI",
+        parameter="location",
     )
 
 

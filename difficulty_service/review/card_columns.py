@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from difficulty_service.bodies.results import ColumnKind
 from difficulty_service.review.sample_columns import (
     MISSING,
-    Kind,
     SampleColumn,
     SampleColumns,
     shorten_value,
@@ -32,7 +32,7 @@ class CardColumn:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     choices: Sequence[tuple[int, str, int]]
     bounds: tuple[str, str]
     data: Mapping[str, Any]

@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.audit.audit import match_ids
-from difficulty_service.audit.files import concatenate, open_tables, read_columns
+from difficulty_service.audit.files import concatenate, open_tables
 from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, list_names
 from difficulty_service.datasets.sample import Dataset, TableLimits
+from difficulty_service.datasets.storage import Boundary
 from difficulty_service.datasets.table_columns import PATH_NAMES
 from difficulty_service.datasets.table_files import (
     NAMED_EXTENSIONS,
@@ -107,10 +108,14 @@ class ScoredDataset:
     Attributes:
         find: Opens it; only called where its own table is wanted. Raises DifficultyError.
         id_column: The column that its sample ids were read from; None for none.
+        fingerprint: Its fingerprint when it was scored; None where that is unknown.
+        boundary: Boundary that reading its table must not leave; None for none.
     """
 
     find: FindDataset
     id_column: str | None = None
+    fingerprint: str | None = None
+    boundary: Boundary | None = None
 
 
 def join_tables(
@@ -179,18 +184,24 @@ def describe_unmatched(title: str, rows: pa.Array, keys: pa.ChunkedArray) -> lis
 
 
 def read_dataset_columns(
-    dataset: Dataset, names: Sequence[str], id_column: str | None, parameter: str
+    dataset: Dataset,
+    names: Sequence[str],
+    id_column: str | None,
+    parameter: str,
+    files: Sequence[TableFile] | None = None,
 ) -> pa.Table:
     """Some columns of a dataset that is a table, after the ids as `sample_id`.
 
-    Without a column of ids every row must be a sample. `parameter` is what asks for the columns.
+    Without a column of ids every row must be a sample. `parameter` is what asks for the columns;
+    `files` are those of the table, where they are open.
 
     Raises:
         ReportError: They cannot be read, or it is unknown which sample a row is.
     """
     wanted = [*names, *([] if id_column is None else [id_column])]
     try:
-        table = read_columns(dataset.location, wanted, text_columns=wanted[len(names) :])
+        files = files or open_tables(dataset.location, wanted[len(names) :])
+        table = concatenate(dataset.location, files, wanted)
     except DifficultyError as error:
         raise ReportError(
             f"the column {', '.join(map(repr, names))} cannot be read from {dataset.location}: "
@@ -222,15 +233,16 @@ def _read(
     opened = dataset.find() if source.table == DATASET else None
     location = source.table if opened is None else opened.location
     try:
-        files = open_tables(location, ids, limits)
+        files = open_tables(location, ids, limits, None if opened is None else dataset.boundary)
         if limits is not None:
             _require_limits(files, source, limits)
         schema = files[0].schema
         names, not_shown = _choose(schema, source)
         if opened is not None:
             names = [name for name in names if name != dataset.id_column]
-            table = read_dataset_columns(opened, names, dataset.id_column, "columns")
-            return table, not_shown, []  # the scores have said what was assumed
+            table = read_dataset_columns(opened, names, dataset.id_column, "columns", files)
+            # The scores have said what was assumed.
+            return table, not_shown, _what_changed(opened, dataset)
         key = _id_column(schema, ids, source)
         names = [name for name in names if name != key]
         table = concatenate(location, files, [key, *names])
@@ -240,6 +252,15 @@ def _read(
         raise _cannot_join(source, error) from error
     assumed = [f"{source.title} {file.note}" for file in files if file.note]
     return _with_ids(table[key], table, names), not_shown, assumed
+
+
+def _what_changed(opened: Dataset, dataset: ScoredDataset) -> list[str]:
+    if dataset.fingerprint in {None, opened.fingerprint}:
+        return []
+    return [
+        "the dataset differs in its samples, labels or sizes from what was scored; its rows are "
+        "found by their sample id"
+    ]
 
 
 def _require_limits(files: Sequence[TableFile], source: TableSource, limits: TableLimits) -> None:

@@ -7,17 +7,16 @@ searched. All but texts are numbers, NaN where a sample has no value, so that th
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.bodies.results import ColumnKind
 from difficulty_service.datasets.labels import decode_dictionary, is_text
 from difficulty_service.score_columns import FAULT_COLUMN
-
-Kind: TypeAlias = Literal["category", "number", "date", "text"]
 
 MOST_VALUES = 100
 """Number of different texts up to which a column is a category."""
@@ -61,7 +60,7 @@ class SampleColumn:
     """
 
     name: str
-    kind: Kind
+    kind: ColumnKind
     numbers: NDArray[np.float64]
     texts: pa.StringArray | None = None
     categories: tuple[str, ...] = ()

@@ -251,6 +251,21 @@ def test_marks_are_set_read_and_removed(job: JobPublic, call: Call) -> None:
     assert call("mark", job.id, removed).counts.keep == 0
 
 
+def test_columns_are_attached_read_and_removed(job: JobPublic, call: Call, tmp_path: Path) -> None:
+    table = tmp_path / "cameras.csv"
+    table.write_text("sample_id,camera,lens\nbird/0.png,A,x\n")
+
+    attached = call("attach", job.id, table, ["camera", "lens"])
+
+    assert (attached.name, attached.columns) == ("cameras.csv", ["camera", "lens"])
+    found = call("columns", job.id)
+    assert [column.name for column in found.columns] == ["image_fault", "camera", "lens"]
+    call("detach", job.id, "cameras.csv")
+    assert call("columns", job.id).tables == []
+    with pytest.raises(ServiceError, match="has no file of its own"):
+        call("attach", job.id)  # of its dataset, which is a folder
+
+
 def test_single_samples_are_scored(client: Client, job: JobPublic, photos: Path) -> None:
     paths = [photos / "train" / "cat" / "0.png", photos / "train" / "dog" / "1.png"]
 

@@ -198,3 +198,10 @@ def test_invalid_base64_is_an_error_of_that_image(tmp_path: Path) -> None:
     assert good.open().read() == b"x"
     with pytest.raises(ImageError, match="not base64"):
         bad.open()
+
+
+def test_a_folder_of_folders_alone_is_said_to_have_no_file(tmp_path: Path) -> None:
+    (tmp_path / "photos" / "cat").mkdir(parents=True)
+
+    with pytest.raises(DatasetError, match="has no file of its own"):
+        find_files(str(tmp_path / "photos"))
