@@ -9,7 +9,7 @@ from sqlalchemy import Engine, delete, insert, select
 
 from api.http.problems import conflict, invalid
 from api.jobs.marks import PART, SampleMark, marks_by_owner
-from api.storage.database import retry, write_transaction
+from api.storage.database import now, retry, write_transaction
 from api.storage.keys import Key, list_keys
 from api.storage.space import makes_room
 from api.storage.tables import FINAL, JOBS, KEYS, MARKS, SHARED_JOBS, is_id
@@ -88,7 +88,7 @@ def marks_of_sample(engine: Engine, job_id: str, row: int) -> dict[str, SampleMa
 
 
 def keys_by_id(engine: Engine) -> dict[str, Key]:
-    """All keys, revoked ones as well."""
+    """All keys, also those that are no longer in force."""
     return {key.id: key for key in list_keys(engine)}
 
 
@@ -106,8 +106,10 @@ def share_job(engine: Engine, job_id: str, key_id: str) -> None:
     Raises:
         Problem: There is no such key, or the job is shared with too many.
     """
-    known = select(KEYS.c.id).where(KEYS.c.id == key_id, KEYS.c.revoked_at.is_(None))
     with write_transaction(engine) as connection:
+        never_ends = KEYS.c.expires_at.is_(None)
+        in_force = KEYS.c.revoked_at.is_(None), never_ends | (KEYS.c.expires_at > now(connection))
+        known = select(KEYS.c.id).where(KEYS.c.id == key_id, *in_force)
         # One transaction after the other for each job.
         connection.execute(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update())
         if not is_id(key_id) or connection.execute(known).one_or_none() is None:

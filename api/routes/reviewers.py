@@ -1,5 +1,6 @@
 """Who reviews a job, how far they agree, and with whom its owner shares it."""
 
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,6 +37,7 @@ class Reviewer(BaseModel):
     latest: datetime | None = Field(description="When it marked last; null where it never did")
     shared: bool = Field(description="Whether the owner shares the job with it")
     revoked: bool
+    expired: bool
 
 
 class Agreement(BaseModel):
@@ -107,7 +109,7 @@ def find(request: Request, key: Principal, job: Job) -> Reviewers:
     only = None if is_overseer else key.owner
     review = open_review(engine, request.app.state.open_scores, job, only)
     shared = set(shared_with(engine, job.id))
-    keys = keys_by_id(engine)
+    keys, at = keys_by_id(engine), time.time()
     listed = {*review.marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}
     reviewers = [
         Reviewer(
@@ -115,6 +117,7 @@ def find(request: Request, key: Principal, job: Job) -> Reviewers:
             name=keys[owner].name if owner in keys else NO_KEY,
             shared=owner in shared,
             revoked=owner in keys and keys[owner].revoked_at is not None,
+            expired=owner in keys and keys[owner].terms.are_over(at),
             **_facts(review, owner),
         )
         for owner in sorted(listed)

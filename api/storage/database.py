@@ -140,6 +140,7 @@ def _open_postgresql(url: sa.URL) -> sa.Engine:
         max_overflow=24,
         # A host that disappeared is noticed within half a minute, not within hours.
         connect_args={
+            "client_encoding": "utf8",  # of a database in SQL_ASCII, texts would be bytes
             "connect_timeout": 10,
             "keepalives_idle": 15,
             "keepalives_interval": 5,

@@ -49,6 +49,10 @@ class Terms:
     expires_at: float | None = None  # seconds since 1970, from which it is refused; None for never
     roots: frozenset[str] | None = None  # names of those that it may use; None for all
 
+    def are_over(self, at: float) -> bool:
+        """Whether the key has expired by a time."""
+        return self.expires_at is not None and at >= self.expires_at
+
 
 UNLIMITED = Terms()
 
@@ -187,7 +191,7 @@ def rotate_key(engine: Engine, key_id: str, overlap: float) -> tuple[Key, str] |
         if present is None:
             return None
         at = now(connection)
-        if _is_over(present.terms, at):
+        if present.terms.are_over(at):
             raise BadKey(
                 f"the key {key_id} expired at {moment(present.terms.expires_at)}",
                 "give it a later end first, with `difficulty keys change ID --expires 90d`",
@@ -249,7 +253,7 @@ def find_by_digest(engine: Engine, digest: str) -> Key | None:
         if is_current and key.terms.expires_at is None:
             return key
         at = now(connection)
-    if _is_over(key.terms, at):
+    if key.terms.are_over(at):
         raise KeyEnded(f"the key expired at {moment(key.terms.expires_at)}")
     if not is_current and at >= row.replaced_until:
         raise KeyEnded(
@@ -279,15 +283,11 @@ def _new_secret() -> str:
     return PREFIX + secrets.token_urlsafe(SECRET_BYTES)
 
 
-def _is_over(terms: Terms, at: float) -> bool:
-    return terms.expires_at is not None and at >= terms.expires_at
-
-
 def _columns(
     connection: Connection, terms: Terms, *, may_be_over: bool = False
 ) -> dict[str, object]:
     """The terms as columns of `KEYS`."""
-    if not may_be_over and _is_over(terms, now(connection)):
+    if not may_be_over and terms.are_over(now(connection)):
         raise BadKey(f"{moment(terms.expires_at)} is over", "name a later end", parameter="expires")
     roots = None if terms.roots is None else json.dumps(sorted(terms.roots))
     return {"expires_at": terms.expires_at, "roots": roots}

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 from httpx2 import Response
-from sqlalchemy import Engine
+from sqlalchemy import Engine, update
 
 from api.jobs.marks import applied_marks
 from api.jobs.store import get_job
 from api.storage.keys import Key, revoke_key
+from api.storage.tables import KEYS
 from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 
 Call = Callable[..., Response]
@@ -149,10 +150,28 @@ def test_a_job_is_shared_with_keys_in_force_only(
     call: Call, keys: dict[str, tuple[Key, str]], engine: Engine
 ) -> None:
     revoke_key(engine, keys["colleague"][0].id)
+    expired = keys["reader"][0].id
+    with engine.begin() as connection:
+        connection.execute(update(KEYS).where(KEYS.c.id == expired).values(expires_at=1.0))
 
-    for key_id in (keys["colleague"][0].id, "0" * 26, "nobody"):
+    for key_id in (keys["colleague"][0].id, expired, "0" * 26, "nobody"):
         refused = call("owner", "PUT", f"reviewers/{key_id}")
         assert (refused.status_code, refused.json()["field"]) == (422, "key")
+
+
+def test_a_reviewer_whose_key_has_expired_since_is_said_to_be_so(
+    call: Call, keys: dict[str, tuple[Key, str]], engine: Engine, job: str
+) -> None:
+    key_id = keys["colleague"][0].id
+    call("owner", "PUT", f"reviewers/{key_id}")
+    with engine.begin() as connection:
+        connection.execute(update(KEYS).where(KEYS.c.id == key_id).values(expires_at=1.0))
+
+    found = {each["name"]: each for each in call("owner", "GET", "reviewers").json()["reviewers"]}
+    page = call("owner", "GET", f"/jobs/{job}/reviewers").text
+
+    assert found["colleague"]["expired"]
+    assert "<bdi>colleague</bdi> (expired)" in page
 
 
 def test_the_page_shares_a_job_and_ends_that_without_a_script(

@@ -2,9 +2,11 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
+import psycopg
 import pytest
 from alembic import command
 from alembic.autogenerate import compare_metadata
@@ -338,3 +340,25 @@ def test_an_error_that_will_not_pass_is_raised_at_once(engine: Engine) -> None:
         write()
 
     assert len(tries) == 1
+
+
+def test_names_are_text_in_a_database_without_an_encoding_of_its_own(
+    postgresql_server: Path, new_postgresql_url: Callable[[], str]
+) -> None:
+    url = new_postgresql_url()
+    name = url.split("/")[3].partition("?")[0]
+    with psycopg.connect(
+        f"host={postgresql_server} user=difficulty dbname=postgres", autocommit=True
+    ) as connection:
+        connection.execute(f"DROP DATABASE {name}")
+        connection.execute(
+            f"CREATE DATABASE {name} ENCODING SQL_ASCII LOCALE 'C' TEMPLATE template0"
+        )
+    engine = connect(url)
+    migrate(engine)
+
+    created, secret = create_key(engine, "Zoë", ["read"])
+
+    assert find_key(engine, secret) == created
+    assert [key.name for key in list_keys(engine)] == ["Zoë"]
+    engine.dispose()
