@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import subprocess
 import time
 from collections.abc import Mapping
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+
+from tests.page_commands import commands_below
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docker" / "compose.yaml"
@@ -66,11 +69,14 @@ class Project:
         services = {**dict.fromkeys(("api", "worker", "worker-2"), ours), **local}
         (self.folder / "images.json").write_text(json.dumps({"services": services}))
 
-    def compose(self, *arguments: str, feed: bytes | None = None) -> bytes:
+    def compose(self, *arguments: str) -> bytes:
         """A command of compose; gives what it prints."""
+        return docker(*self._options(), *arguments)
+
+    def _options(self) -> list[str]:
         files = [f"--file={FILE}", f"--file={self.folder / 'images.json'}"]
         chosen = [f"--env-file={self.folder / 'env'}", f"--project-name={NAME}"]
-        return docker("compose", *chosen, *files, "--profile=two-workers", *arguments, feed=feed)
+        return ["compose", *chosen, *files, "--profile=two-workers"]
 
     def up(self) -> None:
         """Starts everything, and waits until all of it is healthy."""
@@ -82,37 +88,19 @@ class Project:
         found: Mapping[str, Any] = json.loads(docker("inspect", name))[0]
         return found
 
-    def back_up(self) -> tuple[bytes, bytes]:
-        """The database and the files, by the commands of docs/operating.md."""
-        dump = ("pg_dump", "--username=difficulty", "--format=custom", "difficulty")
-        files = (
-            "tar",
-            "-C",
-            "/data",
-            "--exclude=./feature-cache",
-            "--exclude=./work",
-            "-cf",
-            "-",
-            ".",
-        )
-        return (
-            self.compose("exec", "-T", "database", *dump),
-            self.compose("exec", "-T", "api", *files),
-        )
+    def back_up(self, folder: Path) -> None:
+        """Makes a backup in a folder, by the commands of docs/operating.md."""
+        (folder / "backup").mkdir(parents=True)
+        self._run(commands_below("operating.md", "Backup")[1], folder)
 
-    def restore(self, database: bytes, files: bytes) -> None:
+    def restore(self, folder: Path) -> None:
         """Puts a backup in the place of what is there, by the commands of docs/operating.md."""
-        user = "--username=difficulty"
-        self.compose("stop", "proxy", "api", "worker", "worker-2")
-        self.compose("up", "--detach", "--wait", "database")
-        self.compose("exec", "-T", "database", "dropdb", user, "--if-exists", "difficulty")
-        self.compose("exec", "-T", "database", "createdb", user, "difficulty")
-        given = ("pg_restore", user, "--dbname=difficulty")
-        self.compose("exec", "-T", "database", *given, feed=database)
-        unpack = "rm -rf /data/* && tar -C /data -xf -"
-        once = ("run", "--rm", "-T", "--no-deps", "--entrypoint=sh", "api", "-c", unpack)
-        self.compose(*once, feed=files)
-        self.up()
+        self._run(commands_below("operating.md", "Restore")[1], folder)
+
+    def _run(self, commands: str, folder: Path) -> None:
+        """Runs commands of a page in a folder, for the services of this project."""
+        ours = f'docker() {{ shift; command docker {shlex.join(self._options())} "$@"; }}\n'
+        subprocess.run(["/bin/sh", "-ec", ours + commands], cwd=folder, check=True)  # noqa: S603
 
 
 def build(context: Path, image: str) -> None:

@@ -206,14 +206,14 @@ def test_the_next_version_starts_on_what_the_one_before_left(
 
 
 def test_a_backup_brings_back_everything_on_an_empty_machine(
-    client: httpx2.Client, project: Project
+    client: httpx2.Client, project: Project, tmp_path: Path
 ) -> None:
     jobs = client.get("/v1/jobs").json()
     scores = client.get(f"/v1/jobs/{jobs['jobs'][0]['id']}/scores").json()
 
-    database, files = project.back_up()
+    project.back_up(tmp_path)
     project.compose("down", "--volumes")
-    project.restore(database, files)
+    project.restore(tmp_path)
 
     assert client.get("/v1/jobs").json() == jobs
     assert client.get(f"/v1/jobs/{jobs['jobs'][0]['id']}/scores").json() == scores
@@ -221,13 +221,13 @@ def test_a_backup_brings_back_everything_on_an_empty_machine(
 
 
 def test_a_backup_takes_the_place_of_what_was_done_since(
-    client: httpx2.Client, project: Project
+    client: httpx2.Client, project: Project, tmp_path: Path
 ) -> None:
     jobs = client.get("/v1/jobs").json()
-    database, files = project.back_up()
+    project.back_up(tmp_path)
     later = wait_for(client, submit(client, "few"), "succeeded")["id"]
 
-    project.restore(database, files)
+    project.restore(tmp_path)
 
     assert client.get("/v1/jobs").json() == jobs
     assert client.get(f"/v1/jobs/{later}").status_code == 404

@@ -1,6 +1,5 @@
 """A backup that is made while a service works is a service again, as docs/operating.md says."""
 
-import re
 import shutil
 import subprocess
 import sys
@@ -11,17 +10,7 @@ from typing import Any
 import pytest
 
 from difficulty_service.client import Client, Decision, JobCreate, JobDataset, Mark, MarkChange
-
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "operating.md"
-
-
-def first_block(heading: str) -> str:
-    """The first block of commands below a heading of the page."""
-    found = re.search(
-        rf"^## {heading}\n.*?^```\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
-    )
-    assert found, heading
-    return found[1]
+from tests.page_commands import commands_below
 
 
 def run(commands: str, folder: Path) -> None:
@@ -60,13 +49,13 @@ def test_jobs_keys_and_marks_are_there_again_and_what_ran_runs_again(
         running = client.submit(request(augment_runs=30))
         next(event for event in client.events(running.id) if event.state == "running")
 
-        run(first_block("Backup"), tmp_path)
+        run(commands_below("operating.md", "Backup")[0], tmp_path)
 
         client.cancel(running.id)
     place = tmp_path / "elsewhere"
     place.mkdir()
     shutil.move(tmp_path / "backup", place)
-    run(first_block("Restore"), place)
+    run(commands_below("operating.md", "Restore")[0], place)
     restored = start(start_for_all, place / "difficulty-data")
 
     with Client(restored.url, key=secret) as client:
