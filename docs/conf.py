@@ -39,6 +39,7 @@ NAVIGATION = {
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",
         "training": "Training with scores",
+        "own-loop": "In your own training loop",
         "uncertainty": "Uncertainty without labels",
         "scaling": "Scaling",
         "api": "Running and calling the service",

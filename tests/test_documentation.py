@@ -2,12 +2,14 @@
 
 import csv
 import re
+import socket
 import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +29,35 @@ ROOT = Path(__file__).resolve().parent.parent
 FIGURES = ROOT / "docs" / "figures"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NEEDS_A_SERVICE = ("api.md", "client.md")  # examples with tests beside a running service
+BEGINS_ONCE = ("own-loop.md",)  # the first example of the page makes the data of the others
 FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
 OPTIONS_OF_OTHERS = {"--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
+
+
+OF_DEVELOPERS = ("lightning",)
+"""Packages of examples that no extra of users brings."""
+
+DISTRIBUTED = "init_process_group"
+
+SLOW = (DISTRIBUTED, "from transformers import", "import lightning")
+"""Examples that take more than five seconds."""
+
+ONE_OF_TWO = """
+import os
+
+os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
+os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+os.chdir(folder)
+names = {"__name__": "__main__"}
+exec(compile(text, "example", "exec"), names)
+state = names["objective"].state_dict() | dict(names["network"].module.state_dict())
+with open("state", "w") as file:
+    file.write(repr({key: getattr(each, "tolist", lambda: each)() for key, each in state.items()}))
+"""
 
 
 @dataclass(frozen=True)
@@ -54,7 +79,11 @@ def blocks_of(page: Path) -> Iterator[Block]:
 def cases(wanted: Callable[[Block], object]) -> list[Any]:
     """Blocks of all pages that a test has something to do with, named by page and line."""
     return [
-        pytest.param(block, id=f"{page.name}:{block.line}")
+        pytest.param(
+            block,
+            id=f"{page.name}:{block.line}",
+            marks=[pytest.mark.slow] if any(word in block.text for word in SLOW) else [],
+        )
         for page in PAGES
         for block in blocks_of(page)
         if wanted(block)
@@ -72,17 +101,58 @@ def commands_in(block: Block) -> list[tuple[str, str]]:
     )
 
 
+def beginning_of(block: Block) -> str:
+    """What an example takes from the first one of its page."""
+    first = next(each for each in blocks_of(block.page) if each.language == "python")
+    return first.text if block.page.name in BEGINS_ONCE and block != first else ""
+
+
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")
 @pytest.mark.parametrize(
     "block",
-    cases(lambda block: block.language == "python" and block.page.name not in NEEDS_A_SERVICE),
+    cases(
+        lambda block: (
+            block.language == "python"
+            and block.page.name not in NEEDS_A_SERVICE
+            and DISTRIBUTED not in block.text
+        )
+    ),
 )
 def test_python_on_a_page_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for package in OF_DEVELOPERS:
+        if f"import {package}" in block.text:
+            pytest.importorskip(package)
     write_score_file(tmp_path / "scores.parquet", {"a": 1.0}, backbone="builtin")
     monkeypatch.chdir(tmp_path)
+    text = beginning_of(block) + block.text
 
-    exec(compile(block.text, block.page.name, "exec"), {})  # noqa: S102 - our own pages
+    exec(compile(text, block.page.name, "exec"), {"__name__": "example"})  # noqa: S102 - our own pages
+
+
+@pytest.mark.parametrize("block", cases(lambda block: DISTRIBUTED in block.text))
+def test_python_for_several_processes_runs_in_two(
+    block: Block, forkserver: ForkServerContext, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    text = beginning_of(block) + block.text
+    processes = []
+    for rank in range(2):
+        (tmp_path / str(rank)).mkdir()
+        values = {"rank": rank, "port": port, "folder": str(tmp_path / str(rank)), "text": text}
+        processes.append(forkserver.Process(target=exec, args=(ONE_OF_TWO, values)))
+        processes[-1].start()
+
+    for process in processes:
+        process.join(120)
+        process.kill()
+        process.join()
+
+    assert [process.exitcode for process in processes] == [0, 0]
+    first, second = ((tmp_path / str(rank) / "state").read_text() for rank in range(2))
+    assert first == second  # the parameters and the memory of the loss
 
 
 @pytest.mark.parametrize("block", cases(commands_in))

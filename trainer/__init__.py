@@ -1,6 +1,7 @@
 """Does knowing the difficulty help? Trains classifiers that read `scores.parquet`.
 
-`import trainer` gives `trainer.train`, which is loaded when it is first used.
+`import trainer` gives `trainer.train`, and what a training loop of one's own needs; each is loaded
+when it is first used.
 """
 
 from typing import TYPE_CHECKING
@@ -10,22 +11,42 @@ import difficulty_service.base.process_setup  # noqa: F401 - its package configu
 if TYPE_CHECKING:
     from trainer.interface import TrainedRun as TrainedRun
     from trainer.interface import train as train
+    from trainer.own_loop import IndexedDataset as IndexedDataset
+    from trainer.own_loop import SampleObjective as SampleObjective
+    from trainer.own_loop import read_weights as read_weights
+    from trainer.training.objective import Objective as Objective
 
-__all__ = ["TrainedRun", "train"]
+_HOMES = {
+    "IndexedDataset": "trainer.own_loop",
+    "Objective": "trainer.training.objective",
+    "SampleObjective": "trainer.own_loop",
+    "TrainedRun": "trainer.interface",
+    "read_weights": "trainer.own_loop",
+    "train": "trainer.interface",
+}
+"""The module of each public name."""
+
+__all__ = [
+    "IndexedDataset",
+    "Objective",
+    "SampleObjective",
+    "TrainedRun",
+    "read_weights",
+    "train",
+]
 
 
 def __getattr__(name: str) -> object:
     """Loads one of the public names; importing the package loads none of them."""
-    if name not in __all__:
+    if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
     from difficulty_service.base.extras import needs_extra
 
     with needs_extra(f"trainer.{name}", "train"):
-        module = import_module("trainer.interface")
-    globals().update({each: getattr(module, each) for each in __all__})
-    return globals()[name]
+        module = import_module(_HOMES[name])
+    return globals().setdefault(name, getattr(module, name))
 
 
 def __dir__() -> list[str]:
