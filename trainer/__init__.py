@@ -13,24 +13,30 @@ if TYPE_CHECKING:
     from trainer.interface import train as train
     from trainer.own_loop import IndexedDataset as IndexedDataset
     from trainer.own_loop import SampleObjective as SampleObjective
+    from trainer.own_loop import read_difficulty as read_difficulty
     from trainer.own_loop import read_weights as read_weights
     from trainer.training.objective import Objective as Objective
+    from trainer.training.sampling import DifficultySampler as DifficultySampler
 
 _HOMES = {
+    "DifficultySampler": "trainer.training.sampling",
     "IndexedDataset": "trainer.own_loop",
     "Objective": "trainer.training.objective",
     "SampleObjective": "trainer.own_loop",
     "TrainedRun": "trainer.interface",
+    "read_difficulty": "trainer.own_loop",
     "read_weights": "trainer.own_loop",
     "train": "trainer.interface",
 }
 """The module of each public name."""
 
 __all__ = [
+    "DifficultySampler",
     "IndexedDataset",
     "Objective",
     "SampleObjective",
     "TrainedRun",
+    "read_difficulty",
     "read_weights",
     "train",
 ]

@@ -283,6 +283,58 @@ class EqualWeights(AnyRegulariser):
 Regulariser = Annotated[EqualWeights | ScoreWeights, Field(discriminator="weights")]
 
 
+class RandomOrder(Table):
+    """Every epoch has all samples, in another random order."""
+
+    hints: ClassVar[Mapping[str, str]] = dict.fromkeys(
+        ("scores", "column"), 'set sampling.order = "easy_first", "hard_first" or "mixed"'
+    )
+    order: Literal["random"] = "random"
+
+
+class ScoredOrder(Table):
+    """An order by the difficulty of the samples."""
+
+    scores: str | None = None
+    """Score file; `--scores` overrides it."""
+    column: str = "rmd"
+    """Column of the score file; larger is harder."""
+
+
+class PacedOrder(ScoredOrder):
+    """An order that begins with a part of the samples.
+
+    The part grows evenly, as with the linear pacing of Wu et al. (2021). An epoch has as many
+    steps as any other: its samples are drawn in random order, and once more where they run out.
+    """
+
+    start: Annotated[float, Field(gt=0, lt=1)] = 0.2
+    """Fraction of the samples in the first epoch."""
+    until: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Fraction of all epochs after which every sample takes part."""
+
+
+class EasyFirst(PacedOrder):
+    """The easiest samples at first, then more of the harder ones, in random order."""
+
+    order: Literal["easy_first"] = "easy_first"
+
+
+class HardFirst(PacedOrder):
+    """The hardest samples at first, then more of the easier ones, in random order."""
+
+    order: Literal["hard_first"] = "hard_first"
+
+
+class MixedOrder(ScoredOrder):
+    """Every epoch has all samples, and every batch as many of each difficulty."""
+
+    order: Literal["mixed"] = "mixed"
+
+
+Sampling = Annotated[RandomOrder | EasyFirst | HardFirst | MixedOrder, Field(discriminator="order")]
+
+
 class AnyOptimiser(Table):
     """The optimiser."""
 
@@ -469,6 +521,8 @@ class Recipe(BaseModel):
     """Loss."""
     regulariser: Regulariser = EqualWeights()
     """Entropy term and its weight for each sample."""
+    sampling: Sampling = RandomOrder()
+    """Order of the training samples."""
     optimiser: Optimiser = Sgd()
     """Optimiser."""
     schedule: Schedule = CosineRate()
@@ -480,8 +534,14 @@ class Recipe(BaseModel):
 
 
 FREE_TO_CHANGE = (
-    *("name", "loss.scores", "regulariser.scores", "regulariser.unreliable", "data.in_memory"),
-    *("data.max_pixels", "data.on_error", "data.workers", "training.checkpoint_every"),
+    *("name", "loss.scores", "regulariser.scores", "regulariser.unreliable", "sampling.scores"),
+    *(
+        "data.in_memory",
+        "data.max_pixels",
+        "data.on_error",
+        "data.workers",
+        "training.checkpoint_every",
+    ),
     *("training.evaluation_batch_size", "training.seeds"),
 )
 """Keys of a recipe that may change when a run resumes; weights are compared by their values."""

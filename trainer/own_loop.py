@@ -1,13 +1,14 @@
-"""What a training loop of one's own needs: weights by sample id, positions, and the objective.
+"""What a training loop of one's own needs: scores by sample id, positions, and the objective.
 
 `trainer.train` has all of this inside. A loop in plain PyTorch, of the Trainer of Hugging Face or
-of Lightning takes these three: `read_weights` joins a score file to the samples, `IndexedDataset`
-says which samples a batch holds, and `SampleObjective` computes their losses and calls the hooks of
-losses with memory.
+of Lightning takes these: `read_weights` and `read_difficulty` join a score file to the samples,
+`IndexedDataset` says which samples a batch holds, and `SampleObjective` computes their losses and
+calls the hooks of losses with memory. `trainer.training.sampling` orders the samples.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol, TypedDict, Unpack
@@ -23,7 +24,7 @@ from trainer.config import Needs, Normalise, ScoreWeights
 from trainer.losses import Loss, call_hook, make_loss
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.objective import Objective
-from trainer.weights.from_scores import weights_of_samples
+from trainer.weights.from_scores import difficulty_of_samples, weights_of_samples
 
 INDEX = "index"
 """Key of the position in a sample that is a mapping."""
@@ -79,8 +80,41 @@ def read_weights(
         TrainingError: The scores are not finite, or marked as unreliable.
     """
     config = _weight_options(options)
+    with _score_file(scores) as path:
+        return weights_of_samples(sample_ids, path, config)[0].float()
+
+
+def read_difficulty(
+    scores: Any,  # noqa: ANN401 - a path, or scores of either package
+    sample_ids: Sequence[str],
+    *,
+    column: str = "rmd",
+) -> Tensor:
+    """Reads the difficulty of every training sample from a score file, joined by sample id.
+
+    Args:
+        scores: Path of a score file, or scores of `difficulty_service`.
+        sample_ids: Id of each training sample, as in the score file.
+        column: Column of scores; larger is harder.
+
+    Returns:
+        Float64 in the order of `sample_ids`. Shape (samples,).
+
+    Raises:
+        ConfigError: The file has no such scores.
+        UnmatchedScores: A sample has no score, or a score no sample.
+        TrainingError: The scores are marked as unreliable.
+    """
+    with _score_file(scores) as path:
+        return difficulty_of_samples(sample_ids, path, column)
+
+
+@contextmanager
+def _score_file(scores: Any) -> Iterator[Path]:  # noqa: ANN401 - a path, or scores
+    """The file of some scores, written for as long as it is read where there is none."""
     if isinstance(scores, str | os.PathLike):
-        return weights_of_samples(sample_ids, Path(scores), config)[0].float()
+        yield Path(scores)
+        return
     if not hasattr(scores, "save"):
         raise ConfigError(
             f"scores are of type {type(scores).__name__}",
@@ -88,9 +122,7 @@ def read_weights(
             parameter="scores",
         )
     with TemporaryDirectory() as folder:
-        path = Path(folder) / "scores.parquet"
-        scores.save(path)
-        return weights_of_samples(sample_ids, path, config)[0].float()
+        yield Path(scores.save(Path(folder) / "scores.parquet"))
 
 
 def _weight_options(options: Mapping[str, Any]) -> ScoreWeights:

@@ -99,6 +99,7 @@ def contradictions(recipe: Recipe, *, in_sweep: bool = False) -> list[str]:
         _check_schedule(recipe),
         _check_loss(recipe),
         _check_weights(recipe, in_sweep=in_sweep),
+        _check_sampling(recipe),
         _check_final(recipe),
     )
     return [problem for problems in checks for problem in problems]
@@ -201,6 +202,12 @@ def _check_weights(recipe: Recipe, *, in_sweep: bool) -> Iterator[str]:
             "has no effect with regulariser.alpha = 0; raise alpha, such as to 0.3, or make it "
             '"constant"',
         )
+
+
+def _check_sampling(recipe: Recipe) -> Iterator[str]:
+    if recipe.sampling.order != "random" and recipe.data.kind == "trees":
+        remedy = "has no meaning for trees, whose phrases are not scored; remove it"
+        yield wrong_value("sampling.order", recipe.sampling.order, remedy)
 
 
 def _check_final(recipe: Recipe) -> Iterator[str]:

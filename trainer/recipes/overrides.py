@@ -114,21 +114,23 @@ def value_of(text: str) -> Any:  # noqa: ANN401 - any TOML value
     return parsed["value"] if plain else text  # the name of a file may look like a date
 
 
-SCORE_KEYS = ("regulariser.scores", "loss.scores")
+SCORE_KEYS = ("regulariser.scores", "loss.scores", "sampling.scores")
 """Keys of score files."""
 
 NEEDS_SCORES = (
     'has no effect with regulariser.weights = "constant"; set regulariser.weights = "scores" and '
-    'regulariser.alpha above 0, such as 0.3, or loss.weights = "label_probability"'
+    'regulariser.alpha above 0, such as 0.3, loss.weights = "label_probability", or '
+    'sampling.order = "easy_first"'
 )
 """What a score file needs."""
 
 
 def used_scores(recipe: Recipe) -> list[str | None]:
     """The score file of each part of a recipe that needs one; None where it is not named."""
-    regulariser, loss = recipe.regulariser, recipe.loss
-    by_scores = [regulariser.scores] if regulariser.weights == "scores" else []
-    return [*by_scores, loss.scores] if loss.doubts_labels else by_scores
+    regulariser, loss, sampling = recipe.regulariser, recipe.loss, recipe.sampling
+    used = [regulariser.scores] if regulariser.weights == "scores" else []
+    used += [loss.scores] if loss.doubts_labels else []
+    return used if sampling.order == "random" else [*used, sampling.scores]
 
 
 def with_scores(recipe: Recipe, scores: str) -> Recipe:
@@ -140,4 +142,6 @@ def with_scores(recipe: Recipe, scores: str) -> Recipe:
         parts["regulariser"] = recipe.regulariser.model_copy(update={"scores": scores})
     if recipe.loss.doubts_labels:
         parts["loss"] = recipe.loss.model_copy(update={"scores": scores})
+    if recipe.sampling.order != "random":
+        parts["sampling"] = recipe.sampling.model_copy(update={"scores": scores})
     return recipe.model_copy(update=parts)

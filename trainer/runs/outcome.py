@@ -109,6 +109,7 @@ def describe_objective(
         - `formula`: for weights by scores, the keys of [regulariser] that decide them.
         - `scores`: for weights by scores, the file, its column, scorer and provenance.
         - `distribution`: for weights by scores, the statistics of `weights.json`.
+        - `order`: where samples are not in random order, the keys of [sampling] and the scores.
         - `labels`: where the loss does not take the labels as given, its keys of [loss] for that,
           the file, and how many labels are doubted.
     """
@@ -133,6 +134,10 @@ def describe_objective(
             "scores": describe_scores(Path(recipe.loss.scores), "p_wrong"),
             "beliefs": beliefs.describe(),
         }
+    sampling = recipe.sampling
+    if sampling.order != "random" and sampling.scores is not None:
+        scores = describe_scores(Path(sampling.scores), sampling.column)
+        record["order"] = sampling.model_dump() | {"scores": scores}
     unweighted = _unweighted(recipe, constants, distribution)
     record["sentence"] = f"{unweighted}{_trust(recipe.loss)}."
     return record

@@ -36,7 +36,13 @@ from trainer.training.state import (
 from trainer.training.step import TrainingData
 from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import LabelBeliefs, Supervision, label_beliefs, weights_of_samples
+from trainer.weights.from_scores import (
+    LabelBeliefs,
+    Supervision,
+    difficulty_of_samples,
+    label_beliefs,
+    weights_of_samples,
+)
 
 
 @contextmanager
@@ -129,7 +135,8 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     weights, distribution = _weights(splits, recipe)
     beliefs = _beliefs(splits.train, recipe.loss)
     supervision = TRUSTED if beliefs is None else beliefs.supervision(recipe.loss)
-    identity = _identity(request, splits.train, weights, supervision)
+    difficulty = _difficulty(splits, recipe)
+    identity = _identity(request, splits.train, weights, supervision, difficulty)
     if request.resume and (folder / run_folder.METRICS).exists():
         saved = run_folder.read_run(folder)
         require_same_run(folder / run_folder.RECIPE, saved["identity"], identity)
@@ -163,7 +170,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
             log(record)
             callbacks.on_epoch(record)
 
-        data = TrainingData(splits.train, weights, splits.validation, supervision)
+        data = TrainingData(splits.train, weights, splits.validation, supervision, difficulty)
         loop_callbacks = Callbacks(callbacks.on_step, end_epoch, save, callbacks.should_stop)
         finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
@@ -221,6 +228,24 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
     )
 
 
+def _difficulty(splits: Splits, recipe: Recipe) -> Tensor | None:
+    """The difficulty of every training sample, if the recipe orders samples by it."""
+    config = recipe.sampling
+    if config.order == "random":
+        return None
+    if config.scores is None:
+        raise ConfigError(
+            f"sampling.order = '{config.order}', but no score file is named",
+            "add ",
+            Setting("scores", "scores.parquet"),
+            ", which `difficulty score` writes",
+            parameter="scores",
+        )
+    return difficulty_of_samples(
+        splits.train.sample_ids, Path(config.scores), config.column, known_ids=splits.all_ids
+    )
+
+
 def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
     """What is known about the labels of the training samples, if the recipe asks for it."""
     if not config.doubts_labels:
@@ -251,7 +276,11 @@ def fixed_part(recipe: Recipe) -> dict[str, Any]:
 
 
 def _identity(
-    request: RunRequest, samples: Samples, weights: Tensor | None, supervision: Supervision
+    request: RunRequest,
+    samples: Samples,
+    weights: Tensor | None,
+    supervision: Supervision,
+    difficulty: Tensor | None,
 ) -> dict[str, Any]:
     """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
@@ -261,6 +290,7 @@ def _identity(
         "seed": request.seed,
         "training_samples": digest.hexdigest(),
         "weights": _sha256(weights) if weights is not None else None,
+        "difficulty": _sha256(difficulty) if difficulty is not None else None,
         "supervision": {
             name: _sha256(values)
             for name, values in vars(supervision).items()

@@ -16,7 +16,14 @@ from trainer.losses import call_hook
 from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process, predict_split, share_of_process
-from trainer.training.plan import Purpose, draw_augmentation, plan_epoch, rate_at, seed_of
+from trainer.training.plan import (
+    Purpose,
+    draw_augmentation,
+    plan_by_difficulty,
+    plan_epoch,
+    rate_at,
+    seed_of,
+)
 from trainer.training.state import Progress, TrainState
 from trainer.training.step import (
     GradientStep,
@@ -77,8 +84,8 @@ def _train_epoch(
     callbacks: Callbacks,
 ) -> bool:
     """Takes the remaining steps of an epoch; returns False when stopped before its end."""
-    progress, settings, samples = state.progress, recipe.training, data.train
-    plan = plan_epoch(len(samples), settings.batch_size, seed, progress.epoch, samples.groups)
+    progress, samples = state.progress, data.train
+    plan = _plan(data, recipe, seed, progress.epoch)
     shares = [share_of_process(batch, accelerator) for batch in plan[progress.step :]]
     draws = None
     if recipe.data.kind == "images" and recipe.data.augmentation != "none":
@@ -107,6 +114,16 @@ def _train_epoch(
             break
     progress.seconds += time.perf_counter() - began
     return not stopped
+
+
+def _plan(data: TrainingData, recipe: Recipe, seed: int, epoch: int) -> list[Tensor]:
+    """The batches of one epoch, in the order of the recipe."""
+    samples, settings = data.train, recipe.training
+    if data.difficulty is None:
+        return plan_epoch(len(samples), settings.batch_size, seed, epoch, samples.groups)
+    return plan_by_difficulty(
+        data.difficulty, settings.batch_size, seed, epoch, settings.epochs, recipe.sampling
+    )
 
 
 def _end_epoch(

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.config import Schedule
+from trainer.config import EasyFirst, HardFirst, Sampling, Schedule
 from trainer.samples import NUM_DRAWS
 
 
@@ -54,6 +54,61 @@ def plan_epoch(
     by_group = group_of.argsort(stable=True).split(sizes.tolist())
     batches = order.tensor_split(-(-len(order) // batch_size))
     return [torch.cat([by_group[group] for group in batch.tolist()]) for batch in batches]
+
+
+def plan_by_difficulty(
+    difficulty: Tensor, batch_size: int, seed: int, epoch: int, epochs: int, sampling: Sampling
+) -> list[Tensor]:
+    """The batches of one epoch in an order by difficulty, as many as `plan_epoch` makes.
+
+    "easy_first" and "hard_first" draw from a growing part of the samples, see `trainer.config`.
+    "mixed" cuts the samples, sorted by difficulty, into as many strata as a batch has samples, and
+    deals each stratum out to all batches. Samples of equal difficulty count in their order.
+
+    Args:
+        difficulty: Finite, larger is harder. Shape (samples,).
+        batch_size: Largest number of samples of a batch.
+        seed: Seed of the order.
+        epoch: Number of the epoch, from zero.
+        epochs: Number of all epochs.
+        sampling: Order and its pace.
+
+    Returns:
+        Positions of the samples of each batch; sizes differ by at most one.
+    """
+    num_samples = len(difficulty)
+    if sampling.order == "random":
+        return plan_epoch(num_samples, batch_size, seed, epoch)
+    generator = generator_of(seed, Purpose.ORDER, epoch)
+    num_batches = -(-num_samples // batch_size)
+    ranked = difficulty.argsort(stable=True, descending=sampling.order == "hard_first")
+    if sampling.order == "mixed":
+        return _dealt_out(ranked, num_batches, generator)
+    pool = ranked[: pool_size(num_samples, epoch, epochs, sampling)]
+    rounds = [
+        pool[torch.randperm(len(pool), generator=generator)]
+        for _ in range(-(-num_samples // len(pool)))
+    ]
+    return list(torch.cat(rounds)[:num_samples].tensor_split(num_batches))
+
+
+def pool_size(num_samples: int, epoch: int, epochs: int, sampling: EasyFirst | HardFirst) -> int:
+    """The number of samples that an epoch draws from: `start` of all, growing evenly to all."""
+    done = min(1.0, epoch / (sampling.until * epochs))
+    return math.ceil(round((sampling.start + (1 - sampling.start) * done) * num_samples, 9))
+
+
+def _dealt_out(ranked: Tensor, num_batches: int, generator: torch.Generator) -> list[Tensor]:
+    """Batches with one sample of each stratum; which one, and their order in it, is random."""
+    num_strata = -(-len(ranked) // num_batches)
+    strata = ranked.new_full((num_strata, num_batches), -1)
+    strata.view(-1)[: len(ranked)] = ranked
+    batches = _shuffled_rows(_shuffled_rows(strata, generator).T, generator)
+    return [batch[batch >= 0] for batch in batches]
+
+
+def _shuffled_rows(rows: Tensor, generator: torch.Generator) -> Tensor:
+    return rows.gather(1, torch.rand(rows.shape, generator=generator).argsort(dim=1))
 
 
 def draw_augmentation(num_samples: int, seed: int, epoch: int) -> Tensor:

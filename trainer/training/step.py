@@ -132,12 +132,22 @@ def _mean(values: Tensor) -> float | None:
 
 @dataclass(frozen=True)
 class TrainingData:
-    """The data of a training run: None weighs the entropy of all samples by one."""
+    """The data of a training run.
+
+    Attributes:
+        train: Training samples.
+        weights: Weight of the entropy of each; None weighs all by one. Shape (samples,).
+        validation: Validation samples.
+        supervision: How far the labels are trusted.
+        difficulty: Difficulty of each sample, which decides the order; None for a random one.
+            Shape (samples,).
+    """
 
     train: Samples
     weights: Tensor | None
     validation: Samples | None
     supervision: Supervision = TRUSTED
+    difficulty: Tensor | None = None
 
 
 @dataclass(frozen=True)

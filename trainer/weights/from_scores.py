@@ -62,15 +62,14 @@ def examples_of(sample_ids: pa.Array) -> str:
     return f"for example {', '.join(map(repr, examples))}"
 
 
-def require_reliable(provenance: Provenance, path: Path, config: ScoreWeights) -> None:
+def require_reliable(provenance: Provenance, path: Path, way_out: str = "") -> None:
     """Refuses scores that were marked as unreliable when they were written."""
-    if provenance.reliable is not False or config.unreliable == "allow":
+    if provenance.reliable is not False:
         return
     raise TrainingError(
         f"the scores of {path} are marked as unreliable: there are fewer samples than a feature "
         "vector has numbers, and no shrinkage",
-        "score again with `difficulty score --shrinkage auto`, or set regulariser.unreliable = "
-        '"allow"',
+        f"score again with `difficulty score --shrinkage auto`{way_out}",
     )
 
 
@@ -98,7 +97,7 @@ class _ScoreColumn:
 
     sample_ids: pa.Array
     scores: NDArray[np.float64]
-    dim: int | None
+    provenance: Provenance
 
 
 @dataclass(frozen=True)
@@ -134,7 +133,9 @@ def weights_of_samples(
         distribution. With `missing = "mean"`, samples whose score is absent, null or NaN have
         the mean weight of the others.
     """
-    column = _read_column(path, config)
+    column = _read_column(path, config.column, "regulariser.column")
+    if config.unreliable == "error":
+        require_reliable(column.provenance, path, ', or set regulariser.unreliable = "allow"')
     joined = _join(column, sample_ids, known_ids)
     _check_matched(joined, path, config)
     has_score = torch.from_numpy(~np.isnan(joined.scores))
@@ -144,7 +145,7 @@ def weights_of_samples(
         score_temperature=config.score_temperature,
         c=config.c,
         winsorise=config.winsorise,
-        dim=column.dim,
+        dim=column.provenance.feature_dim,
     )
     # By rounding, a mean can lie outside the range of its values.
     mean = known_weights.mean().clamp(known_weights.min(), known_weights.max())
@@ -154,23 +155,46 @@ def weights_of_samples(
     return weights, describe_weights(weights, missing=missing, surplus=len(joined.surplus))
 
 
-def _read_column(path: Path, config: ScoreWeights) -> _ScoreColumn:
-    name = config.column
+def difficulty_of_samples(
+    sample_ids: Sequence[str],
+    path: Path,
+    column: str,
+    *,
+    known_ids: Sequence[str] | None = None,
+) -> Tensor:
+    """Reads the difficulty of each training sample; larger is harder.
+
+    Returns:
+        A column of the score file, float64 in the order of `sample_ids`. Shape (samples,).
+
+    Raises:
+        ConfigError: The file has no such scores.
+        TrainingError: The scores are marked as unreliable.
+        UnmatchedScores: A sample has no score; or a score no sample, not even one whose id is
+            known.
+    """
+    read = _read_column(path, column, "sampling.column")
+    require_reliable(read.provenance, path)
+    joined = _join(read, sample_ids, known_ids)
+    _check_matched(joined, path, ScoreWeights(column=column), may_lack=False)
+    return torch.from_numpy(joined.scores)
+
+
+def _read_column(path: Path, name: str, key: str) -> _ScoreColumn:
     schema = read_score_schema(path)
     require_columns([name], schema.names, str(path), ConfigError)
     numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
     file = read_scores(path, ["sample_id", *numeric])
-    require_reliable(file.provenance, path, config)
     filled = [column for column in numeric if file.table[column].null_count < len(file.table)]
     if name not in filled:
         reason = "is empty" if name in numeric else "is not a column of scores"
         raise ConfigError(
-            f"regulariser.column {name!r} {reason} in {path}",
+            f"{key} {name!r} {reason} in {path}",
             f"choose one of {filled}, or score again so that it is filled",
         )
     sample_ids = unique_ids(file.table, path)
     scores = file.table[name].cast(pa.float64()).to_numpy()
-    return _ScoreColumn(sample_ids, scores, file.provenance.feature_dim)
+    return _ScoreColumn(sample_ids, scores, file.provenance)
 
 
 def _join(
@@ -192,7 +216,9 @@ def _join(
     )
 
 
-def _check_matched(joined: _JoinedScores, path: Path, config: ScoreWeights) -> None:
+def _check_matched(
+    joined: _JoinedScores, path: Path, config: ScoreWeights, *, may_lack: bool = True
+) -> None:
     total, column = len(joined.scores), config.column
     missing = len(joined.absent) + len(joined.empty)
     strict = config.missing == "error"
@@ -208,7 +234,7 @@ def _check_matched(joined: _JoinedScores, path: Path, config: ScoreWeights) -> N
         if len(ids)
     ]
     remedy = "score the training dataset"
-    if missing < total:
+    if missing < total and may_lack:
         remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
         remedy += "weight and to ignore scores without a sample"
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)

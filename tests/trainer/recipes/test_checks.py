@@ -72,6 +72,12 @@ def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
         ),
         (["training.final=best", "data.validation=0"], "needs validation data"),
         (
+            ["data.kind=trees", "model.name=tree_lstm", "sampling.order=mixed"],
+            'sampling.order = "mixed": has no meaning for trees',
+        ),
+        (["sampling.start=0.5"], 'it applies to "easy_first" and "hard_first"; remove it'),
+        (["sampling.column=knn"], 'set sampling.order = "easy_first", "hard_first" or "mixed"'),
+        (
             ["data.kind=features", "data.augmentation=flip"],
             'data.augmentation = "flip": has no effect with data.kind = "features"',
         ),

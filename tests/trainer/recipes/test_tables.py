@@ -29,6 +29,8 @@ RECIPES = {
     ],
     "weighed labels": ["model.name=resnet18", "loss.weights=label_probability"],
     "second labels": ["model.name=resnet18", "loss.targets=posterior"],
+    "paced": ["model.name=resnet18", "sampling.order=easy_first"],
+    "mixed": ["model.name=resnet18", "sampling.order=mixed"],
     "adamw": ["model.name=resnet18", "optimiser.name=adamw"],
     "steps": ["model.name=resnet18", "schedule={name='steps', milestones=[0.5]}"],
     "best": ["model.name=resnet18", "training.final=best"],
@@ -45,6 +47,7 @@ OF_IMAGES = EVERY - OF_FEATURES - WORDS
 OF_TABLES = EVERY - {"features", *HEADS}
 SCORED = {"scores", "raw scores"}
 DOUBTED = {"weighed labels", "second labels"}
+ORDERED = {"paced", "mixed"}
 SGD = EVERY - {"adamw"}
 
 EFFECTS: dict[str, tuple[str, set[str]]] = {
@@ -89,6 +92,11 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "regulariser.c": ("0.001", SCORED),
     "regulariser.missing": ("error", SCORED),
     "regulariser.unreliable": ("error", SCORED),
+    "sampling.order": ("random", EVERY),
+    "sampling.scores": ("scores.parquet", ORDERED),
+    "sampling.column": ("rmd", ORDERED),
+    "sampling.start": ("0.2", {"paced"}),
+    "sampling.until": ("0.5", {"paced"}),
     "optimiser.name": ("sgd", EVERY),
     "optimiser.learning_rate": ("0.1", EVERY),
     "optimiser.momentum": ("0.9", SGD),

@@ -61,12 +61,17 @@ def by_scores(first: object, second: object, **beside: object) -> Change:
     return Change((first, second), beside={f"regulariser.{key}": needs[key] for key in needs})
 
 
+def by_order(first: object, second: object, **beside: object) -> Change:
+    needs = {"order": "easy_first", "scores": "SCORES"} | beside
+    return Change((first, second), beside={f"sampling.{key}": needs[key] for key in needs})
+
+
 DOUBTED = {"loss.weights": "label_probability", "loss.scores": "SCORES"}
 
 FAILS_FIRST = {"loss.missing", "regulariser.missing", "regulariser.unreliable"}
 """Keys whose first value refuses these scores."""
 
-FAILS_SECOND = {"loss.targets", "loss.weights", "regulariser.weights"}
+FAILS_SECOND = {"loss.targets", "loss.weights", "regulariser.weights", "sampling.order"}
 """Keys whose second value needs a score file."""
 
 HEAD = {"uncertainty.epochs": 2}
@@ -88,6 +93,11 @@ CHANGES = {
     "regulariser.c": by_scores(0.001, 5.0),
     "regulariser.missing": by_scores("error", "mean", scores="FEWER_SCORES"),
     "regulariser.unreliable": by_scores("error", "allow", scores="UNRELIABLE_SCORES"),
+    "sampling.order": Change(("random", "easy_first")),
+    "sampling.scores": by_order("SCORES", "OTHER_SCORES"),
+    "sampling.column": by_order("rmd", "knn"),
+    "sampling.start": by_order(0.2, 0.6),
+    "sampling.until": by_order(0.5, 1.0),
     "optimiser.name": Change(("sgd", "adamw")),
     "optimiser.learning_rate": Change((0.1, 0.2)),
     "optimiser.momentum": Change((0.9, 0.5)),
