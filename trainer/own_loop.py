@@ -260,7 +260,8 @@ class SampleObjective:
 
         Args:
             logits: Shape (samples, classes).
-            targets: As the loss takes them, class indices of shape (samples,).
+            targets: Class indices of shape (samples,), or distributions of shape (samples,
+                classes), which some losses refuse.
             positions: Positions of the samples in `sample_ids`. Shape (samples,).
 
         Returns:
@@ -280,7 +281,8 @@ class SampleObjective:
         exact = logits.float() if logits.dtype.itemsize < FLOAT32_BYTES else logits
         losses = self.objective(exact, targets, weights)
         if hasattr(self.loss, "after_batch"):
-            correct = (logits.detach().argmax(dim=-1) == targets).tolist()
+            likeliest = targets if targets.ndim == 1 else targets.argmax(dim=-1)
+            correct = (logits.detach().argmax(dim=-1) == likeliest).tolist()
             everyone = _of_all_processes(list(zip(own, correct, strict=True)))
             if len(everyone) > len(own):
                 call_hook(self.loss, "before_batch", [self._ids[row] for row, _ in everyone])

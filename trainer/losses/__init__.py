@@ -1,5 +1,8 @@
 """Losses by name: logits and targets in, one loss per sample out.
 
+Targets are class indices, or distributions over the classes (`trainer.losses.targets`) where the
+loss has a meaning for them.
+
 A loss with memory is an object with any of these hooks; the training loop calls those that exist:
 
 - `before_training(sample_ids)`: once, with the ids of all training samples.
@@ -149,8 +152,8 @@ def make_loss(name: str, **constants: object) -> Loss:
         **constants: Constants of the loss that differ from their defaults.
 
     Returns:
-        A function of logits of shape (samples, classes) and targets of shape (samples,) that
-        returns losses of shape (samples,).
+        A function of logits of shape (samples, classes) and targets, indices of shape (samples,)
+        or distributions of that of the logits, that returns losses of shape (samples,).
 
     Raises:
         ValueError: No loss has that name, or it has no such constant.

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
+
+from trainer.losses.targets import expected, nll_of_targets
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class ProbabilityBins:
     upper: Tensor
 
     def gammas_of(self, probabilities: Tensor) -> Tensor:
-        """The gamma of the bin of each target's probability, (samples,); without gradient.
+        """The gamma of the bin of each target's probability, without gradient; shape as given.
 
         A bin includes its lower edge. A probability outside all bins belongs to the nearest one,
         and NaN to the last.
@@ -149,23 +150,24 @@ def next_gammas(gammas: Tensor, gaps: Tensor, rule: GammaRule) -> Tensor:
 def binned_focal(logits: Tensor, targets: Tensor, *, bins: ProbabilityBins) -> Tensor:
     """Focal loss with the gamma g of each sample's bin, inverse focal loss where g is negative.
 
-    `-(1 - p_t) ** g * log p_t` and `-(1 + p_t) ** |g| * log p_t`.
+    `-(1 - p_t) ** g * log p_t` and `-(1 + p_t) ** |g| * log p_t`. Of a distribution, the mean of
+    the losses of all classes by it, each with the gamma of its own probability.
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         bins: Gammas by the probability of the target, chosen without gradient.
 
     Returns:
         One loss per sample. Shape (samples,).
     """
-    loss = F.cross_entropy(logits, targets, reduction="none")
+    loss = nll_of_targets(logits, targets)
     own = (-loss).exp()
     gammas = bins.gammas_of(own)
     # A gamma below 1 has an infinite slope at 0, where a p_t that rounds to 1 lies.
     smallest = torch.finfo(loss.dtype).tiny
     base = torch.where(gammas >= 0, 1 - own, 1 + own).clamp_min(smallest)
-    return base ** gammas.abs() * loss
+    return expected(base ** gammas.abs() * loss, targets)
 
 
 class AdaFocal:

@@ -6,13 +6,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.cross_entropy import cross_entropy
 from trainer.losses.focal import gamma_53
+from trainer.losses.targets import are_distributions, require_indices
 
 Form = Literal["norm", "sum"]
 
 
 def brier(logits: Tensor, targets: Tensor) -> Tensor:
-    """`sum_k (p_k - one_hot_k) ** 2`. Brier (1950).
+    """`sum_k (p_k - one_hot_k) ** 2`. Brier (1950). A distribution takes the place of `one_hot`.
 
     The code of Mukhoti et al. (2020) divides this loss alone by the batch size, where the others
     are summed: with `reduction = "sum"` its gradient is the batch size times theirs, so take
@@ -20,7 +22,7 @@ def brier(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
 
     Returns:
         One loss per sample, from 0 to 2. Shape (samples,).
@@ -36,11 +38,12 @@ def bsce(
     `u = (sum_k |p_k - one_hot_k| ** beta) ** (gamma / beta)`, as in the authors' code; their
     formula as printed is `sum_k |p_k - one_hot_k| ** gamma`, form "sum", where beta has
     no effect. Both agree where beta equals gamma. With beta 1 the norm is `2 * (1 - p_t)`, so
-    that the loss is `2 ** gamma` times focal loss.
+    that the loss is `2 ** gamma` times focal loss. A distribution takes the place of `one_hot`, so
+    that u is the distance of the probabilities to it.
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent of the score, zero or more; zero gives plain cross-entropy (form "norm").
         beta: Order of the norm, one or more.
         form: "norm" or "sum", see above.
@@ -52,7 +55,7 @@ def bsce(
         ValueError: The form has another name.
     """
     score = _generalised_brier(_error(logits, targets), gamma, beta, form)
-    return score * F.cross_entropy(logits, targets, reduction="none")
+    return score * cross_entropy(logits, targets)
 
 
 def bsce_gra(
@@ -65,7 +68,7 @@ def bsce_gra(
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent of the score, zero or more; zero gives plain cross-entropy (form "norm").
         beta: Order of the norm, one or more.
         form: "norm" or "sum", see `bsce`.
@@ -77,7 +80,7 @@ def bsce_gra(
         ValueError: The form has another name.
     """
     score = _generalised_brier(_error(logits.detach(), targets), gamma, beta, form)
-    return score * F.cross_entropy(logits, targets, reduction="none")
+    return score * cross_entropy(logits, targets)
 
 
 def bsce_flsd_53(logits: Tensor, targets: Tensor, *, beta: float = 2.0) -> Tensor:
@@ -94,7 +97,8 @@ def bsce_flsd_53(logits: Tensor, targets: Tensor, *, beta: float = 2.0) -> Tenso
     Returns:
         One loss per sample. Shape (samples,).
     """
-    score = _generalised_brier(_error(logits, targets), _gammas(logits, targets), beta, "norm")
+    gammas = _gammas(logits, targets)
+    score = _generalised_brier(_error(logits, targets), gammas, beta, "norm")
     return score * F.cross_entropy(logits, targets, reduction="none")
 
 
@@ -112,19 +116,29 @@ def bsce_flsd_53_gra(logits: Tensor, targets: Tensor, *, beta: float = 2.0) -> T
         One loss per sample, equal in value to `bsce_flsd_53`. Shape (samples,).
     """
     constant = logits.detach()
-    score = _generalised_brier(_error(constant, targets), _gammas(constant, targets), beta, "norm")
+    gammas = _gammas(constant, targets)
+    score = _generalised_brier(_error(constant, targets), gammas, beta, "norm")
     return score * F.cross_entropy(logits, targets, reduction="none")
 
 
 def _gammas(logits: Tensor, targets: Tensor) -> Tensor:
     """The gamma of FLSD-53 of each sample, without gradient. Shape (samples,)."""
+    require_indices(
+        logits,
+        targets,
+        "bsce_flsd_53",
+        "its gamma follows from the probability of one label, and is for all classes; take bsce or "
+        "flsd_53",
+    )
     loss = F.cross_entropy(logits.detach(), targets, reduction="none")
     return gamma_53((-loss).exp())
 
 
 def _error(logits: Tensor, targets: Tensor) -> Tensor:
-    """Probabilities minus one-hot targets. Shape (samples, classes)."""
+    """Probabilities minus one-hot targets or distributions. Shape (samples, classes)."""
     probabilities = logits.softmax(dim=-1)
+    if are_distributions(logits, targets):
+        return probabilities - targets.to(probabilities)
     # Subtracting `F.one_hot` would make int64 and convert it: slow with many classes.
     minus_one = probabilities.new_full((len(targets), 1), -1.0)
     return probabilities.scatter_add(-1, targets.unsqueeze(-1), minus_one)

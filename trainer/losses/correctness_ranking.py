@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.targets import require_indices
+
 Confidence = Literal["max_probability", "entropy", "margin"]
 
 
@@ -107,8 +109,12 @@ class CorrectnessRanking:
         """Cross-entropy plus the ranking term of each sample.
 
         Raises:
-            ValueError: `before_batch` was called with another number of samples.
+            ValueError: `before_batch` was called with another number of samples, or targets are
+                distributions.
         """
+        require_indices(
+            logits, targets, "correctness_ranking", "it counts how often the label was predicted"
+        )
         if len(self._batch) != len(targets):
             raise ValueError(
                 f"{len(targets)} samples in the batch, but {len(self._batch)} were named; call "

@@ -3,18 +3,20 @@
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.targets import are_distributions, expected, nll_of_targets
+
 
 def cross_entropy(logits: Tensor, targets: Tensor) -> Tensor:
-    """Negative log-probability of the target: `-log p_t`.
+    """Negative log-probability of the target: `-log p_t`, or `-sum_k q_k log p_k`.
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
 
     Returns:
         One loss per sample, in nats. Shape (samples,).
     """
-    return F.cross_entropy(logits, targets, reduction="none")
+    return expected(nll_of_targets(logits, targets), targets)
 
 
 def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05) -> Tensor:
@@ -27,30 +29,33 @@ def label_smoothing(logits: Tensor, targets: Tensor, *, smoothing: float = 0.05)
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         smoothing: Fraction of the target spread evenly over all classes, from 0 to 1.
 
     Returns:
         One loss per sample, in nats. Shape (samples,).
     """
+    if are_distributions(logits, targets):
+        targets = targets.to(logits)
     return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing)
 
 
 def poly_loss(logits: Tensor, targets: Tensor, *, epsilon: float = 2.0) -> Tensor:
     """Poly-1: `-log p_t + epsilon * (1 - p_t)`, a larger first term of the series of the log.
 
-    Leng et al. (2022), who use epsilon 2 on ImageNet and require -1 or more.
+    Leng et al. (2022), who use epsilon 2 on ImageNet and require -1 or more. Of a distribution q,
+    p_t is `sum_k q_k p_k`, as in their code.
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         epsilon: Added to the coefficient of `1 - p_t`; zero gives plain cross-entropy.
 
     Returns:
         One loss per sample. Shape (samples,).
     """
-    loss = cross_entropy(logits, targets)
-    return loss + epsilon * (1 - (-loss).exp())
+    loss = nll_of_targets(logits, targets)
+    return expected(loss + epsilon * (1 - (-loss).exp()), targets)
 
 
 def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.003) -> Tensor:
@@ -63,7 +68,7 @@ def logit_l1(logits: Tensor, targets: Tensor, *, coefficient: float = 0.003) -> 
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         coefficient: Strength of the norm; zero gives plain cross-entropy.
 
     Returns:
@@ -94,7 +99,7 @@ def entropy_regularised(logits: Tensor, targets: Tensor, *, alpha: float = 0.18)
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         alpha: Strength; zero gives plain cross-entropy.
 
     Returns:

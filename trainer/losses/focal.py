@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from scipy.special import lambertw
 from torch import Tensor
-from torch.nn import functional as F
+
+from trainer.losses.targets import are_distributions, expected, nll_of_targets
 
 # Target probabilities at which the published gammas change.
 _HARD_BELOW = 0.2
@@ -70,16 +71,18 @@ def _is_below(probabilities: Tensor, threshold: float) -> Tensor:
 def focal(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
     """`-(1 - p_t) ** gamma * log p_t`. Lin et al. (2017); for calibration Mukhoti et al. (2020).
 
+    Of a distribution q, `-sum_k q_k (1 - p_k) ** gamma log p_k`, as Mukhoti et al. write it.
+
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent, zero or more; zero gives plain cross-entropy.
 
     Returns:
         One loss per sample. Shape (samples,).
     """
-    loss = F.cross_entropy(logits, targets, reduction="none")
-    return _focal_weight(loss, gamma) * loss
+    loss = nll_of_targets(logits, targets)
+    return expected(_focal_weight(loss, gamma) * loss, targets)
 
 
 def focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
@@ -89,14 +92,14 @@ def focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 3.0) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent, zero or more; zero gives plain cross-entropy.
 
     Returns:
         One loss per sample, equal in value to `focal`. Shape (samples,).
     """
-    loss = F.cross_entropy(logits, targets, reduction="none")
-    return _focal_weight(loss, gamma).detach() * loss
+    loss = nll_of_targets(logits, targets)
+    return expected(_focal_weight(loss, gamma).detach() * loss, targets)
 
 
 def flsd_53(logits: Tensor, targets: Tensor) -> Tensor:
@@ -106,7 +109,7 @@ def flsd_53(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
 
     Returns:
         One loss per sample. Shape (samples,).
@@ -121,7 +124,7 @@ def flsd_532(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
 
     Returns:
         One loss per sample. Shape (samples,).
@@ -134,13 +137,14 @@ def flsd_53_gra(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
 
     Returns:
         One loss per sample, equal in value to `flsd_53`. Shape (samples,).
     """
-    loss = F.cross_entropy(logits, targets, reduction="none")
-    return _focal_weight(loss, gamma_53((-loss).detach().exp())).detach() * loss
+    loss = nll_of_targets(logits, targets)
+    weight = _focal_weight(loss, gamma_53((-loss).detach().exp())).detach()
+    return expected(weight * loss, targets)
 
 
 def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
@@ -151,7 +155,7 @@ def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         largest_gamma: Upper bound of gamma, which would otherwise diverge as `p_t` nears zero.
 
     Returns:
@@ -232,9 +236,9 @@ class ScheduledFocal:
 def _own_gamma_focal(
     logits: Tensor, targets: Tensor, gamma_of: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Focal loss with one gamma per sample, chosen by the probability of its target."""
-    loss = F.cross_entropy(logits, targets, reduction="none")
-    return _focal_weight(loss, gamma_of((-loss).detach().exp())) * loss
+    """Focal loss with a gamma for each target, chosen by its probability."""
+    loss = nll_of_targets(logits, targets)
+    return expected(_focal_weight(loss, gamma_of((-loss).detach().exp())) * loss, targets)
 
 
 def _focal_weight(loss: Tensor, gamma: float | Tensor) -> Tensor:
@@ -248,18 +252,19 @@ def dual_focal(logits: Tensor, targets: Tensor, *, gamma: float = 5.0) -> Tensor
     """`-(1 - p_t + p_j) ** gamma * log p_t`, p_j the largest probability strictly below p_t.
 
     Tao et al. (2023). p_j is zero where the target is least probable, and classes tied with the
-    target do not count. The gradient flows through p_j too.
+    target do not count. The gradient flows through p_j too. Of a distribution, the mean of the
+    losses of all classes by it, each with its own p_j.
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent, zero or more; zero gives plain cross-entropy.
 
     Returns:
         One loss per sample. Shape (samples,).
     """
-    loss = F.cross_entropy(logits, targets, reduction="none")
-    return _dual_focal_weight(logits, targets, gamma) * loss
+    loss = nll_of_targets(logits, targets)
+    return expected(_dual_focal_weight(logits, targets, gamma) * loss, targets)
 
 
 def dual_focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 5.0) -> Tensor:
@@ -270,24 +275,35 @@ def dual_focal_gra(logits: Tensor, targets: Tensor, *, gamma: float = 5.0) -> Te
 
     Args:
         logits: Shape (samples, classes).
-        targets: Class indices. Shape (samples,).
+        targets: Class indices of shape (samples,), or distributions of shape (samples, classes).
         gamma: Exponent, zero or more; zero gives plain cross-entropy.
 
     Returns:
         One loss per sample, equal in value to `dual_focal`. Shape (samples,).
     """
     weight = _dual_focal_weight(logits.detach(), targets, gamma)
-    return weight * F.cross_entropy(logits, targets, reduction="none")
+    return expected(weight * nll_of_targets(logits, targets), targets)
 
 
 def _dual_focal_weight(logits: Tensor, targets: Tensor, gamma: float) -> Tensor:
-    """`(1 - p_t + p_j) ** gamma`. Shape (samples,)."""
+    """`(1 - p_t + p_j) ** gamma`, of the target or of every class, as `nll_of_targets`."""
     probabilities = logits.softmax(dim=-1)
-    own = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
-    # Logits are compared: equal ones can have probabilities that differ in the last digit. Of tied
-    # classes below the target only one receives the gradient, as in the published code.
-    is_below = logits < logits.gather(-1, targets.unsqueeze(-1))
-    below = torch.where(is_below, probabilities, 0.0).topk(1).values.squeeze(-1)
+    if are_distributions(logits, targets):
+        own, below = probabilities, _next_less_probable(logits, probabilities)
+    else:
+        own = probabilities.gather(-1, targets.unsqueeze(-1)).squeeze(-1)
+        # Logits are compared: equal ones can have probabilities that differ in the last digit. Of
+        # tied classes below the target only one receives the gradient, as in the published code.
+        is_below = logits < logits.gather(-1, targets.unsqueeze(-1))
+        below = torch.where(is_below, probabilities, 0.0).topk(1).values.squeeze(-1)
     # A gamma below 1 has an infinite slope at 0, where a p_t that rounds to 1 lies.
     smallest = torch.finfo(logits.dtype).tiny
     return (1 - own + below).clamp_min(smallest) ** gamma
+
+
+def _next_less_probable(logits: Tensor, probabilities: Tensor) -> Tensor:
+    """For every class the largest probability below its own; 0 without any. Shape as given."""
+    ascending, order = logits.detach().sort(dim=-1)
+    number_below = torch.searchsorted(ascending, logits.detach().contiguous())
+    nearest = order.gather(-1, (number_below - 1).clamp_min(0))
+    return torch.where(number_below > 0, probabilities.gather(-1, nearest), 0.0)

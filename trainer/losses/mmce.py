@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from trainer.losses.targets import require_indices
+
 Normalisation = Literal["paper", "reference"]
 
 KERNEL_WIDTH = 0.4
@@ -118,6 +120,12 @@ def _squared_weighted(confidence: Tensor, correct: Tensor, normalisation: Normal
 
 def _confidence(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     """Largest probability and, in its dtype, whether the prediction is right."""
+    require_indices(
+        logits,
+        targets,
+        "MMCE",
+        "it compares confidence with whether the label was predicted, in pairs of samples",
+    )
     confidence, predictions = logits.softmax(dim=-1).max(dim=-1)
     return confidence, (predictions == targets).to(confidence)
 

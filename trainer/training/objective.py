@@ -51,7 +51,8 @@ class Objective:
 
         Args:
             logits: Shape (samples, classes).
-            targets: Class indices. Shape (samples,).
+            targets: Class indices of shape (samples,), or distributions of shape (samples,
+                classes), which some losses refuse.
             weights: Weight of each sample, larger for harder ones, without gradient; None weighs
                 all by one. Shape (samples,).
 
@@ -62,7 +63,7 @@ class Objective:
         Raises:
             ValueError: There is not one weight per sample.
         """
-        if weights is not None and weights.shape != targets.shape:
+        if weights is not None and weights.shape != targets.shape[:1]:
             # Without this a column of weights would broadcast to samples times samples.
             raise ValueError(
                 f"weights of shape {tuple(weights.shape)} for {len(targets)} samples; give one "
