@@ -21,6 +21,7 @@ Count = Annotated[int, Field(ge=1)]
 
 Kind = Literal["images", "features", "text", "trees"]
 Augmentation = Literal["none", "flip", "flip_crop", "random_resized_crop"]
+Mixing = Literal["none", "mixup", "cutmix", "either"]
 BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
 
@@ -106,6 +107,8 @@ class ImageData(ListedData):
     """Images, for networks of images."""
 
     kind: Literal["images"] = "images"
+    distribution_column: str | None = None
+    """Column of a table with a list per sample: how many votes, or what share, each class has."""
     image_column: str | None = None
     """Image bytes or paths; found by default."""
     image_size: Count | None = None
@@ -141,6 +144,8 @@ class FeatureData(AnyData):
         "test_label_column": "remove it, as feature stores hold their labels",
     }
     kind: Literal["features"] = "features"
+    distribution_column: Annotated[str | None, LABELS] = None
+    """Column of a table with a list per sample: how many votes, or what share, each class has."""
     labels: str | None = None
     """Dataset whose labels, joined by id, replace those of the training features."""
     split: Annotated[str | None, LABELS] = None
@@ -174,6 +179,8 @@ class TextData(WordData):
     """Texts, for `text_cnn` and `transformers:NAME`."""
 
     kind: Literal["text"] = "text"
+    distribution_column: str | None = None
+    """Column of a table with a list per sample: how many votes, or what share, each class has."""
     text_length: Count = 1000
     """Maximum number of words, or tokens of a pretrained network; the rest is cut off."""
 
@@ -441,6 +448,11 @@ class TrainingConfig(Table):
     """Reduction of a batch's losses; the papers of the focal family use the sum."""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     """"auto" is bf16 where the device supports it."""
+    mixing: Annotated[Mixing, needs("data.kind", "images")] = "none"
+    """Mixes each image of a batch and its label with another one: "mixup" adds them up (Zhang et
+    al. 2018), "cutmix" pastes a part (Yun et al. 2019), "either" draws one of both per batch."""
+    mixing_alpha: Annotated[Positive, needs("training.mixing", "mixup", "cutmix", "either")] = 1.0
+    """Both parameters of the beta distribution of the share; smaller mixes less."""
     channels_last: Annotated[bool, needs("data.kind", "images")] = True
     """Channels last in memory; faster for convolutions."""
     compile: bool = False
@@ -531,6 +543,19 @@ class Recipe(BaseModel):
     """Training loop."""
     uncertainty: Head = RankingHead()
     """Uncertainty head."""
+
+    @property
+    def distribution_column(self) -> str | None:
+        """Column of the distributions that the samples are trained on; None for labels."""
+        return None if isinstance(self.data, TreeData) else self.data.distribution_column
+
+    @property
+    def soft_keys(self) -> dict[str, str]:
+        """Keys that make the targets distributions, each with its value."""
+        keys = {"data.distribution_column": self.distribution_column}
+        if self.training.mixing != "none":
+            keys["training.mixing"] = self.training.mixing
+        return {key: value for key, value in keys.items() if value is not None}
 
 
 FREE_TO_CHANGE = (

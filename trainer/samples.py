@@ -76,6 +76,8 @@ class Samples:
         warnings: Warnings about that dataset, one sentence each.
         groups: Group of each sample, such as the sentence of a phrase: training batches consist of
             whole groups. None where every sample is its own. Int64, shape (samples,).
+        distributions: Share of each class in the votes on each sample, which takes the place of
+            the label in the loss; None where there is none. Float32, shape (samples, classes).
     """
 
     sample_ids: Sequence[str]
@@ -85,6 +87,7 @@ class Samples:
     skipped: Sequence[SkippedEntry] = ()
     warnings: tuple[str, ...] = ()
     groups: Tensor | None = None
+    distributions: Tensor | None = None
 
     def __len__(self) -> int:
         """Number of samples."""

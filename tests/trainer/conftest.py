@@ -241,6 +241,7 @@ def _write_texts(path: Path) -> None:
         "key": [f"k{row:02d}" for row in rows],
         "other_key": [f"o{row:02d}" for row in rows],
         "split": ["a" if row < 30 else "b" for row in rows],
+        "votes": [[int(row % 3 == label) * 3 + row % 2 for label in range(3)] for row in rows],
     }
     pq.write_table(pa.table(columns), path)
 

@@ -1,9 +1,12 @@
 """Datasets of the trainer: images, features, texts or trees with ids, labels and splits."""
 
+from dataclasses import replace
+
 import torch
 
 from difficulty_service.base.errors import ConfigError, Setting
 from trainer.config import Data, FeatureData, ImageData, TextData, TreeData
+from trainer.data.distributions import read_distributions
 from trainer.data.features import open_feature_samples, open_feature_splits
 from trainer.data.image_splits import (
     open_image_samples,
@@ -28,6 +31,14 @@ def open_splits(
     config: Data, seed: int, device: torch.device, tokenizer: str | None = None
 ) -> Splits:
     """Opens the training, validation and test samples of a recipe."""
+    splits = _open(config, seed, device, tokenizer)
+    if isinstance(config, TreeData) or config.distribution_column is None:
+        return splits
+    shares = read_distributions(splits.train, config, config.distribution_column)
+    return replace(splits, train=replace(splits.train, distributions=shares))
+
+
+def _open(config: Data, seed: int, device: torch.device, tokenizer: str | None) -> Splits:
     match config:
         case ImageData():
             return open_image_splits(config, seed, device)

@@ -141,7 +141,7 @@ def _read_table(
     names = (config.text_column, config.id_column, "label_name", "split", *encoding.column_names)
     text_columns = tuple(name for name in names if name)
     tables = [open_table_file(file, file.place.name, text_columns) for file in files]
-    column = _text_column(tables[0], config.text_column, encoding.column_names)
+    column = find_text_column(tables[0], config.text_column, encoding.column_names)
     # The service reads ids and labels; it takes the texts for paths of images and opens none.
     options = DatasetOptions(
         split=split,
@@ -164,7 +164,8 @@ def _read_table(
     return TextTable(location, samples, texts)
 
 
-def _text_column(table: TableFile, requested: str | None, preferred: Sequence[str]) -> str:
+def find_text_column(table: TableFile, requested: str | None, preferred: Sequence[str]) -> str:
+    """The column of texts: the one that is asked for, or else the first of the preferred."""
     names = (requested,) if requested else preferred
     for name in names:
         if name in table.schema.names and holds_text(table.schema.field(name).type):

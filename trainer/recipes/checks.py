@@ -145,6 +145,7 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
     except (IndexError, RuntimeError, TypeError, ValueError) as error:
         yield f'[loss] of name "{name}": {error}'
         return
+    yield from _check_soft_targets(recipe, loss)
     if recipe.loss.targets == "posterior" and _depends_on_other_labels(loss):
         yield wrong_value(
             "loss.targets",
@@ -162,6 +163,29 @@ def _check_loss(recipe: Recipe) -> Iterator[str]:
                 f"{_never_reached(late)} in training.epochs = {epochs}; give fractions of all "
                 "epochs and loss.fractional = true",
             )
+
+
+def _check_soft_targets(recipe: Recipe, loss: Loss) -> Iterator[str]:
+    """Refuses distributions as targets where the loss, or another key, does not take them."""
+    for key, value in recipe.soft_keys.items():
+        if recipe.loss.targets == "posterior":
+            reason = 'has no effect with loss.targets = "posterior", whose targets are two labels; '
+            yield wrong_value(key, value, f"{reason}remove one of the two")
+    if not recipe.soft_keys:
+        return
+    if recipe.distribution_column is not None and recipe.data.label_noise > 0:
+        remedy = "has no effect with data.distribution_column, which replaces the labels; remove it"
+        yield wrong_value("data.label_noise", recipe.data.label_noise, remedy)
+    try:
+        losses = loss(torch.tensor(LOGITS), torch.tensor([[0.7, 0.3], [0.5, 0.5]]))
+    except (IndexError, RuntimeError, TypeError, ValueError) as error:
+        listed = " and ".join(recipe.soft_keys)
+        remedy = f"choose another loss, or remove {listed}"
+        yield f'[loss] of name "{recipe.loss.name}": {error}; {remedy}'
+    else:
+        if losses.shape != (2,):
+            shape = tuple(losses.shape)
+            yield f'[loss] of name "{recipe.loss.name}": shape {shape} for 2 distributions'
 
 
 def _depends_on_other_labels(loss: Loss) -> bool:

@@ -109,6 +109,7 @@ def describe_objective(
         - `formula`: for weights by scores, the keys of [regulariser] that decide them.
         - `scores`: for weights by scores, the file, its column, scorer and provenance.
         - `distribution`: for weights by scores, the statistics of `weights.json`.
+        - `targets`: where these are distributions, the keys that make them so.
         - `order`: where samples are not in random order, the keys of [sampling] and the scores.
         - `labels`: where the loss does not take the labels as given, its keys of [loss] for that,
           the file, and how many labels are doubted.
@@ -134,12 +135,14 @@ def describe_objective(
             "scores": describe_scores(Path(recipe.loss.scores), "p_wrong"),
             "beliefs": beliefs.describe(),
         }
+    if recipe.soft_keys:
+        record["targets"] = recipe.soft_keys
     sampling = recipe.sampling
     if sampling.order != "random" and sampling.scores is not None:
         scores = describe_scores(Path(sampling.scores), sampling.column)
         record["order"] = sampling.model_dump() | {"scores": scores}
     unweighted = _unweighted(recipe, constants, distribution)
-    record["sentence"] = f"{unweighted}{_trust(recipe.loss)}."
+    record["sentence"] = f"{unweighted}{_trust(recipe.loss)}{_targets(recipe)}."
     return record
 
 
@@ -157,6 +160,16 @@ def _unweighted(
         f"{loss} minus {config.alpha:g} times the weight of each sample times the entropy of its "
         f"prediction; {_weights(config, distribution)}"
     )
+
+
+def _targets(recipe: Recipe) -> str:
+    sentence = ""
+    if recipe.distribution_column is not None:
+        sentence = f"; targets are the distributions of column {recipe.distribution_column}"
+    if recipe.training.mixing != "none":
+        mixing, alpha = recipe.training.mixing, recipe.training.mixing_alpha
+        sentence += f"; images, targets and weights are mixed ({mixing}, alpha = {alpha:g})"
+    return sentence
 
 
 def _trust(config: LossConfig) -> str:

@@ -285,6 +285,8 @@ def _identity(
     """Everything a run depends on, as plain values."""
     digest = hashlib.sha256("\n".join(samples.sample_ids).encode())
     digest.update(samples.labels.numpy().tobytes())
+    if samples.distributions is not None:
+        digest.update(samples.distributions.numpy().tobytes())
     return {
         "recipe": fixed_part(request.recipe),
         "seed": request.seed,

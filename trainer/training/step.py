@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from trainer.config import Recipe
+from trainer.data.mixing import mix_images
 from trainer.metrics.predictions import confidence_and_correct, entropy
 from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
@@ -170,14 +171,22 @@ class GradientStep:
         state, settings = self.state, self.recipe.training
         samples, device = self.data.train, inputs.device
         self._announce(share)
-        targets = samples.labels[share].to(device, non_blocking=True)
+        source = samples.labels if samples.distributions is None else samples.distributions
+        targets = source[share].to(device, non_blocking=True)
         weights = self.data.weights
         if weights is not None:
             weights = weights[share].float().to(device, non_blocking=True)
+        supervision = self.data.supervision.of(share, device)
+        if settings.mixing != "none":
+            inputs, shares = mix_images(inputs, settings.mixing, settings.mixing_alpha)
+            num_classes = len(samples.class_names)
+            soft = targets if targets.ndim > 1 else F.one_hot(targets, num_classes).to(shares)
+            targets = shares @ soft
+            weights = None if weights is None else shares @ weights
+            supervision = supervision.mixed(shares)
         with RightGradients():
             batch_inputs = to_memory_format(inputs, channels_last=settings.channels_last)
             logits = state.model(batch_inputs).float()
-        supervision = self.data.supervision.of(share, device)
         losses = state.objective(logits, targets, weights, supervision)
         # Accelerate averages gradients over the processes; the factor makes that the sum of all
         # losses over the whole batch, or their mean.
@@ -192,7 +201,8 @@ class GradientStep:
         state.optimiser.zero_grad(set_to_none=True)
         if state.average is not None:
             state.average.update_parameters(self.accelerator.unwrap_model(state.model))
-        correct = logits.detach().argmax(dim=1) == targets
+        likeliest = targets if targets.ndim == 1 else targets.argmax(dim=1)
+        correct = logits.detach().argmax(dim=1) == likeliest
         self._report_correct(batch, correct)
         sums = torch.stack([losses.detach().sum(), correct.sum()])
         return torch.cat([sums, measured.to(sums)])

@@ -267,6 +267,13 @@ class Supervision:
         )
         return Supervision(weights, shares, others)
 
+    def mixed(self, shares: Tensor) -> "Supervision":
+        """That of mixed samples: of how much of each, the column, is in each mixed one, the row.
+
+        Only without second labels, which a mixture of labels has no place for.
+        """
+        return self if self.weights is None else Supervision(shares.to(self.weights) @ self.weights)
+
 
 @dataclass(frozen=True)
 class LabelBeliefs:

@@ -63,6 +63,7 @@ CHANGES = {
     "label_column": change("label", "other_label"),
     "test_label_column": change(None, "other_label", test="TEXTS"),
     "id_column": change("key", "other_key"),
+    "distribution_column": change(None, "votes"),
     "labels": change(None, "LABELS", "probe", id_column="id", image_column="image"),
     "limit": change(None, 30),
     "image_size": change(None, 4, "images"),
@@ -96,6 +97,8 @@ def data_of(config: Data) -> object:
 
 def _seen(samples: Samples) -> object:
     described = list(samples.sample_ids), samples.labels.tolist(), samples.class_names
+    if samples.distributions is not None:
+        described = *described, samples.distributions.tolist()
     if isinstance(samples.inputs, LargeImages):  # whose batches start worker processes
         return described, "on disk", samples.inputs.workers
     draws = torch.rand(len(samples), NUM_DRAWS, generator=torch.Generator().manual_seed(0))

@@ -75,6 +75,23 @@ def test_a_wrong_constant_of_a_loss_shows_before_any_data_is_read(
             ["data.kind=trees", "model.name=tree_lstm", "sampling.order=mixed"],
             'sampling.order = "mixed": has no meaning for trees',
         ),
+        (
+            ["training.mixing=mixup", "loss.name=mmce"],
+            "MMCE takes one label per sample, not a distribution: it compares confidence",
+        ),
+        (
+            ["data.distribution_column=votes", "loss.name=correctness_ranking"],
+            "was predicted; choose another loss, or remove data.distribution_column",
+        ),
+        (
+            ["training.mixing=cutmix", "loss.targets=posterior"],
+            'training.mixing = "cutmix": has no effect with loss.targets = "posterior"',
+        ),
+        (
+            ["data.distribution_column=votes", "data.label_noise=0.1"],
+            "has no effect with data.distribution_column, which replaces the labels",
+        ),
+        (["training.mixing_alpha=0.2"], 'has no effect with training.mixing = "none"'),
         (["sampling.start=0.5"], 'it applies to "easy_first" and "hard_first"; remove it'),
         (["sampling.column=knn"], 'set sampling.order = "easy_first", "hard_first" or "mixed"'),
         (

@@ -115,6 +115,8 @@ CHANGES = {
     "training.seeds": Change(([0], [0, 1]), observe="command"),
     "training.reduction": Change(("mean", "sum")),
     "training.precision": Change(("fp32", "bf16")),
+    "training.mixing": Change(("none", "mixup"), "images"),
+    "training.mixing_alpha": Change((1.0, 0.1), "images", beside={"training.mixing": "cutmix"}),
     "training.channels_last": Change((True, False), "images", "layout"),
     "training.compile": Change((False, True), observe="compiled"),
     "training.ema_decay": Change((None, 0.5)),
