@@ -453,6 +453,8 @@ class TrainingConfig(Table):
     al. 2018), "cutmix" pastes a part (Yun et al. 2019), "either" draws one of both per batch."""
     mixing_alpha: Annotated[Positive, needs("training.mixing", "mixup", "cutmix", "either")] = 1.0
     """Both parameters of the beta distribution of the share; smaller mixes less."""
+    gradient_accumulation: Annotated[Count, needs("data.kind", "images", "features", "text")] = 1
+    """Parts of each batch that are computed one after another before its step, to save memory."""
     channels_last: Annotated[bool, needs("data.kind", "images")] = True
     """Channels last in memory; faster for convolutions."""
     compile: bool = False

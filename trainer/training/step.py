@@ -6,7 +6,8 @@ classified wrongly (their figures 1 and 2a to 2c), whose entropy falls (2d) whil
 last layer grow (2e), and its gradients tell by how much (3b to 3d).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -151,6 +152,17 @@ class TrainingData:
     difficulty: Tensor | None = None
 
 
+def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
+    """Nearly equal parts of some samples, with their inputs, and whether a part is the last one."""
+    number = min(number, len(share))
+    if number <= 1:  # trees are no rows that could be split
+        yield share, inputs, True
+        return
+    rows = torch.arange(len(share)).tensor_split(number)
+    for position, part in enumerate(rows, 1):
+        yield share[part], inputs[part.to(inputs.device)], position == number
+
+
 @dataclass(frozen=True)
 class GradientStep:
     """Takes gradient steps."""
@@ -168,6 +180,35 @@ class GradientStep:
         this process's share of the norm of the last layer's gradient, before it is clipped, and of
         the number of steps for which it is measured. Shape (4,).
         """
+        state, settings = self.state, self.recipe.training
+        # Accelerate averages gradients over the processes; the factor makes that the sum of all
+        # losses over the whole batch, or their mean.
+        scale = 1 / len(batch) if settings.reduction == "mean" else 1.0
+        scale *= self.accelerator.num_processes
+        losses, correct = [], []
+        for part, part_inputs, is_last in _parts(share, inputs, settings.gradient_accumulation):
+            # The processes exchange their gradients once, when all parts are added up.
+            exchange = nullcontext() if is_last else self.accelerator.no_sync(state.model)
+            with exchange:
+                part_losses, part_correct = self._forward(part, part_inputs)
+                self.accelerator.backward(part_losses.sum() * scale)
+            losses.append(part_losses.detach())
+            correct.append(part_correct)
+        self.accelerator.unscale_gradients(state.optimiser)
+        # All processes have the same gradient, and what they return is added up.
+        measured = gradient_norm(self.last_layer) / self.accelerator.num_processes
+        if self.recipe.optimiser.gradient_clip is not None:
+            nn.utils.clip_grad_norm_(state.model.parameters(), self.recipe.optimiser.gradient_clip)
+        state.optimiser.step()
+        state.optimiser.zero_grad(set_to_none=True)
+        if state.average is not None:
+            state.average.update_parameters(self.accelerator.unwrap_model(state.model))
+        self._report_correct(batch, torch.cat(correct))
+        sums = torch.stack([torch.cat(losses).sum(), torch.cat(correct).sum()])
+        return torch.cat([sums, measured.to(sums)])
+
+    def _forward(self, share: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each sample, and whether its prediction is right."""
         state, settings = self.state, self.recipe.training
         samples, device = self.data.train, inputs.device
         self._announce(share)
@@ -188,24 +229,8 @@ class GradientStep:
             batch_inputs = to_memory_format(inputs, channels_last=settings.channels_last)
             logits = state.model(batch_inputs).float()
         losses = state.objective(logits, targets, weights, supervision)
-        # Accelerate averages gradients over the processes; the factor makes that the sum of all
-        # losses over the whole batch, or their mean.
-        scale = 1 / len(batch) if settings.reduction == "mean" else 1.0
-        self.accelerator.backward(losses.sum() * (scale * self.accelerator.num_processes))
-        self.accelerator.unscale_gradients(state.optimiser)
-        # All processes have the same gradient, and what they return is added up.
-        measured = gradient_norm(self.last_layer) / self.accelerator.num_processes
-        if self.recipe.optimiser.gradient_clip is not None:
-            nn.utils.clip_grad_norm_(state.model.parameters(), self.recipe.optimiser.gradient_clip)
-        state.optimiser.step()
-        state.optimiser.zero_grad(set_to_none=True)
-        if state.average is not None:
-            state.average.update_parameters(self.accelerator.unwrap_model(state.model))
         likeliest = targets if targets.ndim == 1 else targets.argmax(dim=1)
-        correct = logits.detach().argmax(dim=1) == likeliest
-        self._report_correct(batch, correct)
-        sums = torch.stack([losses.detach().sum(), correct.sum()])
-        return torch.cat([sums, measured.to(sums)])
+        return losses, logits.detach().argmax(dim=1) == likeliest
 
     def _announce(self, positions: Tensor) -> None:
         """Gives a loss with memory the ids of the samples to come."""
@@ -219,8 +244,9 @@ class GradientStep:
         loss = self.state.objective.loss
         if not hasattr(loss, "after_batch"):
             return
-        if self.accelerator.num_processes > 1:
+        if self.accelerator.num_processes > 1 or self.recipe.training.gradient_accumulation > 1:
             self._announce(batch)
+        if self.accelerator.num_processes > 1:
             padded = self.accelerator.pad_across_processes(correct.to(torch.int8), pad_index=-1)
             gathered = self.accelerator.gather(padded)
             # The last batch of an epoch may be cut into unequal shares, whose padding is -1.

@@ -116,6 +116,7 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "training.precision": ("auto", EVERY),
     "training.mixing": ("none", OF_IMAGES),
     "training.mixing_alpha": ("0.5", {"mixed images"}),
+    "training.gradient_accumulation": ("2", EVERY - {"trees"}),
     "training.channels_last": ("true", OF_IMAGES),
     "training.compile": ("false", EVERY),
     "training.ema_decay": ("0.5", EVERY),

@@ -117,6 +117,7 @@ CHANGES = {
     "training.precision": Change(("fp32", "bf16")),
     "training.mixing": Change(("none", "mixup"), "images"),
     "training.mixing_alpha": Change((1.0, 0.1), "images", beside={"training.mixing": "cutmix"}),
+    "training.gradient_accumulation": Change((1, 2), "images"),
     "training.channels_last": Change((True, False), "images", "layout"),
     "training.compile": Change((False, True), observe="compiled"),
     "training.ema_decay": Change((None, 0.5)),

@@ -123,8 +123,10 @@ def assert_same_parameters(model: nn.Module, reference: nn.Module) -> None:
         {"schedule": {"name": "one_cycle", "warmup": 0.3}},
         {"regulariser": {"alpha": 0.3}},
         {"training": {"batch_size": 100}},
+        {"training": {"gradient_accumulation": 3}, "optimiser": {"gradient_clip": 0.5}},
+        {"training": {"gradient_accumulation": 50, "reduction": "sum"}},
     ],
-    ids=["momentum", "decay", "sum", "schedule", "entropy", "one-batch"],
+    ids=["momentum", "decay", "sum", "schedule", "entropy", "one-batch", "parts", "single-samples"],
 )
 def test_training_matches_plain_pytorch(
     tables: dict[str, dict[str, Any]], probe_recipe: MakeRecipe, accelerator: Accelerator
@@ -242,6 +244,29 @@ def test_the_hooks_of_a_loss_are_called_as_documented(
     train(state, data_of(splits), recipe, 0, accelerator, CallbackRecorder().callbacks())
 
     assert recorder.calls == expected
+
+
+def test_the_parts_of_a_batch_are_computed_one_after_another_and_reported_together(
+    probe_recipe: MakeRecipe, accelerator: Accelerator
+) -> None:
+    recipe = probe_recipe(training={"epochs": 1, "batch_size": 100, "gradient_accumulation": 2})
+    state, splits = start(recipe, accelerator)
+    recorder = Recorder()
+    state = replace(state, objective=replace(state.objective, loss=recorder))
+    (batch,) = plan_epoch(72, 100, seed=0, epoch=0)
+    ids = [splits.train.sample_ids[position] for position in batch]
+    labels = splits.train.labels[batch].tolist()
+
+    train(state, data_of(splits), recipe, 0, accelerator, CallbackRecorder().callbacks())
+
+    assert recorder.calls[1:-1] == [
+        ("before_batch", ids[:36]),
+        ("loss", 36, labels[:36]),
+        ("before_batch", ids[36:]),
+        ("loss", 36, labels[36:]),
+        ("before_batch", ids),
+        ("after_batch", torch.bool, (72,)),
+    ]
 
 
 def test_a_stop_saves_at_once_and_a_finished_epoch_is_not_repeated(
