@@ -461,6 +461,8 @@ class TrainingConfig(Table):
     """Compile the model; faster on a GPU in long runs."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay per step of a moving average of the parameters, which is evaluated and saved."""
+    trackers: tuple[str, ...] = ("tensorboard",)
+    """Trackers of Accelerate that get the records of the epochs, such as "wandb" or "mlflow"."""
     checkpoint_every: Count = 1
     """Epochs between checkpoints."""
     evaluation_batch_size: Count = 512
@@ -476,6 +478,13 @@ class TrainingConfig(Table):
         if len(set(seeds)) < len(seeds):
             raise ValueError("names a seed twice; name each seed once")
         return seeds
+
+    @field_validator("trackers")
+    @classmethod
+    def _each_tracker_once(cls, trackers: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(trackers)) < len(trackers):
+            raise ValueError("names a tracker twice; name each tracker once")
+        return trackers
 
 
 HEAD = Needs(
@@ -569,6 +578,6 @@ FREE_TO_CHANGE = (
         "data.workers",
         "training.checkpoint_every",
     ),
-    *("training.evaluation_batch_size", "training.seeds"),
+    *("training.evaluation_batch_size", "training.seeds", "training.trackers"),
 )
 """Keys of a recipe that may change when a run resumes; weights are compared by their values."""

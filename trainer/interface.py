@@ -276,8 +276,8 @@ def train(  # noqa: PLR0913 - one parameter for each part
         validation: Validation data in the same forms, or the fraction of `train` to hold out.
         test: Test data in the same forms.
         scores: Score file, or scores of `difficulty_service`, for a recipe with
-            regulariser.weights = "scores", or with loss.weights or loss.targets by suspicion. They
-            are joined by sample id.
+            regulariser.weights = "scores", with loss.weights or loss.targets by suspicion, or with
+            sampling.order by difficulty. They are joined by sample id.
         settings: Other keys of the recipe, such as {"training.epochs": 3}; None removes a key.
         seed: Seed of this run; None for the first of the recipe.
         out: Folder of the run; None for `runs/` and the name of the recipe.

@@ -25,8 +25,8 @@ Resamples = Annotated[
 Scores = Annotated[
     Path | None,
     Parameter(
-        help="Score file, for a recipe with regulariser.weights = 'scores', or with loss.weights "
-        "or loss.targets by suspicion."
+        help="Score file, for a recipe with regulariser.weights = 'scores', with loss.weights or "
+        "loss.targets by suspicion, or with sampling.order by difficulty."
     ),
 ]
 Recipe = Annotated[

@@ -19,9 +19,9 @@ from trainer import run_folder
 from trainer.config import FREE_TO_CHANGE, LossConfig, Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import recipe_as_dict
-from trainer.run_folder import TENSORBOARD
 from trainer.runs.head import HeadRun, train_uncertainty
 from trainer.runs.outcome import describe_objective, finish
+from trainer.runs.trackers import require_trackers, track
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, make_accelerator
 from trainer.training.loop import Callbacks, train
@@ -71,27 +71,6 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def log_to_tensorboard(
-    folder: Path, epochs_done: int, accelerator: Accelerator
-) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """Writes event files into the folder of a seed."""
-    if not accelerator.is_main_process:
-        yield lambda _: None
-        return
-    from torch.utils.tensorboard import SummaryWriter
-
-    with SummaryWriter(folder / TENSORBOARD, purge_step=epochs_done + 1) as writer:
-
-        def log(record: dict[str, Any]) -> None:
-            for name, value in record.items():
-                if name != "epoch" and value is not None:
-                    writer.add_scalar(name.replace("_", "/", 1), value, record["epoch"])
-            writer.flush()
-
-        yield log
-
-
 @dataclass(frozen=True)
 class RunCallbacks:
     """Functions that a run calls, to show its progress and to be stopped.
@@ -129,6 +108,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     """Trains, predicts and evaluates what is not finished; False when a callback stopped it."""
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)
+    require_trackers(recipe.training.trackers)
     accelerator = make_accelerator(request.device, recipe.training.precision)
     tokenizer = encoder_of(recipe.model.name)
     splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
@@ -164,7 +144,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
                 run_folder.write_csv(folder / f"{recipe.loss.name}.csv", state.progress.loss_rows)
         accelerator.wait_for_everyone()
 
-    with log_to_tensorboard(folder, state.progress.epoch, accelerator) as log:
+    with track(recipe, request.seed, folder, state.progress.epoch, accelerator) as log:
 
         def end_epoch(record: dict[str, Any]) -> None:
             log(record)

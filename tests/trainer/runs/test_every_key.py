@@ -121,6 +121,7 @@ CHANGES = {
     "training.channels_last": Change((True, False), "images", "layout"),
     "training.compile": Change((False, True), observe="compiled"),
     "training.ema_decay": Change((None, 0.5)),
+    "training.trackers": Change((["tensorboard"], []), observe="folders"),
     "training.checkpoint_every": Change((1, 2), observe="saves"),
     "training.evaluation_batch_size": Change((512, 2), observe="batches"),
     "training.final": Change(
@@ -176,6 +177,11 @@ def head_of(recipe: Recipe, folder: Path) -> object:
     return {name: values.tolist() for name, values in read_tensors(file)[0].items()}
 
 
+def folders_of(recipe: Recipe, folder: Path) -> object:
+    run_of(recipe, folder)
+    return [entry.name for entry in (folder / "seed-0").iterdir() if entry.is_dir()]
+
+
 def layout_of(recipe: Recipe, _folder: Path) -> object:
     state = make_train_state(recipe, 0, open_splits(recipe.data, 0, CPU), _accelerator(recipe))
     return [
@@ -217,6 +223,7 @@ def _accelerator(recipe: Recipe) -> Accelerator:
 OBSERVERS: dict[str, Callable[[Recipe, Path], object]] = {
     "run": run_of,
     "head": head_of,
+    "folders": folders_of,
     "layout": layout_of,
     "compiled": compiled_of,
     "saves": saves_of,
