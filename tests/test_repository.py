@@ -27,7 +27,7 @@ IMPORT_RULES = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["imp
 VIOLATIONS = {
     "users": ("difficulty_service.base.errors", "api.settings"),
     "service": ("difficulty_service.base.files", "difficulty_service.scores.file"),
-    "trainer": ("trainer.config", "trainer.run_folder"),
+    "trainer": ("trainer.config.steps", "trainer.run_folder"),
     "api": ("api.settings", "api.logs"),
     "circles": ("difficulty_service.features.part", "difficulty_service.features.store"),
     "arrays": ("difficulty_service.gaussians.moments", "PIL"),

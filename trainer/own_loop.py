@@ -20,7 +20,8 @@ from torch.utils.data import Dataset
 
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import explain_invalid
-from trainer.config import Needs, Normalise, ScoreWeights
+from trainer.config import Normalise, ScoreWeights
+from trainer.config.table import Needs
 from trainer.losses import Loss, call_hook, make_loss
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.objective import Objective

@@ -11,9 +11,9 @@ from trainer.config import (
     ModelConfig,
     Recipe,
     ScoreWeights,
-    Sgd,
     TrainingConfig,
 )
+from trainer.config.steps import Sgd
 
 
 def test_a_minimal_recipe_trains_with_plain_cross_entropy() -> None:

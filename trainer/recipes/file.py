@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from difficulty_service.base.errors import ConfigError
-from trainer.config import LossConfig, Needs, Recipe, Table
+from trainer.config import LossConfig, Recipe
+from trainer.config.table import Needs, Table
 from trainer.recipes.checks import contradictions, wrong_settings
 from trainer.recipes.overrides import (
     Change,

@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from difficulty_service.base.errors import ConfigError
-from trainer.config import Recipe, Table
+from trainer.config import Recipe
+from trainer.config.table import Table
 
 Change = tuple[list[str], Any]
 """The table and key of one change, or only the latter, and its value; None removes the key."""

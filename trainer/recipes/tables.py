@@ -13,7 +13,8 @@ from typing import Any, get_args
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from trainer.config import Needs, Recipe, Table, needs
+from trainer.config import Recipe
+from trainer.config.table import Needs, Table, needs
 
 LONGEST_VALUE = 80
 

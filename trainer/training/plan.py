@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer.config import EasyFirst, HardFirst, Sampling, Schedule
+from trainer.config.steps import EasyFirst, HardFirst, Sampling, Schedule
 from trainer.samples import NUM_DRAWS
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import Sampler
 
 from difficulty_service.base.errors import ConfigError
-from trainer.config import PacedOrder, Sampling
+from trainer.config.steps import PacedOrder, Sampling
 from trainer.training.plan import plan_by_difficulty
 
 Order = Literal["random", "easy_first", "hard_first", "mixed"]

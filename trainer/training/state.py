@@ -20,7 +20,8 @@ from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.wording import differences
 from trainer import run_folder
-from trainer.config import BestBy, Optimiser, Recipe
+from trainer.config import BestBy, Recipe
+from trainer.config.steps import Optimiser
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model

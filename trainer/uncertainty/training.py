@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from difficulty_service.base.errors import TrainingError
-from trainer.config import CosineRate, Head
+from trainer.config import Head
+from trainer.config.steps import CosineRate
 from trainer.metrics.ranking import auroc
 from trainer.training.loop import Callbacks
 from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import ConfigError
-from trainer.config import Needs
+from trainer.config.table import Needs
 from trainer.recipes.file import read_recipe, recipe_as_dict, recipe_from_dict
 from trainer.recipes.tables import TABLES, defaults_of, keys_of_table
 

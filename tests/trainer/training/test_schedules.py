@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from trainer.config import StepRate
+from trainer.config.steps import StepRate
 from trainer.recipes.tables import TABLES
 from trainer.training.plan import rate_at
 

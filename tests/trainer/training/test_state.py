@@ -10,7 +10,8 @@ from accelerate import Accelerator
 from torch import nn
 
 from difficulty_service.base.errors import ConfigError, TrainingError
-from trainer.config import AdamW, Recipe, Sgd
+from trainer.config import Recipe
+from trainer.config.steps import AdamW, Sgd
 from trainer.data import Splits, open_splits
 from trainer.losses.correctness_ranking import CorrectnessRanking
 from trainer.training.state import (

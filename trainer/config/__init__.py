@@ -5,51 +5,21 @@ such as `data.kind` decides which others make sense, each of its values has a mo
 else a key depends on is declared at its field.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationInfo, field_validator
+from pydantic import BaseModel, Field, NonNegativeInt, ValidationInfo, field_validator
 
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
+from trainer.config.steps import CosineRate, Optimiser, RandomOrder, Sampling, Schedule, Sgd
+from trainer.config.table import Count, Fraction, Needs, NotNegative, Positive, Table, needs
 from trainer.transformers_files import encoder_of
-
-Fraction = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
 
 Kind = Literal["images", "features", "text", "trees"]
 Augmentation = Literal["none", "flip", "flip_crop", "random_resized_crop"]
 Mixing = Literal["none", "mixup", "cutmix", "either"]
 BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
-
-
-class Table(BaseModel):
-    """One table of a recipe, or one kind of it."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
-    hints: ClassVar[Mapping[str, str]] = {}
-    """What to do about keys of another kind, where that is more than to remove them."""
-
-
-@dataclass(frozen=True)
-class Needs:
-    """What must hold for a key to have an effect; the remedy is a template of the keys' values."""
-
-    keys: tuple[str, ...]
-    holds: Callable[..., bool]
-    remedy: str
-
-
-def needs(key: str, *choices: str, remedy: str = "remove it") -> Needs:
-    """The condition that another key has one of some values."""
-    listed = " and ".join(f'"{choice}"' for choice in choices)
-    sentence = f'has no effect with {key} = "{{}}"; it applies to {listed}; {remedy}'
-    return Needs((key,), lambda value: value in choices, sentence)
 
 
 class AnyData(Table):
@@ -288,151 +258,6 @@ class EqualWeights(AnyRegulariser):
 
 
 Regulariser = Annotated[EqualWeights | ScoreWeights, Field(discriminator="weights")]
-
-
-class RandomOrder(Table):
-    """Every epoch has all samples, in another random order."""
-
-    hints: ClassVar[Mapping[str, str]] = dict.fromkeys(
-        ("scores", "column"), 'set sampling.order = "easy_first", "hard_first" or "mixed"'
-    )
-    order: Literal["random"] = "random"
-
-
-class ScoredOrder(Table):
-    """An order by the difficulty of the samples."""
-
-    scores: str | None = None
-    """Score file; `--scores` overrides it."""
-    column: str = "rmd"
-    """Column of the score file; larger is harder."""
-
-
-class PacedOrder(ScoredOrder):
-    """An order that begins with a part of the samples.
-
-    The part grows evenly, as with the linear pacing of Wu et al. (2021). An epoch has as many
-    steps as any other: its samples are drawn in random order, and once more where they run out.
-    """
-
-    start: Annotated[float, Field(gt=0, lt=1)] = 0.2
-    """Fraction of the samples in the first epoch."""
-    until: Annotated[float, Field(gt=0, le=1)] = 0.5
-    """Fraction of all epochs after which every sample takes part."""
-
-
-class EasyFirst(PacedOrder):
-    """The easiest samples at first, then more of the harder ones, in random order."""
-
-    order: Literal["easy_first"] = "easy_first"
-
-
-class HardFirst(PacedOrder):
-    """The hardest samples at first, then more of the easier ones, in random order."""
-
-    order: Literal["hard_first"] = "hard_first"
-
-
-class MixedOrder(ScoredOrder):
-    """Every epoch has all samples, and every batch as many of each difficulty."""
-
-    order: Literal["mixed"] = "mixed"
-
-
-Sampling = Annotated[RandomOrder | EasyFirst | HardFirst | MixedOrder, Field(discriminator="order")]
-
-
-class AnyOptimiser(Table):
-    """The optimiser."""
-
-    learning_rate: Positive = 0.1
-    """Highest learning rate of the schedule."""
-    weight_decay: NotNegative = 0.0
-    """As PyTorch's optimiser of that name defines it."""
-    gradient_clip: Positive | None = None
-    """Maximum norm of the whole gradient; the papers of the focal family use 2."""
-
-
-class Sgd(AnyOptimiser):
-    """Stochastic gradient descent with momentum."""
-
-    name: Literal["sgd"] = "sgd"
-    momentum: Fraction = 0.9
-    """Momentum."""
-    nesterov: bool = False
-    """Whether the momentum is Nesterov's."""
-
-    @field_validator("nesterov")
-    @classmethod
-    def _has_momentum(cls, nesterov: bool, info: ValidationInfo) -> bool:  # noqa: FBT001
-        if nesterov and info.data.get("momentum") == 0:
-            raise ValueError("needs optimiser.momentum above 0, such as 0.9")
-        return nesterov
-
-
-class AdamW(AnyOptimiser):
-    """Adam with decoupled weight decay."""
-
-    name: Literal["adamw"] = "adamw"
-
-
-class AdaGrad(AnyOptimiser):
-    """Gradients divided by the root of the sum of their past squares."""
-
-    name: Literal["adagrad"] = "adagrad"
-
-
-Optimiser = Annotated[Sgd | AdamW | AdaGrad, Field(discriminator="name")]
-
-
-class AnyRate(Table):
-    """The schedule of the learning rate."""
-
-    warmup: Fraction = 0.0
-    """Fraction of all steps during which the rate rises from zero."""
-
-
-class CosineRate(AnyRate):
-    """The rate falls to zero by a cosine."""
-
-    name: Literal["cosine"] = "cosine"
-
-
-class ConstantRate(AnyRate):
-    """The rate stays as it is."""
-
-    name: Literal["constant"] = "constant"
-
-
-class StepRate(AnyRate):
-    """The rate is multiplied by a factor at each milestone."""
-
-    name: Literal["steps"] = "steps"
-    milestones: Annotated[tuple[Positive, ...], Field(validate_default=True)] = ()
-    """Epochs, or where below 1 fractions of all, after which the rate is multiplied."""
-    factor: Positive = 0.1
-    """Factor at each milestone."""
-
-    @field_validator("milestones")
-    @classmethod
-    def _has_milestones(cls, milestones: tuple[float, ...]) -> tuple[float, ...]:
-        if not milestones:
-            raise ValueError(
-                'schedule.name = "steps" needs schedule.milestones, such as [0.5, 0.75] of all '
-                "epochs"
-            )
-        return milestones
-
-
-class OneCycleRate(AnyRate):
-    """The rate rises linearly over the warmup, and falls linearly to zero."""
-
-    name: Literal["one_cycle"] = "one_cycle"
-
-
-Schedule = Annotated[
-    CosineRate | ConstantRate | StepRate | OneCycleRate, Field(discriminator="name")
-]
 
 
 class TrainingConfig(Table):
