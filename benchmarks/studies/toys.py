@@ -6,16 +6,20 @@
    flipped labels. Does cross-entropy end with larger weights than focal loss, and with more
    confidence in its mistakes?
 2. arXiv 2503.22725: four overlapping classes, whose true probabilities are known. Which weight of
-   a loss correlates best with the squared distance between predicted and true probabilities?
+   a loss correlates best with the squared distance between predicted and true probabilities? The
+   correlation falls with the exponent of a weight, so the losses are compared at equal exponents.
 
 The papers' numbers of samples, deviations and networks are not all known; those here are ours.
+Intervals are of 95 %, of the mean over the seeds, by Student's t.
 """
 
 import argparse
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from scipy import stats
 from torch import Tensor, nn
 from torch.distributions import MultivariateNormal
 
@@ -35,8 +39,8 @@ DEVIATION = 1.2
 FEW = 300
 """Training samples of the second experiment: so few that the network is overconfident."""
 
-FOCAL_GAMMA, DUAL_GAMMA = 3, 5
-"""Exponents of the two focal losses in their papers; the one of the Brier score is 2."""
+EXPONENTS = (1, 2, 3)
+LEVEL = 0.95
 
 
 def clusters(samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -101,17 +105,33 @@ def true_uncertainty(seed: int) -> dict[str, list[float]]:
         probabilities = logits.softmax(1)
         true = classes.log_prob(test_points[:, None]).softmax(1)
         error = (probabilities - true).square().sum(1)
-        own = probabilities.gather(1, test_labels[:, None])[:, 0]
-        others = probabilities.scatter(1, test_labels[:, None], 0).max(1).values
-        weights = {
-            "focal": (1 - own) ** FOCAL_GAMMA,
-            "dual focal": (1 - own + others) ** DUAL_GAMMA,
-            "BSCE": brier(logits, test_labels),
+    bases = bases_of_weights(logits, test_labels)
+    rows = {}
+    for exponent in EXPONENTS:
+        correlations = {
+            name: float(torch.corrcoef(torch.stack((base**exponent, error)))[0, 1])
+            for name, base in bases.items()
         }
-    return {
-        name: [float(torch.corrcoef(torch.stack((weight, error)))[0, 1])]
-        for name, weight in weights.items()
-    }
+        for name, correlation in correlations.items():
+            rows[f"{name}, exponent {exponent}"] = [correlation, correlation - correlations[FOCAL]]
+    return rows
+
+
+FOCAL = "focal"
+
+
+def bases_of_weights(logits: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    """What each loss raises to its exponent for the weight of a sample. Shape (samples,) each.
+
+    Of focal loss `1 - p_t`, of dual focal loss the same plus the largest probability below `p_t`,
+    and of the generalised Brier score (gBS) the Euclidean norm of the errors, whose square is the
+    Brier score.
+    """
+    probabilities = logits.softmax(1)
+    own = probabilities.gather(1, labels[:, None])
+    below = torch.where(probabilities < own, probabilities, 0).amax(1)
+    error = 1 - own[:, 0]
+    return {FOCAL: error, "dual focal": error + below, "gBS": brier(logits, labels).sqrt()}
 
 
 @dataclass(frozen=True)
@@ -143,7 +163,7 @@ EXPERIMENTS = {
     ),
     "weights": Experiment(
         "Weights of losses among four classes",
-        ("correlation with the error of the probabilities",),
+        ("correlation with the error of the probabilities", "minus that of focal"),
         3,
         true_uncertainty,
     ),
@@ -151,18 +171,26 @@ EXPERIMENTS = {
 
 
 def print_means(experiment: Experiment, seeds: int) -> None:
-    """Prints mean and standard deviation of an experiment over its seeds."""
+    """Prints mean, standard deviation and interval of the mean over the seeds."""
     runs = [experiment.run(seed) for seed in range(seeds)]
     print(f"{experiment.title}, {seeds} seeds\n\n| | {' | '.join(experiment.columns)} |")
     print("| --- |" + " --- |" * len(experiment.columns))
     for name in runs[0]:
         values = torch.tensor([run[name] for run in runs])
-        cells = (
-            f"{mean:.{experiment.digits}f} ± {deviation:.{experiment.digits}f}"
-            for mean, deviation in zip(values.mean(0).tolist(), values.std(0).tolist(), strict=True)
-        )
+        cells = [shown(column, experiment.digits) for column in values.T.tolist()]
         print(f"| {name} | {' | '.join(cells)} |")
     print()
+
+
+def shown(values: Sequence[float], digits: int) -> str:
+    """Mean, standard deviation and, of two values or more, the interval of the mean."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:  # noqa: PLR2004 - a deviation takes two
+        return f"{mean:.{digits}f}"
+    deviation = statistics.stdev(values)
+    half = float(stats.t.ppf((1 + LEVEL) / 2, len(values) - 1)) * deviation / len(values) ** 0.5
+    ends = ", ".join(f"{end:.{digits}f}" for end in (mean - half, mean + half))
+    return f"{mean:.{digits}f} ± {deviation:.{digits}f} [{ends}]"
 
 
 def main() -> None:

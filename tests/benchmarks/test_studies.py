@@ -3,10 +3,14 @@
 from pathlib import Path
 
 import pytest
+import torch
+from scipy import stats
+from torch.nn import functional as F
 
-from benchmarks.studies import losses
+from benchmarks.studies import losses, toys
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.errors import ConfigError
+from trainer.losses import LOSSES
 
 
 def test_a_trial_that_cannot_run_is_refused_before_the_first_one_has_trained(
@@ -26,3 +30,28 @@ def test_every_loss_of_the_study_of_losses_has_constants_that_its_epochs_allow(
     settings = ("training.epochs=20", *losses.NETWORK)
     recipe = Study("cifar10_small_resnet", settings, tmp_path, 1).recipe_of(trial)
     assert recipe.training.epochs == 20
+
+
+@pytest.mark.parametrize(
+    ("name", "loss"), [("focal", "focal"), ("dual focal", "dual_focal"), ("gBS", "bsce")]
+)
+@pytest.mark.parametrize("exponent", toys.EXPONENTS)
+def test_the_weights_of_the_toy_data_are_those_of_the_losses(
+    name: str, loss: str, exponent: int
+) -> None:
+    logits = 2 * torch.randn(50, 4, generator=torch.Generator().manual_seed(0)).double()
+    labels = torch.arange(50) % 4
+
+    weight = toys.bases_of_weights(logits, labels)[name] ** exponent
+
+    expected = LOSSES[loss](logits, labels, gamma=exponent)
+    torch.testing.assert_close(weight * F.cross_entropy(logits, labels, reduction="none"), expected)
+
+
+def test_a_mean_over_seeds_has_the_interval_of_students_t() -> None:
+    values = [0.4, 0.5, 0.7]
+
+    low, high = stats.t.interval(0.95, 2, sum(values) / 3, stats.sem(values))
+
+    assert toys.shown(values, 3) == f"0.533 ± 0.153 [{low:.3f}, {high:.3f}]"
+    assert toys.shown(values[:1], 3) == "0.400"
