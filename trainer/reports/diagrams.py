@@ -268,13 +268,19 @@ def _label(name: str, seeds: Sequence[tuple[Tensor, Tensor]]) -> str:
 
 
 ROC_PANELS_PER_ROW = 3
-SCORES = ("msp", "entropy", "max_logit")
+SCORES = ("msp", "entropy", "max_logit", "energy", "mahalanobis")
 """Scores in the order of their colours."""
 
 LONGEST_LOCATION = 40
 """Number of characters of a location that a title shows, its last ones."""
 
-TITLES = {"msp": "MSP", "entropy": "entropy", "max_logit": "max logit"}
+TITLES = {
+    "msp": "MSP",
+    "entropy": "entropy",
+    "max_logit": "max logit",
+    "energy": "energy",
+    "mahalanobis": "Mahalanobis",
+}
 
 
 def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
