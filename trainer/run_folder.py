@@ -23,6 +23,7 @@ VERSION = 1
 
 CHECKPOINT = "checkpoint.pt"
 CORRUPTIONS = "corruptions.json"
+DISTANCES = "distances.parquet"
 ERRORS = "errors.parquet"
 EVALUATION = "evaluation.json"
 EVALUATION_ERRORS = "evaluation_errors.parquet"

@@ -84,7 +84,7 @@ def test_evaluate_prints_a_table_and_keeps_the_numbers(
     accuracy = next(line for line in lines if line.startswith("| accuracy (%) ↑ |"))
     assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){4}\|", accuracy)
     for seed in (0, 1):
-        record = json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text())
+        record = read_json(quick / f"seed-{seed}" / "evaluation.json")["the recipe's test data"]
         assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
 
 
@@ -94,7 +94,8 @@ def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, qu
     assert done.returncode == 0, done.stderr
     row = next(line for line in done.stdout.splitlines() if line.startswith("| AURC, MSP"))
     records = [
-        json.loads((quick / f"seed-{seed}" / "evaluation.json").read_text()) for seed in (0, 1)
+        read_json(quick / f"seed-{seed}" / "evaluation.json")["the recipe's test data"]
+        for seed in (0, 1)
     ]
     low, high = (
         sum(record["raw"][f"aurc_msp_{end}"] for record in records) / 2 for end in ("low", "high")
@@ -118,11 +119,9 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     record = read_json(quick / "seed-1" / "ood.json")
     assert list(record) == [other, data["train"]]
     kept, before = (
-        json.loads((quick / "seed-1" / name).read_text())
-        for name in ("evaluation.json", "metrics.json")
+        read_json(quick / "seed-1" / name) for name in ("evaluation.json", "metrics.json")
     )
-    assert kept["data"] == data["test"]
-    assert kept["raw"]["accuracy"] == before["raw"]["accuracy"]
+    assert kept[data["test"]]["raw"]["accuracy"] == before["raw"]["accuracy"]
 
 
 def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
@@ -208,6 +207,9 @@ def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
         (("compare",), "RUN"),
         (("evaluate", "run", "--split", "test"), "--data"),
         (("evaluate", "run", "--label-column", "label"), "--data"),
+        (("evaluate", "run", "--ood-split", "test"), "--ood"),
+        (("evaluate", "run", "--mahalanobis"), "--ood"),
+        (("evaluate", "run", "--ood", "a", "--ood", "b", "--ood-name", "c"), "--ood-name"),
         (("evaluate", "run", "--intervals", "95"), "--intervals"),
         (("evaluate", "run", "--intervals", "nan"), "--intervals"),
         (("evaluate", "run", "--resamples", "0"), "--resamples"),
@@ -235,6 +237,10 @@ def test_a_wrong_option_is_named_and_exit_code_2(
                 "--split",
                 "--label-column",
                 "--ood",
+                "--ood-split",
+                "--ood-column",
+                "--ood-name",
+                "--mahalanobis",
                 "--corruptions",
                 "--write-scores",
                 "--device",

@@ -72,7 +72,7 @@ def test_an_evaluation_goes_on_without_them_and_lists_them(
 
     assert done.returncode == 0, done.stderr
     assert "2 of 20 images cannot be read and are skipped" in done.stderr
-    assert json.loads((run / "seed-0" / "evaluation.json").read_text())["data"] == str(few_photos)
+    assert str(few_photos) in json.loads((run / "seed-0" / "evaluation.json").read_text())
     errors = rows(run / "seed-0" / "evaluation_errors.parquet")
     assert sorted(errors) == ["bird/003.png", "cat/007.png", "empty class"]
     assert stopped.returncode == 1

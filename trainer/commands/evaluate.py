@@ -20,6 +20,10 @@ def evaluate(
     split: str | None = None,
     label_column: str | None = None,
     ood: list[str] | None = None,
+    ood_split: str | None = None,
+    ood_column: str | None = None,
+    ood_name: str | None = None,
+    mahalanobis: bool = False,
     corruptions: bool = False,
     write_scores: Annotated[Path | None, Parameter(metavar="SCORES")] = None,
     intervals: Annotated[float | None, Parameter(metavar="LEVEL")] = None,
@@ -29,17 +33,24 @@ def evaluate(
 ) -> None:
     """Evaluates the models of a run: every metric, before and after temperature scaling.
 
-    Prints mean and standard deviation over the seeds, and writes all metrics into the folders of
-    the seeds: evaluation.json, ood.json and corruptions.json. ROC curves are in roc.parquet there,
-    and drawn in roc.png and roc.svg in the folder of the run. The classifier's own difficulty of
-    each sample is what --write-scores adds.
+    Prints mean and standard deviation over the seeds, and adds all metrics to those in the folders
+    of the seeds, by the names of the data: evaluation.json, ood.json and corruptions.json. ROC
+    curves are in roc.parquet there, and drawn in roc.png and roc.svg in the folder of the run. The
+    classifier's own difficulty of each sample is what --write-scores adds.
 
     Args:
         run: Folder that `difficulty train` wrote.
         data: Evaluate on this dataset of the same classes instead of the test data.
         split: Sub-folder or named split of --data.
         label_column: Column of --data with the labels.
-        ood: Detect the samples of this out-of-distribution dataset; repeatable.
+        ood: Detect the samples of this out-of-distribution dataset, whose labels are ignored;
+            repeatable.
+        ood_split: Sub-folder or named split of every --ood; of CIFAR-10-C the corruption and
+            severity, such as gaussian_noise/5.
+        ood_column: Column of every --ood with images or texts.
+        ood_name: Name of the --ood data in files and tables; default: location, split and column.
+        mahalanobis: Detect --ood also by distances of features, which takes a pass over the
+            training data.
         corruptions: Evaluate on test images with nineteen kinds of corruption.
         write_scores: Also write a score file of the loss and the doubt of every sample, mean over
             the seeds: .parquet, .csv or .jsonl.
@@ -54,10 +65,16 @@ def evaluate(
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders
-    from trainer.runs.evaluate import DatasetChoice
+    from trainer.runs.evaluate import DatasetChoice, OodChoice
 
     if data is None and (split is not None or label_column is not None):
         raise WrongCall("--split and --label-column belong to --data; name that dataset too")
+    if not ood and (ood_split is not None or ood_column is not None or mahalanobis):
+        raise WrongCall(
+            "--ood-split, --ood-column and --mahalanobis belong to --ood; name that dataset too"
+        )
+    if ood_name is not None and len(ood or ()) != 1:
+        raise WrongCall("--ood-name is the name of one --ood dataset")
     if on_error is not None and data is None and not ood and not corruptions:
         raise WrongCall(
             "--on-error belongs to --data, --ood and --corruptions; otherwise no image is read"
@@ -70,7 +87,8 @@ def evaluate(
     resampling = Resampling(resamples) if intervals is None else Resampling(resamples, intervals)
     request = EvaluationRequest(
         choice,
-        tuple(ood or ()),
+        tuple(OodChoice(each, ood_split, ood_column, ood_name) for each in ood or ()),
+        mahalanobis,
         corruptions,
         on_error,
         resampling,

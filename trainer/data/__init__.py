@@ -12,10 +12,11 @@ from trainer.data.image_splits import (
     open_image_samples,
     open_image_splits,
     open_test_images,
+    open_unlabelled_images,
 )
 from trainer.data.splits import Splits, match_classes
-from trainer.data.texts import open_text_samples, open_text_splits
-from trainer.data.trees import open_tree_samples, open_tree_splits
+from trainer.data.texts import open_text_samples, open_text_splits, open_unlabelled_texts
+from trainer.data.trees import open_tree_samples, open_tree_splits, open_unlabelled_trees
 from trainer.samples import InputSpec, Samples
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "open_samples",
     "open_splits",
     "open_test_images",
+    "open_unlabelled",
 ]
 
 
@@ -78,3 +80,37 @@ def open_samples(
         return open_image_samples(config, location, spec, device, split, label_column)
     opened = open_text_samples if config.kind == "text" else open_tree_samples
     return opened(config, location, spec, device, split, label_column)
+
+
+def open_unlabelled(
+    config: Data,
+    location: str,
+    spec: InputSpec,
+    device: torch.device,
+    *,
+    split: str | None = None,
+    column: str | None = None,
+) -> Samples:
+    """Opens a dataset without regard to its labels, which it need not have.
+
+    The column is that of the images, texts or trees; None is the one of the recipe, for images only
+    where the dataset is of the kind of the training dataset, or else found by its name.
+    """
+    match config:
+        case FeatureData():
+            if split is not None or column is not None:
+                raise ConfigError(
+                    f"{location}: a probe takes a feature store, which has no splits or columns",
+                    "leave out ",
+                    Setting("split"),
+                    " and ",
+                    Setting("column"),
+                )
+            return open_feature_samples(location, spec, device)
+        case ImageData():
+            return open_unlabelled_images(config, location, spec, device, split, column)
+        case TextData() | TreeData():
+            words = config if column is None else config.model_copy(update={"text_column": column})
+            is_text = isinstance(config, TextData)
+            opened = open_unlabelled_texts if is_text else open_unlabelled_trees
+            return opened(words, location, spec, device, split)

@@ -108,6 +108,22 @@ def open_image_samples(
     return ImageLoading(config, fit, device).open(dataset).samples
 
 
+def open_unlabelled_images(
+    config: ImageData,
+    location: str,
+    spec: InputSpec,
+    device: torch.device,
+    split: str | None = None,
+    column: str | None = None,
+) -> Samples:
+    """Opens images as `open_image_samples` does, but ignores their labels; all are of one class."""
+    options = _options(config, location, split, None)
+    column = column or options.image_column
+    options = replace(options, image_column=column, unlabelled=True)
+    fit = evaluation_fit(config, *spec.shape[1:])
+    return ImageLoading(config, fit, device).open(open_images_of(location, options)).samples
+
+
 def open_test_images(
     config: ImageData, spec: InputSpec, device: torch.device, class_names: tuple[str, ...]
 ) -> Samples | None:

@@ -129,6 +129,19 @@ class Encoding(Generic[Words]):
             samples, skipped=skipped_entries(table.samples), warnings=warnings_of(table.samples)
         )
 
+    def open_unlabelled(
+        self,
+        config: WordData,
+        location: str,
+        spec: InputSpec,
+        device: torch.device,
+        split: str | None,
+    ) -> Samples:
+        """Opens a table as `open_samples` does, but ignores its labels; all are of one class."""
+        table = _read_table(self, config, location, split, None, unlabelled=True)
+        samples = self.encode(table, torch.arange(len(table.samples.labels)), spec, device)
+        return replace(samples, warnings=warnings_of(table.samples))
+
 
 def _read_table(
     encoding: Encoding[Any],
@@ -136,6 +149,8 @@ def _read_table(
     location: str,
     split: str | None,
     label_column: str | None,
+    *,
+    unlabelled: bool = False,
 ) -> TextTable:
     files = find_tables(location)
     names = (config.text_column, config.id_column, "label_name", "split", *encoding.column_names)
@@ -148,6 +163,7 @@ def _read_table(
         image_column=column,
         label_column=label_column,
         id_column=config.id_column,
+        unlabelled=unlabelled,
     )
     listed = list_table(location, options)
     samples = build_table(listed, location, options)
@@ -305,3 +321,4 @@ def open_text_splits(
 
 
 open_text_samples = TEXTS.open_samples
+open_unlabelled_texts = TEXTS.open_unlabelled

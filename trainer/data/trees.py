@@ -301,3 +301,4 @@ TREES = Encoding[TreeData](TREE_NAMES, _encode, _encode_training)
 
 open_tree_splits = TREES.open_splits
 open_tree_samples = TREES.open_samples
+open_unlabelled_trees = TREES.open_unlabelled

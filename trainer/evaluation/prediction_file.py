@@ -1,10 +1,14 @@
-"""The file of a model's predictions for a split, which can be evaluated without the model."""
+"""The file of a model's predictions for a split, which can be evaluated without the model.
+
+The file of the Mahalanobis distances of the test samples.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import Tensor
 
@@ -12,6 +16,8 @@ from difficulty_service.base.checksums import add_checksum, verify_zip
 from difficulty_service.base.errors import MetricError, TrainingError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.numpy_files import read_arrays
+from difficulty_service.base.tables import UNREADABLE, open_parquet, write_parquet
+from trainer.metrics.ood import MAHALANOBIS
 from trainer.metrics.predictions import check_predictions
 
 ARRAYS = ("sample_ids", "logits", "targets")
@@ -65,6 +71,27 @@ def read_predictions(path: Path) -> Predictions:
         raise TrainingError(f"the predictions {path} are damaged: {error}", REMEDY) from error
     _check(path, predictions)
     return predictions
+
+
+def write_distances(path: Path, sample_ids: Sequence[str], distances: Tensor) -> None:
+    """Writes the squared distance of each sample atomically, as Parquet."""
+    columns = {"sample_id": list(sample_ids), MAHALANOBIS: distances.numpy()}
+    with replacing(path) as temporary:
+        write_parquet(temporary, pa.table(columns))
+
+
+def read_distances(path: Path) -> dict[str, float]:
+    """The squared distance of each sample by its id; none where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        with open_parquet(path) as file:
+            columns = file.read(columns=["sample_id", MAHALANOBIS]).to_pydict()
+        return dict(zip(columns["sample_id"], columns[MAHALANOBIS], strict=True))
+    except (KeyError, *UNREADABLE) as error:
+        raise TrainingError(
+            f"the distances {path} are damaged: {error}", "delete it, and evaluate again"
+        ) from error
 
 
 def _check(path: Path, predictions: Predictions) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import TrainingError
@@ -28,9 +27,20 @@ from trainer.evaluation.temperature_scaling import (
     fit_temperature_by_nll,
 )
 from trainer.metrics import METRICS
-from trainer.metrics.bootstrap import Interval, Resampling, bootstrap_intervals, ood_intervals
+from trainer.metrics.bootstrap import (
+    Interval,
+    Resampling,
+    bootstrap_intervals,
+    detection_intervals,
+)
 from trainer.metrics.calibration import sure_samples
-from trainer.metrics.ood import OOD_SCORES, ood_detection, ood_score
+from trainer.metrics.ood import (
+    MAHALANOBIS,
+    OOD_SCORES,
+    detection_by_score,
+    joined_scores,
+    ood_score,
+)
 from trainer.metrics.ranking import Convention, RocCurve, roc_curve
 from trainer.metrics.selective import (
     CERTAINTIES,
@@ -135,8 +145,12 @@ def evaluate_ood(
     ood_logits: Tensor,
     validation: tuple[Tensor, Tensor] | None = None,
     resampling: Resampling | None = None,
+    distances: tuple[Tensor, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Measures how well logits separate out-of-distribution samples from in-distribution ones.
+
+    Distances are the Mahalanobis distances of both kinds of samples, a score beside those by
+    logits, as trained only.
 
     Returns:
         "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
@@ -149,14 +163,36 @@ def evaluate_ood(
         scaled = scale_logits(id_logits, temperature), scale_logits(ood_logits, temperature)
         # No temperature changes the order of the largest logits.
         known = {} if stage == "raw" else {"max_logit": record["max_logit"]}
-        detection = {by: known.get(by) or _ood_values(*scaled, by, resampling) for by in OOD_SCORES}
+        detection = {
+            by: known.get(by)
+            or _ood_values(ood_score(scaled[0], by), ood_score(scaled[1], by), resampling)
+            for by in OOD_SCORES
+        }
         record |= detection if stage == "raw" else {stage: temperature | detection}
+    if distances is not None:
+        record[MAHALANOBIS] = _ood_values(*distances, resampling)
     return record
 
 
 def write_metrics(path: Path, record: Mapping[str, Any]) -> None:
     """Writes a record atomically as strict JSON; NaN and infinities become null."""
     write_json(path, _strict(record))
+
+
+def add_records(path: Path, records: Mapping[str, Any]) -> None:
+    """Adds records of evaluations to a file by their names; the same name replaces its record."""
+    write_metrics(path, {**read_records(path), **records})
+
+
+def read_records(path: Path) -> dict[str, Any]:
+    """The records of evaluations in a file, by their names; none where there is no file."""
+    if not path.is_file():
+        return {}
+    try:
+        records = read_json(path)
+    except TrainingError as error:
+        raise TrainingError(error.problem, "delete it, and evaluate again") from error
+    return records
 
 
 def read_metrics(path: Path) -> dict[str, Any]:
@@ -189,12 +225,14 @@ def _by_certainty(logits: Tensor, targets: Tensor, by: str) -> MetricValues:
 
 
 def _ood_values(
-    id_logits: Tensor, ood_logits: Tensor, by: str, resampling: Resampling | None
+    id_scores: Tensor, ood_scores: Tensor, resampling: Resampling | None
 ) -> MetricValues:
     """OOD detection by one score."""
-    values: MetricValues = asdict(ood_detection(id_logits, ood_logits, by, FPR_CONVENTION))
+    values: MetricValues = asdict(
+        detection_by_score(*joined_scores(id_scores, ood_scores), FPR_CONVENTION)
+    )
     if resampling is not None:
-        values |= _ends(ood_intervals(id_logits, ood_logits, by, resampling))
+        values |= _ends(detection_intervals(id_scores, ood_scores, resampling))
     return values
 
 
@@ -220,7 +258,7 @@ def _strict(value: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 MISCLASSIFICATION = "misclassification"
-"""Name of the detection of errors; OOD detection has the location of its dataset as its name."""
+"""Name of the detection of errors; OOD detection has the name of its dataset."""
 
 REMEDY = "evaluate the run again"
 
@@ -240,8 +278,8 @@ class NamedCurve:
     """A ROC curve and what it is of.
 
     Attributes:
-        detection: "misclassification", with correct predictions as the positives, or the location
-            of an OOD dataset, with its samples as the positives.
+        detection: "misclassification", with correct predictions as the positives, or the name of
+            an OOD dataset, with its samples as the positives.
         stage: One of `record.STAGES`.
     """
 
@@ -272,19 +310,21 @@ def misclassification_curves(
 def ood_curves(
     id_logits: Tensor,
     ood_logits: Tensor,
-    location: str,
+    name: str,
     validation: tuple[Tensor, Tensor] | None = None,
+    distances: tuple[Tensor, Tensor] | None = None,
 ) -> list[NamedCurve]:
     """ROC curves of OOD detection; arguments and errors as in `record.evaluate_ood`."""
-    is_ood = torch.arange(len(id_logits) + len(ood_logits)) >= len(id_logits)
-    logits = torch.cat([id_logits.cpu(), ood_logits.cpu()])
+    logits, is_ood = joined_scores(id_logits.cpu(), ood_logits.cpu())
     curves = []
     for stage, temperature in fit_temperatures(validation).items():
         scaled = scale_logits(logits, temperature)
         curves += [
-            NamedCurve(location, stage, by, roc_curve(ood_score(scaled, by), is_ood))
+            NamedCurve(name, stage, by, roc_curve(ood_score(scaled, by), is_ood))
             for by in OOD_SCORES
         ]
+    if distances is not None:
+        curves.append(NamedCurve(name, "raw", MAHALANOBIS, roc_curve(*joined_scores(*distances))))
     return curves
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import MetricError
 from trainer.metrics.calibration import NUM_BINS, equal_width_bins
+from trainer.metrics.ood import joined_scores, ood_score
 from trainer.metrics.predictions import as_array, check_predictions
 from trainer.metrics.weighted import (
     WEIGHTED_METRICS,
@@ -162,8 +163,15 @@ def ood_intervals(
     Raises:
         MetricError: `by` is unknown, or logits are invalid.
     """
-    statistic = weighted_ood(id_logits, ood_logits, by)
-    return _intervals(statistic, (len(id_logits), len(ood_logits)), resampling or Resampling())
+    return detection_intervals(ood_score(id_logits, by), ood_score(ood_logits, by), resampling)
+
+
+def detection_intervals(
+    id_scores: Tensor, ood_scores: Tensor, resampling: Resampling | None = None
+) -> dict[str, Interval]:
+    """`ood_intervals` by any score, of shapes (samples,) and (other samples,)."""
+    statistic = weighted_ood(*joined_scores(id_scores, ood_scores))
+    return _intervals(statistic, (len(id_scores), len(ood_scores)), resampling or Resampling())
 
 
 def ece_interval(

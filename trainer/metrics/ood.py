@@ -12,7 +12,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import MetricError
-from trainer.metrics.predictions import as_array, check_logits, confidence, entropy
+from trainer.metrics.predictions import (
+    as_array,
+    check_logits,
+    confidence,
+    entropy,
+    free_energy,
+)
 from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
 
 
@@ -43,7 +49,16 @@ def _minus_max_logit(logits: Tensor) -> Tensor:
     return -torch.from_numpy(as_array(logits).max(axis=1)).double()
 
 
-OOD_SCORES = {"msp": _minus_confidence, "entropy": entropy, "max_logit": _minus_max_logit}
+OOD_SCORES = {
+    "msp": _minus_confidence,
+    "entropy": entropy,
+    "energy": free_energy,
+    "max_logit": _minus_max_logit,
+}
+"""Scores by logits."""
+
+MAHALANOBIS = "mahalanobis"
+"""The score by features, squared Mahalanobis distances, which no temperature changes."""
 
 
 def ood_score(logits: Tensor, by: str) -> Tensor:
@@ -51,8 +66,8 @@ def ood_score(logits: Tensor, by: str) -> Tensor:
 
     Args:
         logits: Shape (samples, classes).
-        by: A key of OOD_SCORES: minus the largest probability, the entropy, or minus the
-            largest logit.
+        by: A key of OOD_SCORES: minus the largest probability, the entropy, the free energy, or
+            minus the largest logit.
 
     Returns:
         Float64. Shape (samples,).
@@ -79,9 +94,18 @@ def ood_detection(
     Raises:
         MetricError: `by` is unknown, or logits are invalid.
     """
-    scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
-    is_ood = torch.arange(len(scores)) >= len(id_logits)
-    return detection_by_score(scores, is_ood, convention)
+    return detection_by_score(
+        *joined_scores(ood_score(id_logits, by), ood_score(ood_logits, by)), convention
+    )
+
+
+def joined_scores(id_scores: Tensor, ood_scores: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores of ID samples followed by those of OOD samples, and which are of OOD samples.
+
+    Rows of logits are joined likewise. Each of the result has as many rows as both together.
+    """
+    scores = torch.cat([id_scores, ood_scores])
+    return scores, torch.arange(len(scores)) >= len(id_scores)
 
 
 def detection_by_score(

@@ -88,6 +88,17 @@ def entropy(logits: Tensor) -> Tensor:
     return torch.cat(parts)
 
 
+def free_energy(logits: Tensor) -> Tensor:
+    """`-log sum_k exp(logit_k)`, in nats: the larger, the less certain. Shape (samples,), float64.
+
+    Liu et al. (NeurIPS 2020). Unlike probabilities it changes with a constant that is added to all
+    logits of a sample.
+    """
+    largest = logits.detach().cpu().double().amax(dim=1)
+    blocks = [block.exp().sum(dim=1).log() for _, block in centred_blocks(logits)]
+    return -(largest + torch.cat(blocks))
+
+
 def centred_blocks(logits: Tensor) -> Iterator[tuple[slice, Tensor]]:
     """Yields logits in float64 minus the largest of their row, at most 0, in blocks of rows.
 

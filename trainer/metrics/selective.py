@@ -1,8 +1,9 @@
 """Misclassification detection and selective prediction by the certainty of predictions.
 
-Certainty is the largest probability ("msp") or minus the entropy ("entropy"); larger is more likely
-correct. Samples of equal certainty share their errors evenly, so that results do not depend on the
-order of the samples; references that keep the order of the file differ where there are ties.
+Certainty is the largest probability ("msp"), minus the entropy ("entropy") or minus the free energy
+("energy"); larger is more likely correct. Samples of equal certainty share their errors evenly, so
+that results do not depend on the order of the samples; references that keep the order of the file
+differ where there are ties.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from trainer.metrics.predictions import (
     confidence,
     confidence_and_correct,
     entropy,
+    free_energy,
     join_ties,
 )
 from trainer.metrics.ranking import Convention, RankedGroups, ranked_groups
@@ -30,7 +32,11 @@ def _minus_entropy(logits: Tensor) -> Tensor:
     return -join_ties(entropy(logits))
 
 
-CERTAINTIES = {"msp": confidence, "entropy": _minus_entropy}
+def _minus_free_energy(logits: Tensor) -> Tensor:
+    return -join_ties(free_energy(logits))
+
+
+CERTAINTIES = {"msp": confidence, "entropy": _minus_entropy, "energy": _minus_free_energy}
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from torch import Tensor
 
 from trainer.metrics.calibration import NUM_BINS, SURE, bin_of
-from trainer.metrics.ood import OodDetection, ood_rates, ood_score
+from trainer.metrics.ood import OodDetection, ood_rates
 from trainer.metrics.predictions import as_array, centred_blocks, confidence_and_correct
 from trainer.metrics.proper_scores import brier_score_per_sample, in_top_k, nll_per_sample
 from trainer.metrics.ranking import RankedGroups
@@ -225,10 +224,9 @@ def weighted_ranking(logits: Tensor, targets: Tensor, by: str) -> Statistic:
     return statistic
 
 
-def weighted_ood(id_logits: Tensor, ood_logits: Tensor, by: str) -> Statistic:
-    """Prepares OOD detection, for counts of the ID samples followed by those of the OOD samples."""
-    scores = torch.cat([ood_score(id_logits, by), ood_score(ood_logits, by)])
-    ranking = _rank(scores, torch.arange(len(scores)) >= len(id_logits))
+def weighted_ood(scores: Tensor, is_ood: Tensor) -> Statistic:
+    """Prepares OOD detection by scores, with counts of their samples; see `weighted_metrics`."""
+    ranking = _rank(scores, is_ood)
 
     def statistic(counts: Counts) -> Values:
         return _by_blocks(

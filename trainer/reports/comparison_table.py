@@ -106,6 +106,14 @@ COLUMNS = {
 }
 """Columns by the name of their metric, in the order of a table."""
 
+OOD_COLUMNS = (
+    Column("auroc", "AUROC", "higher", PERCENT),
+    Column("aupr_ood", "AUPR, OOD positive", "higher", PERCENT),
+    Column("aupr_id", "AUPR, ID positive", "higher", PERCENT),
+    Column("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", PERCENT),
+)
+"""Columns of the detection of OOD samples by one score."""
+
 MAIN_COLUMNS = (
     "accuracy",
     "nll",

@@ -26,22 +26,31 @@ from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
 from trainer.config import Data
-from trainer.evaluation.prediction_file import Predictions, write_predictions
+from trainer.evaluation.prediction_file import (
+    Predictions,
+    read_predictions,
+    write_distances,
+    write_predictions,
+)
 from trainer.evaluation.record import (
+    MISCLASSIFICATION,
     STAGES,
     MetricValues,
     NamedCurve,
+    add_records,
     misclassification_curves,
+    read_curves,
     write_curves,
     write_metrics,
 )
 from trainer.metrics.bootstrap import Resampling
-from trainer.metrics.ood import OOD_SCORES
+from trainer.metrics.ood import MAHALANOBIS, OOD_SCORES
 from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
 from trainer.reports.comparison_table import (
     COLUMNS,
     NO_VALUE,
+    OOD_COLUMNS,
     STAGE_TITLES,
     TEMPERATURE,
     Column,
@@ -50,6 +59,7 @@ from trainer.reports.comparison_table import (
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,
+    OodChoice,
     Record,
     TrainedModel,
     evaluate_corruptions,
@@ -57,6 +67,7 @@ from trainer.runs.evaluate import (
     evaluate_ood_dataset,
     evaluate_saved_predictions,
     load_model,
+    measure_features,
     saved_predictions,
     validation_predictions,
 )
@@ -182,13 +193,6 @@ def _place(
     return location, RecordedOptions(**columns, **named)
 
 
-OOD_COLUMNS = (
-    Column("auroc", "AUROC", "higher", 100),
-    Column("aupr_ood", "AUPR, OOD positive", "higher", 100),
-    Column("aupr_id", "AUPR, ID positive", "higher", 100),
-    Column("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", 100),
-)
-
 CORRUPTION_CELLS = (
     ("accuracy", "raw"),
     ("nll", "raw"),
@@ -218,21 +222,22 @@ def metrics_table(records: Sequence[Record], *, show_intervals: bool = False) ->
 def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = False) -> str:
     """One row per dataset, stage and score; arguments as in `metrics_table`.
 
-    The order of the largest logits is the same at every temperature, so that they have one row.
+    The order of the largest logits is the same at every temperature, so that they have one row, as
+    have Mahalanobis distances, which there may be of some datasets.
     """
     rows = []
-    for location, evaluated in records[0].items():
+    for name, evaluated in records[0].items():
         for stage in STAGES:
             if stage != "raw" and stage not in evaluated:
                 continue
-            each = [record[location] for record in records]
+            each = [record[name] for record in records]
             at_stage = each if stage == "raw" else [record[stage] for record in each]
-            for score in OOD_SCORES:
-                if stage != "raw" and score == "max_logit":
+            for score in (*OOD_SCORES, MAHALANOBIS):
+                if score not in at_stage[0] or (stage != "raw" and score == "max_logit"):
                     continue
                 values = [item[score] for item in at_stage]
                 cells = (_cell(values, c, show_intervals=show_intervals) for c in OOD_COLUMNS)
-                rows.append([location.replace("|", r"\|"), score, STAGE_TITLES[stage], *cells])
+                rows.append([name.replace("|", r"\|"), score, STAGE_TITLES[stage], *cells])
     return markdown_rows(
         ["against", "by", "logits", *(column.header for column in OOD_COLUMNS)], rows
     )
@@ -306,6 +311,8 @@ class EvaluationRequest:
 
     Attributes:
         data: Dataset of the same classes; None is the recipe's test data.
+        ood: Datasets of samples of other classes, with different names.
+        mahalanobis: Whether OOD samples are also detected by Mahalanobis distances.
         corruptions: Whether to evaluate on corrupted test images.
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
@@ -315,7 +322,8 @@ class EvaluationRequest:
     """
 
     data: DatasetChoice | None = None
-    ood: tuple[str, ...] = ()
+    ood: tuple[OodChoice, ...] = ()
+    mahalanobis: bool = False
     corruptions: bool = False
     on_error: Literal["skip", "stop"] | None = None
     resampling: Resampling = field(default_factory=Resampling)
@@ -364,7 +372,14 @@ def evaluate_seeds(
     advance: Callable[[], None],
     warn: Callable[[Sequence[str]], None] = lambda _sentences: None,
 ) -> list[str]:
-    """Evaluates every finished seed and writes the metrics into its folder."""
+    """Evaluates every finished seed and adds the metrics to those in its folder, by names of data.
+
+    Raises:
+        TrainingError: No seed is finished, or two OOD datasets have the same name.
+    """
+    names = [choice.name for choice in request.ood]
+    if repeated := next((name for name in names if names.count(name) > 1), None):
+        raise TrainingError(f"two OOD datasets have the name {repeated!r}", "name each once")
     folders = [
         folder for folder in run_folder.seed_folders(run) if (folder / run_folder.METRICS).exists()
     ]
@@ -405,13 +420,12 @@ def _evaluate(seed: _Seed) -> Record:
         predictions, validation = saved_predictions(folder)
     else:
         record, predictions = evaluate_on_dataset(seed.load(), choice, resampling)
-        source = choice.location
+        source = choice.name
         validation = validation_predictions(folder)
         write_predictions(folder / run_folder.EVALUATION_PREDICTIONS, predictions)
     seed.predictions.append(predictions)
     intervals = {"level": resampling.level, "resamples": resampling.num_resamples}
-    written = {"data": source, "intervals": intervals, **record}
-    write_metrics(folder / run_folder.EVALUATION, written)
+    add_records(folder / run_folder.EVALUATION, {source: {"intervals": intervals, **record}})
     seed.curves.extend(
         misclassification_curves(predictions.logits, predictions.targets, validation)
     )
@@ -422,19 +436,34 @@ def _evaluate_ood(seed: _Seed) -> dict[str, Any]:
     trained, request = seed.load(), seed.request
     # With many OOD samples the resamples take longer than everything else.
     resampling = request.resampling if request.show_intervals else None
+    features = measure_features(trained) if request.mahalanobis else None
     records = {}
-    for location in request.ood:
-        records[location], curves = evaluate_ood_dataset(trained, location, resampling)
+    for choice in request.ood:
+        records[choice.name], curves = evaluate_ood_dataset(trained, choice, resampling, features)
         seed.curves.extend(curves)
-    write_metrics(seed.folder / run_folder.OOD, records)
+    add_records(seed.folder / run_folder.OOD, records)
+    if features is not None:
+        ids = read_predictions(seed.folder / run_folder.TEST).sample_ids
+        write_distances(seed.folder / run_folder.DISTANCES, ids, features.distances)
     return records
 
 
 def _write_curves(run: Path, seeds: Sequence[_Seed]) -> None:
-    """Writes the ROC curves of each seed into its folder, and one diagram of all seeds."""
+    """Writes the ROC curves of each seed into its folder, and one diagram of all seeds.
+
+    Curves of other OOD datasets, by an earlier evaluation, stay.
+    """
+    curves = []
     for seed in seeds:
-        write_curves(seed.folder / run_folder.ROC, seed.curves)
-    curves = [curve for seed in seeds for curve in seed.curves]
+        path = seed.folder / run_folder.ROC
+        drawn = {MISCLASSIFICATION, *(choice.name for choice in seed.request.ood)}
+        kept = [
+            curve
+            for curve in (read_curves(path) if path.is_file() else [])
+            if curve.detection not in drawn
+        ]
+        write_curves(path, [*seed.curves, *kept])
+        curves += [*seed.curves, *kept]
     diagram = run / run_folder.ROC_DIAGRAM
     if curves:
         draw_roc(curves, diagram)

@@ -89,6 +89,18 @@ def _without_classifier(saved: SavedModel, seed: Path) -> nn.Module:
     A forward pass of a blank image shows which layer that is, whoever wrote the network.
     """
     network = saved.model.get_submodule("network").eval()
+    last = find_last_linear(network, torch.zeros(1, *saved.spec.shape))
+    if last is None:
+        raise _unfit(seed, "does not end in a linear layer, whose inputs would be the features")
+    network.set_submodule(last, nn.Identity())
+    return network
+
+
+def find_last_linear(network: nn.Module, inputs: Tensor) -> str | None:
+    """Name of the linear layer that returns the logits; None where another layer does.
+
+    A forward pass of a batch of inputs shows which one it is.
+    """
     outputs: dict[str, Tensor] = {}
 
     def keep_output(name: str, layer: nn.Module) -> RemovableHandle:
@@ -103,14 +115,10 @@ def _without_classifier(saved: SavedModel, seed: Path) -> nn.Module:
         if name and isinstance(layer, nn.Linear)
     ]
     with torch.no_grad():
-        logits = network(torch.zeros(1, *saved.spec.shape))
+        logits = network(inputs)
     for hook in hooks:
         hook.remove()
-    last = [name for name, output in outputs.items() if output is logits]
-    if not last:
-        raise _unfit(seed, "does not end in a linear layer, whose inputs would be the features")
-    network.set_submodule(last[0], nn.Identity())
-    return network
+    return next((name for name, output in outputs.items() if output is logits), None)
 
 
 def _per_channel(statistic: Tensor) -> tuple[float, ...]:

@@ -11,10 +11,13 @@ from torch import Tensor
 from difficulty_service.base.errors import MetricError, TrainingError
 from trainer.evaluation.record import (
     STAGES,
+    add_records,
     compute_metrics,
     evaluate_ood,
     evaluate_predictions,
+    ood_curves,
     read_metrics,
+    read_records,
     write_metrics,
 )
 from trainer.evaluation.temperature_scaling import (
@@ -151,7 +154,7 @@ def test_without_both_correct_and_wrong_predictions_detection_has_no_value(
     metrics = compute_metrics(log_odds([0.9, 0.8]), torch.tensor([target, target]))
 
     detection = [value for name, value in metrics.items() if name.startswith("misclassif")]
-    assert detection == [None] * 10
+    assert detection == [None] * 15
     assert metrics["aurc_msp"] == metrics["aurc_entropy"] == error_rate
 
 
@@ -184,7 +187,7 @@ def test_less_certain_ood_samples_are_detected_by_every_score() -> None:
     assert record == {
         "positive": "ood",
         "fpr_convention": "first",
-        **dict.fromkeys(("msp", "entropy", "max_logit"), pytest.approx(perfect)),
+        **dict.fromkeys(("msp", "entropy", "energy", "max_logit"), pytest.approx(perfect)),
     }
 
 
@@ -194,17 +197,41 @@ def test_scaled_ood_detection_is_that_of_scaled_logits_and_raw_numbers_keep_thei
 
     record = evaluate_ood(id_logits, ood_logits / 2, validation)
 
-    assert list(record)[:5] == ["positive", "fpr_convention", "msp", "entropy", "max_logit"]
-    assert tuple(record)[5:] == STAGES[1:]
+    names = ("msp", "entropy", "energy", "max_logit")
+    assert tuple(record) == ("positive", "fpr_convention", *names, *STAGES[1:])
     temperature = fit_temperature_by_adaptive_ece(*validation)
     scaled = evaluate_ood(id_logits.double() / temperature, ood_logits.double() / 2 / temperature)
-    names = ("msp", "entropy", "max_logit")
     assert record["temperature_adaptive_ece"] == {
         "temperature": temperature,
         **{name: scaled[name] for name in names},
     }
     raw = evaluate_ood(id_logits, ood_logits / 2)
     assert {name: record[name] for name in names} == {name: raw[name] for name in names}
+
+
+def test_distances_are_a_score_beside_those_by_logits() -> None:
+    (id_logits, _), (ood_logits, _) = make_batch(0), make_batch(2)
+    distances = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.5, 9.0])
+
+    record = evaluate_ood(id_logits, ood_logits, None, Resampling(20), distances)
+    curves = ood_curves(id_logits, ood_logits, "other", None, distances)
+
+    # Of six pairs of samples, five are in order.
+    assert record["mahalanobis"]["auroc"] == pytest.approx(5 / 6)
+    assert record["mahalanobis"]["auroc_low"] <= 5 / 6 <= record["mahalanobis"]["auroc_high"]
+    assert [each.by for each in curves if each.detection == "other"][-1] == "mahalanobis"
+
+
+def test_records_are_added_by_name_and_one_of_the_same_name_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "ood.json"
+
+    for records in ({"a": {"x": 1}}, {"b": {"x": 2}}, {"a": {"x": 3}}):
+        add_records(path, records)
+
+    assert read_records(path) == {"a": {"x": 3}, "b": {"x": 2}}
+    path.write_text("{")
+    with pytest.raises(TrainingError, match="delete it, and evaluate again"):
+        add_records(path, {"c": {}})
 
 
 def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:

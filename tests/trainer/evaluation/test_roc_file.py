@@ -17,6 +17,7 @@ from trainer.evaluation.record import (
     write_curves,
 )
 from trainer.metrics.ood import OOD_SCORES
+from trainer.metrics.selective import CERTAINTIES
 
 
 def make_batch(seed: int, strength: float = 4.0) -> tuple[Tensor, Tensor]:
@@ -43,7 +44,7 @@ def test_the_areas_in_the_file_are_those_of_the_record(tmp_path: Path) -> None:
     ood = evaluate_ood(batch[0], others, validation)
     expected = {}
     for stage in STAGES:
-        for by in ("msp", "entropy"):
+        for by in CERTAINTIES:
             area = record[stage][f"misclassification_auroc_{by}"]
             expected["misclassification", stage, by] = area
         for by in OOD_SCORES:
@@ -63,7 +64,7 @@ def test_without_errors_there_is_no_curve() -> None:
 def test_without_validation_samples_there_are_curves_as_trained_only() -> None:
     curves = misclassification_curves(*make_batch(0))
 
-    assert [(each.stage, each.by) for each in curves] == [("raw", "msp"), ("raw", "entropy")]
+    assert [(each.stage, each.by) for each in curves] == [("raw", by) for by in CERTAINTIES]
 
 
 def test_a_file_without_curves_has_columns_and_no_rows(tmp_path: Path) -> None:

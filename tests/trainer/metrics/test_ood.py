@@ -45,9 +45,17 @@ def test_the_largest_logit_is_read_before_softmax() -> None:
     assert ood_score(logits, "msp").unique().numel() == 1
 
 
+def test_the_energy_is_minus_the_log_sum_of_exponentials_of_any_size() -> None:
+    logits = torch.tensor([[1.0, 2.0], [900.0, 902.0], [-900.0, float("-inf")]])
+
+    energy = ood_score(logits, "energy")
+
+    torch.testing.assert_close(energy, -torch.logsumexp(logits.double(), dim=1))
+
+
 def test_unknown_scores_are_named() -> None:
-    with pytest.raises(MetricError, match="'energy' is unknown; give one of msp, entropy"):
-        ood_score(torch.zeros(1, 2), "energy")
+    with pytest.raises(MetricError, match="'odin' is unknown; give one of msp, entropy"):
+        ood_score(torch.zeros(1, 2), "odin")
 
 
 def test_samples_of_one_kind_alone_are_refused() -> None:

@@ -15,12 +15,12 @@ from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, TrainingError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
-from trainer.evaluation.prediction_file import read_predictions
+from trainer.evaluation.prediction_file import read_distances, read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
 from trainer.reports.comparison_table import COLUMNS, NO_VALUE
 from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
-from trainer.runs.evaluate import DatasetChoice
+from trainer.runs.evaluate import DatasetChoice, OodChoice
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
 MakeRecipe = Callable[..., Recipe]
@@ -107,9 +107,8 @@ def test_all_metrics_are_written_into_the_folder_of_each_seed(run: Path) -> None
 
     for seed in SEEDS:
         folder = run / f"seed-{seed}"
-        written = read_strict(folder / "evaluation.json")
+        written = read_strict(folder / "evaluation.json")["the recipe's test data"]
         before = read_strict(folder / "metrics.json")
-        assert written["data"] == "the recipe's test data"
         assert written["raw"]["nll"] == before["raw"]["nll"]
         assert written["raw"]["nll_low"] < written["raw"]["nll"] < written["raw"]["nll_high"]
 
@@ -124,9 +123,8 @@ def test_another_dataset_is_named_and_its_predictions_are_saved(
     accuracies = []
     for seed in SEEDS:
         folder = run / f"seed-{seed}"
-        written = read_strict(folder / "evaluation.json")
+        written = read_strict(folder / "evaluation.json")[location]
         predictions = read_predictions(folder / "evaluation.npz")
-        assert written["data"] == location
         assert len(predictions.targets) == 12
         accuracies.append(
             (predictions.logits.argmax(1) == predictions.targets).double().mean().item()
@@ -141,7 +139,10 @@ def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Pa
 
     (table,) = evaluate(run, EvaluationRequest(resampling=resampling, show_intervals=True))
 
-    records = [read_strict(run / f"seed-{seed}" / "evaluation.json") for seed in SEEDS]
+    records = [
+        read_strict(run / f"seed-{seed}" / "evaluation.json")["the recipe's test data"]
+        for seed in SEEDS
+    ]
     ends = [
         np.mean([record["raw"][f"adaptive_ece_{end}"] for record in records])
         for end in ("low", "high")
@@ -153,7 +154,9 @@ def test_a_cell_ends_in_the_ends_of_its_interval_averaged_over_the_seeds(run: Pa
 
 
 def test_ood_detection_has_intervals_too(run: Path, test_features: str) -> None:
-    _, table = evaluate(run, EvaluationRequest(ood=(test_features,), show_intervals=True))
+    _, table = evaluate(
+        run, EvaluationRequest(ood=(OodChoice(test_features),), show_intervals=True)
+    )
 
     records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
     scaled = [record[test_features]["temperature_nll"]["msp"] for record in records]
@@ -175,7 +178,7 @@ def test_roc_curves_are_written_for_each_seed_and_drawn_for_the_run(
 ) -> None:
     other = write_features(tmp_path / "others", num_samples=40, seed=8)
 
-    evaluate(run, EvaluationRequest(ood=(other,)))
+    evaluate(run, EvaluationRequest(ood=(OodChoice(other),)))
 
     for seed in SEEDS:
         points = pq.read_table(run / f"seed-{seed}" / "roc.parquet")
@@ -190,13 +193,13 @@ def test_each_ood_dataset_has_a_row_for_each_score(
 ) -> None:
     other = write_features(tmp_path / "a|b", num_samples=40, seed=8)
 
-    _, table = evaluate(run, EvaluationRequest(ood=(other, test_features)))
+    _, table = evaluate(run, EvaluationRequest(ood=(OodChoice(other), OodChoice(test_features))))
 
     records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
     assert all(set(record) == {other, test_features} for record in records)
     lines = table.splitlines()
-    # Three scores as trained and two at every temperature: it does not reorder the largest logits.
-    assert len(lines) == 2 + 2 * (3 + 3 * 2)
+    # Four scores as trained and three at every temperature: it does not reorder the largest logits.
+    assert len(lines) == 2 + 2 * (4 + 3 * 3)
     aurocs = [record[other]["msp"]["auroc"] for record in records]
     name = other.replace("|", r"\|")
     assert lines[2].startswith(f"| {name} | msp | as trained | {spread(aurocs, 100, 2)} | ")
@@ -205,6 +208,55 @@ def test_each_ood_dataset_has_a_row_for_each_score(
     assert any(line.startswith(start) for line in lines)
     own = next(line for line in lines if line.startswith(f"| {test_features} | msp"))
     assert " | 50.00 ± 0.00 | " in own
+
+
+def test_evaluations_are_added_and_the_same_name_replaces_its_own(
+    run: Path, write_features: WriteFeatures, test_features: str, tmp_path: Path
+) -> None:
+    first = write_features(tmp_path / "first", num_samples=40, seed=8)
+    second = write_features(tmp_path / "second", num_samples=20, seed=9)
+
+    few = Resampling(num_resamples=2)
+    shutil.rmtree(run / "seed-1")
+
+    earlier = OodChoice(first, title="odd"), OodChoice(first)
+    evaluate(run, EvaluationRequest(ood=earlier, resampling=few))
+    before = read_strict(run / "seed-0" / "ood.json")
+    later = OodChoice(second, title="odd"), OodChoice(second)
+    evaluate(run, EvaluationRequest(DatasetChoice(test_features), later, resampling=few))
+    after = read_strict(run / "seed-0" / "ood.json")
+
+    assert list(after) == ["odd", first, second]
+    assert after == {"odd": after[second], first: before["odd"], second: after[second]}
+    assert after["odd"] != before["odd"]
+    evaluations = read_strict(run / "seed-0" / "evaluation.json")
+    assert list(evaluations) == ["the recipe's test data", test_features]
+    points = pq.read_table(run / "seed-0" / "roc.parquet")
+    assert set(points["detection"].to_pylist()) == {"misclassification", "odd", first, second}
+
+
+def test_two_datasets_of_one_name_are_refused(run: Path, test_features: str) -> None:
+    choice = OodChoice(test_features)
+
+    with pytest.raises(TrainingError, match="name each once"):
+        evaluate(run, EvaluationRequest(ood=(choice, choice)))
+
+
+def test_mahalanobis_distances_are_a_row_and_a_file(
+    run: Path, write_features: WriteFeatures, tmp_path: Path
+) -> None:
+    other = write_features(tmp_path / "others", num_samples=40, seed=8)
+
+    _, table = evaluate(run, EvaluationRequest(ood=(OodChoice(other),), mahalanobis=True))
+
+    record = read_strict(run / "seed-1" / "ood.json")[other]
+    assert "mahalanobis" not in record["temperature_nll"]
+    records = [read_strict(run / f"seed-{seed}" / "ood.json") for seed in SEEDS]
+    aurocs = [record[other]["mahalanobis"]["auroc"] for record in records]
+    assert f"| {other} | mahalanobis | as trained | {spread(aurocs, 100, 2)} |" in table
+    distances = read_distances(run / "seed-0" / "distances.parquet")
+    assert list(distances) == list(read_predictions(run / "seed-0" / "test.npz").sample_ids)
+    assert min(distances.values()) > 0
 
 
 def test_corruptions_have_a_row_for_each_severity_and_each_kind(
@@ -278,7 +330,7 @@ def test_validation_samples_are_not_called_test_data(
     (table,) = evaluate(tmp_path)
 
     written = read_strict(tmp_path / "seed-0" / "evaluation.json")
-    assert written["data"] == "the validation samples held out"
+    assert set(written) == {"the validation samples held out"}
     assert cells_of(table)["metric"] == ["as trained"]
 
 
@@ -292,7 +344,7 @@ def test_a_metric_without_a_value_is_a_dash_or_no_row(
 
     # Errors of a single sample cannot be told from successes.
     assert "AUROC, MSP (%) ↑" not in cells_of(table)
-    written = read_strict(run / "seed-0" / "evaluation.json")
+    written = read_strict(run / "seed-0" / "evaluation.json")[location]
     assert written["raw"]["misclassification_auroc_msp"] is None
     assert math.isfinite(written["raw"]["nll"])
     # Nor is there a curve; those of the evaluation before are of other data.

@@ -1,6 +1,7 @@
 """Evaluation of a finished run of a probe: its predictions, other features and OOD features."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,23 +9,28 @@ import numpy as np
 import pytest
 import torch
 from sklearn.metrics import roc_auc_score
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, DatasetError, TrainingError
 from tests.factories import store_of
 from trainer.config import Recipe
+from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
+from trainer.metrics.mahalanobis import fit_class_gaussians
+from trainer.metrics.ood import OOD_SCORES
 from trainer.runs.evaluate import (
     DatasetChoice,
+    OodChoice,
     evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     evaluate_saved_predictions,
     load_model,
+    measure_features,
 )
 
 MakeRecipe = Callable[..., Recipe]
@@ -117,7 +123,7 @@ def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
     shifted = noise(40) - 3
     location = write_store(tmp_path / "odd", shifted, torch.arange(40) % 2, ("newt", "toad"))
 
-    record, curves = evaluate_ood_dataset(trained, location)
+    record, curves = evaluate_ood_dataset(trained, OodChoice(location))
 
     own = read_predictions(probe / "test.npz").logits
     with torch.no_grad():
@@ -126,6 +132,8 @@ def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
     confidence = logits.double().softmax(1).amax(1)
     assert record["positive"] == "ood"
     assert record["msp"]["auroc"] == pytest.approx(roc_auc_score(is_ood, -confidence))
+    energy = -torch.logsumexp(logits.double(), 1)
+    assert record["energy"]["auroc"] == pytest.approx(roc_auc_score(is_ood, energy))
     assert record["max_logit"]["auroc"] == pytest.approx(roc_auc_score(is_ood, -logits.amax(1)))
     for stage in STAGES[1:]:
         scaled = logits.double() / record[stage]["temperature"]
@@ -134,13 +142,52 @@ def test_ood_detection_matches_scikit_learn_and_needs_no_common_classes(
         )
         assert record[stage]["max_logit"] == record["max_logit"]
     assert [(each.stage, each.by) for each in curves] == [
-        (stage, by) for stage in STAGES for by in ("msp", "entropy", "max_logit")
+        (stage, by) for stage in STAGES for by in OOD_SCORES
     ]
     areas = [
         np.trapezoid(each.curve.true_positive_rates, each.curve.false_positive_rates)
-        for each in curves[:3]
+        for each in curves[: len(OOD_SCORES)]
     ]
-    assert areas == pytest.approx([record[each.by]["auroc"] for each in curves[:3]])
+    assert areas == pytest.approx([record[each.by]["auroc"] for each in curves[: len(OOD_SCORES)]])
+
+
+def test_mahalanobis_distances_are_those_of_the_inputs_of_the_last_layer(
+    probe: Path, tmp_path: Path
+) -> None:
+    trained = load_model(probe, "cpu")
+    shifted = noise(40) - 3
+    location = write_store(tmp_path / "odd", shifted, torch.arange(40) % 2, ("newt", "toad"))
+
+    measured = measure_features(trained)
+    record, _ = evaluate_ood_dataset(trained, OodChoice(location), None, measured)
+
+    # A linear probe has its normalised inputs as features.
+    splits = open_splits(trained.recipe.data, trained.seed, torch.device("cpu"))
+    assert splits.test is not None
+    normalisation = trained.model.get_submodule("normalisation")
+    train, test = (
+        torch.cat(list(each.inputs.batches([torch.arange(len(each))], None)))
+        for each in (splits.train, splits.test)
+    )
+    gaussians = fit_class_gaussians([(normalisation(train), splits.train.labels)], 3)
+    torch.testing.assert_close(measured.distances, gaussians.distances(normalisation(test)))
+    scores = [measured.distances, gaussians.distances(normalisation(shifted))]
+    is_ood = np.arange(len(test) + 40) >= len(test)
+    expected = roc_auc_score(is_ood, torch.cat(scores))
+    assert record["mahalanobis"]["auroc"] == pytest.approx(expected)
+
+
+def test_mahalanobis_distances_need_a_network_that_ends_in_a_linear_layer(probe: Path) -> None:
+    trained = load_model(probe, "cpu")
+    with_softmax = replace(trained, model=nn.Sequential(trained.model, nn.LogSoftmax(dim=1)))
+
+    with pytest.raises(TrainingError, match=r"ends in a linear layer.*leave out mahalanobis"):
+        measure_features(with_softmax)
+
+
+def test_an_ood_feature_store_takes_no_split_and_no_column(probe: Path, features: str) -> None:
+    with pytest.raises(ConfigError, match="leave out ood_split and ood_column"):
+        evaluate_ood_dataset(load_model(probe, "cpu"), OodChoice(features, split="test"))
 
 
 def test_features_cannot_be_corrupted(probe: Path) -> None:
@@ -183,4 +230,4 @@ def test_ood_detection_needs_test_data(
     with pytest.raises(
         TrainingError, match=r"no test data to compare .* with; train with data\.test"
     ):
-        evaluate_ood_dataset(load_model(folder, "cpu"), test_features)
+        evaluate_ood_dataset(load_model(folder, "cpu"), OodChoice(test_features))

@@ -13,6 +13,7 @@ import torch
 from PIL import Image
 
 from difficulty_service.base.checksums import load_checked
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
@@ -20,6 +21,7 @@ from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.evaluate import (
     DatasetChoice,
+    OodChoice,
     evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
@@ -138,9 +140,66 @@ def test_images_of_a_split_and_of_another_size_can_be_evaluated(
 def test_test_samples_as_ood_samples_have_an_auroc_of_one_half(
     residual: Path, test_images: str
 ) -> None:
-    record, _ = evaluate_ood_dataset(load_model(residual, "cpu"), test_images)
+    record, _ = evaluate_ood_dataset(load_model(residual, "cpu"), OodChoice(test_images))
 
     assert record["entropy"]["auroc"] == pytest.approx(0.5, abs=0.01)
+
+
+def write_ood(folder: Path) -> list[OodChoice]:
+    """The same six images without labels in every form that OOD data may have."""
+    generator = np.random.default_rng(4)
+    pixels = generator.integers(0, 255, (30, 32, 32, 3)).astype(np.uint8)
+    names = [f"{number}.png" for number in range(6)]
+    for place in ("flat", "years/2019", "split/holdout", "split/other"):
+        (folder / place).mkdir(parents=True)
+    for name, image in zip(names, pixels[24:], strict=True):
+        for place in ("flat", "years", "years/2019", "split/holdout"):
+            if place != "years" or name < "3":
+                Image.fromarray(image).save(folder / place / name)
+    for name in names:
+        (folder / ("years/2019" if name < "3" else "years") / name).unlink(missing_ok=True)
+    Image.fromarray(pixels[0]).save(folder / "split" / "other" / "x.png")
+    files = [(folder / "flat" / name).read_bytes() for name in names]
+    table = pa.table({"scan": files, "other": names})
+    pq.write_table(table, folder / "table.parquet")
+    published = folder / "CIFAR-10-C"
+    published.mkdir()
+    np.save(published / "gaussian_noise.npy", pixels)
+    np.save(published / "fog.npy", pixels[::-1])
+    np.save(published / "labels.npy", np.tile(np.arange(6), 5))
+    return [
+        OodChoice(str(folder / "flat")),
+        OodChoice(str(folder / "years")),
+        OodChoice(str(folder / "split"), split="holdout"),
+        OodChoice(str(folder / "table.parquet"), column="scan"),
+        OodChoice(str(published), split="gaussian_noise/5"),
+    ]
+
+
+def test_ood_images_need_no_labels_in_whatever_form_they_are(
+    residual: Path, tmp_path: Path
+) -> None:
+    trained = load_model(residual, "cpu")
+
+    choices = write_ood(tmp_path)
+    records = [evaluate_ood_dataset(trained, choice)[0] for choice in choices]
+
+    assert all(record == records[0] for record in records)
+    assert choices[-1].name == f"{tmp_path / 'CIFAR-10-C'} gaussian_noise/5"
+    assert choices[3].name == f"{tmp_path / 'table.parquet'} scan"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [({"split": "nowhere"}, "has no sub-folder 'nowhere'"), ({"column": "x"}, "leave out ood_c")],
+)
+def test_an_error_about_ood_data_names_their_options(
+    residual: Path, test_images: str, options: dict[str, str], message: str
+) -> None:
+    with pytest.raises(DatasetError, match=message) as caught:
+        evaluate_ood_dataset(load_model(residual, "cpu"), OodChoice(test_images, **options))
+
+    assert caught.value.parameter in {"ood_split", "ood_column"}
 
 
 @pytest.fixture(scope="module")

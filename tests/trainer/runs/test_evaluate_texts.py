@@ -13,9 +13,11 @@ from trainer.metrics.bootstrap import Resampling
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.evaluate import (
     DatasetChoice,
+    OodChoice,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     load_model,
+    measure_features,
 )
 
 Finish = Callable[..., Path]
@@ -87,9 +89,38 @@ def test_texts_are_encoded_with_the_vocabulary_of_the_model(text_run: Path, text
 def test_texts_of_other_classes_are_ood(text_run: Path, tmp_path: Path) -> None:
     write_table(tmp_path / "odd.csv", [("stocks fell", "money"), ("gold rose again", "money")])
 
-    record, _ = evaluate_ood_dataset(load_model(text_run, "cpu"), str(tmp_path / "odd.csv"))
+    record, _ = evaluate_ood_dataset(
+        load_model(text_run, "cpu"), OodChoice(str(tmp_path / "odd.csv"))
+    )
 
     assert 0 <= record["msp"]["auroc"] <= 1
+
+
+def test_ood_texts_need_no_labels_and_may_stand_in_another_column(
+    text_run: Path, tmp_path: Path
+) -> None:
+    trained = load_model(text_run, "cpu")
+    (tmp_path / "plain.csv").write_text("text\nstocks fell\ngold rose again\n")
+    (tmp_path / "other.csv").write_text("body,text\nstocks fell,a cat\ngold rose again,rain\n")
+    plain = OodChoice(str(tmp_path / "plain.csv"))
+    other = OodChoice(str(tmp_path / "other.csv"), column="body")
+
+    records = [evaluate_ood_dataset(trained, choice)[0] for choice in (plain, other)]
+
+    assert records[0] == records[1]
+
+
+def test_a_network_of_texts_has_mahalanobis_distances(text_run: Path, texts: Path) -> None:
+    trained = load_model(text_run, "cpu")
+
+    features = measure_features(trained)
+    record, curves = evaluate_ood_dataset(
+        trained, OodChoice(str(texts / "test.csv")), None, features
+    )
+
+    # The test texts are no further than themselves.
+    assert record["mahalanobis"]["auroc"] == pytest.approx(0.5)
+    assert (curves[-1].stage, curves[-1].by) == ("raw", "mahalanobis")
 
 
 def test_a_network_of_trees_learns_from_phrases_and_is_evaluated_on_sentences(
