@@ -18,7 +18,7 @@ from torch import Tensor
 
 from trainer.evaluation.record import MetricValues, compute_metrics
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
-from trainer.reports.comparison_table import COLUMNS, TEMPERATURE, Column
+from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
 
 ROOT = Path(__file__).resolve().parent.parent
 SEED = 0

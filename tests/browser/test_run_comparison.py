@@ -12,9 +12,9 @@ from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
+from trainer.reports.columns import MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, resample_comparison
 from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_table import MAIN_COLUMNS
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -32,9 +32,9 @@ SAMPLES = 300
 
 
 def write_run(folder: Path, name: str, signal: float) -> Path:
-    """Two seeds of a run that is right the more often, the stronger the signal."""
+    """Three seeds of a run that is right the more often, the stronger the signal."""
     targets = torch.arange(SAMPLES) % 3
-    for seed in (0, 1):
+    for seed in range(3):
         noise = torch.randn(2, SAMPLES, 3, generator=torch.Generator().manual_seed(seed))
         logits, validation = signal * F.one_hot(targets, 3) + noise
         seed_folder = folder / f"seed-{seed}"
@@ -70,6 +70,8 @@ def test_the_diagrams_load_and_are_named(open_page: OpenPage, comparison: Path) 
     assert [text.split(" of ")[0] for text in texts] == [
         "Reliability diagrams",
         "Risk-coverage curves",
+        "Accuracy over rejection",
+        "ROC curves",
     ]
 
 

@@ -18,11 +18,13 @@ Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 WriteFeatures = Callable[..., str]
 
+SEEDS = (0, 1, 2)
+
 
 def train(
     folder: Path, data: dict[str, str], learning_rate: float = 0.05, *, stop: bool = False
 ) -> Path:
-    """Trains two seeds of a probe; the run has the name of its folder."""
+    """Trains three seeds of a probe; the run has the name of its folder."""
     recipe = recipe_from_dict(
         {
             "name": folder.name,
@@ -34,7 +36,7 @@ def train(
         "the recipe of the test",
     )
     callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
-    for seed in (0, 1):
+    for seed in SEEDS:
         run_seed(RunRequest(recipe, seed, folder, "cpu"), callbacks)
     return folder
 
@@ -83,7 +85,7 @@ def test_evaluate_prints_a_table_and_keeps_the_numbers(
     )
     accuracy = next(line for line in lines if line.startswith("| accuracy (%) ↑ |"))
     assert re.fullmatch(r"\| accuracy \(%\) ↑ (\| \d+\.\d\d ± \d+\.\d\d ){4}\|", accuracy)
-    for seed in (0, 1):
+    for seed in SEEDS:
         record = read_json(quick / f"seed-{seed}" / "evaluation.json")["the recipe's test data"]
         assert record["raw"]["accuracy_low"] <= record["raw"]["accuracy"]
 
@@ -95,10 +97,10 @@ def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, qu
     row = next(line for line in done.stdout.splitlines() if line.startswith("| AURC, MSP"))
     records = [
         read_json(quick / f"seed-{seed}" / "evaluation.json")["the recipe's test data"]
-        for seed in (0, 1)
+        for seed in SEEDS
     ]
     low, high = (
-        sum(record["raw"][f"aurc_msp_{end}"] for record in records) / 2 for end in ("low", "high")
+        sum(record["raw"][f"aurc_msp_{end}"] for record in records) / 3 for end in ("low", "high")
     )
     assert f" [{1000 * low:.2f}, {1000 * high:.2f}] |" in row
     assert records[0]["intervals"] == {"level": 0.8, "resamples": 50}
@@ -155,7 +157,27 @@ def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
     assert not (tmp_path / "table-weights.png").exists()
 
 
-@pytest.mark.parametrize(("name", "message"), [("x.png", "expected is .md"), ("", "is a folder")])
+def test_compare_writes_chosen_metrics_as_latex(
+    difficulty: Command, quick: Path, slow: Path, tmp_path: Path
+) -> None:
+    options = ("--resamples", 0, "--metrics", "ece, accuracy")
+
+    done = difficulty("compare", quick, slow, "--out", tmp_path / "x.tex", *options)
+    wrong = difficulty("compare", quick, *options[:2], "--metrics", "acuracy")
+
+    assert done.returncode == 0, done.stderr
+    assert "| run | seeds | ECE (%) ↓ | accuracy (%) ↑ |" in done.stdout
+    assert r"run & ECE (\%) $\downarrow$ & accuracy (\%) $\uparrow$ \\" in (
+        tmp_path / "x.tex"
+    ).read_text("utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.tex"]
+    assert wrong.returncode == 1
+    assert "choose for example accuracy" in only_line(wrong.stderr)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("x.png", "expected is .md, .tex, .csv, .json"), ("", "is a folder")]
+)
 def test_compare_refuses_a_file_of_another_kind_before_it_compares(
     difficulty: Command, quick: Path, tmp_path: Path, name: str, message: str
 ) -> None:
@@ -185,7 +207,7 @@ def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
     missing = tmp_path / "missing"
     calls = {
         "resume the training with --resume": ("evaluate", unfinished),
-        "none of the 2 seeds": ("compare", quick, unfinished),
+        "none of the 3 seeds": ("compare", quick, unfinished),
         "holds no run": ("compare", quick, missing),
         "each once": ("compare", quick, quick),
         "corruptions need a recipe of images": ("evaluate", quick, "--corruptions"),
@@ -246,7 +268,7 @@ def test_a_wrong_option_is_named_and_exit_code_2(
                 "--device",
             ),
         ),
-        ("compare", ("--out", "--intervals", "--resamples")),
+        ("compare", ("--out", "--metrics", "--intervals", "--resamples")),
         (
             "sweep",
             ("--over", "--scores", "--out", "--set", "--resume", "--dry-run", "--intervals"),

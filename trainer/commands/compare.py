@@ -18,7 +18,16 @@ def compare(
     out: Annotated[
         Path | None,
         Parameter(
-            help="Markdown file for the table; a page, CSV, JSON and diagrams go next to it."
+            help="File for the tables: .md, with a page, CSV, JSON and diagrams next to it; .tex "
+            "for booktabs; .csv; or .json."
+        ),
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        Parameter(
+            metavar="NAME,...",
+            help="Metrics in the order of the tables, by their names in CSV files, such as "
+            "accuracy,ece,ood_auroc_entropy,corrupted_ece_severity_5.",
         ),
     ] = None,
     level: Level = 0.95,
@@ -33,27 +42,41 @@ def compare(
 
     if out is not None:
         require_table_file(out)
-    show_comparison(runs, out, level, resamples)
+    names = None if metrics is None else [name.strip() for name in metrics.split(",")]
+    show_comparison(runs, out, level, resamples, names)
 
 
-def show_comparison(runs: Sequence[Path], out: Path | None, level: float, resamples: int) -> None:
-    """Prints the comparison of runs, and writes it next to a Markdown file."""
+def show_comparison(
+    runs: Sequence[Path],
+    out: Path | None,
+    level: float,
+    resamples: int,
+    names: Sequence[str] | None = None,
+) -> None:
+    """Prints the comparison of runs, and writes it to a file."""
     from difficulty_service.cli.console import out as console
     from trainer.console import watch_passes
     from trainer.metrics.bootstrap import Resampling
+    from trainer.reports.columns import MAIN_COLUMNS, choose_metrics
     from trainer.reports.comparison import compare_runs, resample_comparison
     from trainer.reports.comparison_files import write_comparison
-    from trainer.reports.comparison_table import MAIN_COLUMNS, markdown_table
+    from trainer.reports.comparison_table import markdown_table
 
     comparison, intervals = compare_runs(runs), None
+    metrics = None if names is None else choose_metrics(comparison, names)
+    shown = metrics or MAIN_COLUMNS
     if resamples:
         resampling = Resampling(resamples, level)
         passes = sum(len(run.records) for run in comparison.runs) * len(comparison.stages)
         with watch_passes(passes) as advance:
-            intervals = resample_comparison(comparison, MAIN_COLUMNS, resampling, advance)
-    console.print(markdown_table(comparison, intervals=intervals), markup=False)
-    if out is not None:
-        write_comparison(comparison, out, intervals)
+            intervals = resample_comparison(comparison, shown, resampling, advance)
+    console.print(markdown_table(comparison, shown, intervals), markup=False)
+    if out is None:
+        return
+    write_comparison(comparison, out, intervals, metrics)
+    if out.suffix.lower() in {".tex", ".csv", ".json"}:
+        console.print(f"written to {out}", markup=False)
+    else:
         console.print(f"tables and diagrams written next to {out}", markup=False)
         page = out.with_name(f"{out.stem}.html")
         console.print(f"all in one page: {page}; open it in a browser", markup=False)

@@ -8,8 +8,9 @@ Intervals of the metrics of runs, and of the differences between runs, by a pair
 In every resample, the same test samples are drawn for all runs; runs without test samples share the
 draws of each seed's validation samples. A metric is computed for every seed on the samples drawn
 and averaged over the seeds. Where there are several seeds, Student's t times the standard error
-over the seeds is added: drawing from so few seeds would give intervals that are too narrow. Runs
-with the same seeds are paired by them, as a seed gives them the same split, order and initial
+over the seeds is added: drawing from so few seeds would give intervals that are too narrow. Of two
+seeds there is no interval: with one degree of freedom it would often be the whole range. Runs with
+the same seeds are paired by them, as a seed gives them the same split, order and initial
 parameters; for runs with other seeds the variances are pooled. The intervals are percentiles, of
 one metric and one pair at a time, not corrected for several comparisons, and end where the range of
 the metric does.
@@ -33,12 +34,17 @@ from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics
 from trainer.metrics.bootstrap import Resampling, resamples
 from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics
+from trainer.reports.other_data import OF, metrics_of_other_data
 from trainer.run_folder import TEST
 
 
 @dataclass(frozen=True)
 class Run:
-    """The results of one recipe under a unique name: metrics and objectives of finished seeds."""
+    """The results of one recipe under a unique name: metrics and objectives of finished seeds.
+
+    The metrics are those of the test data, and those on OOD data and corrupted images that
+    `other_data` names.
+    """
 
     name: str
     folder: Path
@@ -62,6 +68,8 @@ class Summary:
     mean: float
     std: float | None
     num_seeds: int
+    lowest: float
+    highest: float
 
 
 @dataclass(frozen=True)
@@ -75,6 +83,18 @@ class Comparison:
         """The stages that any of the runs has."""
         records = [record for run in self.runs for record in run.records.values()]
         return tuple(stage for stage in STAGES if any(stage in record for record in records))
+
+    @property
+    def ood_names(self) -> tuple[str, ...]:
+        """The names of the OOD data that any of the runs was evaluated on."""
+        records = [record for run in self.runs for record in run.records.values()]
+        metrics = dict.fromkeys(metric for record in records for metric in record["raw"])
+        names = (metric.partition(OF)[2] for metric in metrics if OF in metric)
+        return tuple(dict.fromkeys(names))
+
+    def has(self, metric: str) -> bool:
+        """Whether any of the runs has a value of a metric."""
+        return any(summarise(run, stage, metric) for run in self.runs for stage in self.stages)
 
 
 def compare_runs(folders: Sequence[Path]) -> Comparison:
@@ -108,7 +128,8 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
     if not defined:
         return None
     std = statistics.stdev(defined) if len(defined) > 1 else None
-    return Summary(statistics.fmean(defined), std, len(defined))
+    mean = statistics.fmean(defined)
+    return Summary(mean, std, len(defined), min(defined), max(defined))
 
 
 def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
@@ -145,16 +166,18 @@ def _read_run(folder: Path) -> Run:
     return Run(
         name=str(run_folder.read_run(finished[0])["recipe"]["name"]),
         folder=folder,
-        records={
-            _seed_of(seed): {stage: record[stage] for stage in STAGES if stage in record}
-            for seed in finished
-            for record in [read_metrics(seed / run_folder.METRICS)]
-        },
+        records={_seed_of(seed): _read_record(seed) for seed in finished},
         num_started=len(started),
         objectives={
             _seed_of(seed): run_folder.read_json(seed / run_folder.OBJECTIVE) for seed in finished
         },
     )
+
+
+def _read_record(seed: Path) -> dict[str, MetricValues]:
+    """The metrics of a seed at every stage, those on other data last."""
+    record, others = read_metrics(seed / run_folder.METRICS), metrics_of_other_data(seed)
+    return {stage: record[stage] | others.get(stage, {}) for stage in STAGES if stage in record}
 
 
 def _seed_of(seed_folder: Path) -> int:
@@ -191,6 +214,11 @@ def _check_same_samples(runs: Sequence[Run]) -> None:
             "compare runs that were evaluated on the same samples",
         )
 
+
+TWO_SEEDS = 2
+
+TOO_FEW = 1
+"""Degrees of freedom, those of two seeds, with which there is no interval."""
 
 HIGHEST = {"nll": math.inf, "brier_score": 2.0}
 """The largest possible values of metrics that are no shares; that of all others is 1.
@@ -244,6 +272,8 @@ class ComparisonIntervals:
         self, resampled: NDArray[np.float64], seeds: Sequence[Mapping[int, float]]
     ) -> tuple[float, float] | None:
         error, freedom = error_over_seeds(*seeds)
+        if freedom == TOO_FEW:
+            return None
         if error > 0:
             generator = np.random.default_rng(self.resampling.seed)
             resampled = resampled + error * generator.standard_t(freedom, len(resampled))

@@ -17,6 +17,14 @@ from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.review.html_page import render_template
 from trainer import run_folder
+from trainer.reports.columns import (
+    MAIN_COLUMNS,
+    NO_VALUE,
+    Column,
+    best_run,
+    column_of,
+    leading_run,
+)
 from trainer.reports.comparison import (
     Comparison,
     ComparisonIntervals,
@@ -24,15 +32,21 @@ from trainer.reports.comparison import (
     seed_predictions,
     summarise,
 )
+from trainer.reports.comparison_curves import (
+    COVERAGE,
+    FALSE_POSITIVES,
+    REJECTION,
+    Axis,
+    CurvesOfRuns,
+    Panel,
+    draw_panels,
+    has_distances,
+)
 from trainer.reports.comparison_table import (
-    COLUMNS,
     HEADER,
-    MAIN_COLUMNS,
-    NO_VALUE,
     STAGE_TITLES,
-    Column,
-    best_run,
-    leading_run,
+    advice,
+    lacks_seeds,
     legend,
     markdown_table,
     objective_cells,
@@ -43,9 +57,10 @@ from trainer.reports.diagrams import (
     SeedPredictions,
     WeightsOfRun,
     draw_reliability,
-    draw_risk_coverage,
     draw_weights,
 )
+from trainer.reports.latex import latex_tables
+from trainer.reports.pair_tables import NO_DISTANCES, other_tables
 
 CONTAINS_ZERO = "interval contains 0"
 
@@ -73,7 +88,7 @@ def difference_rows(
 ) -> Sequence[DifferenceRow]:
     """The differences of all runs from the best, without metrics that fewer than two runs have."""
     rows = []
-    for column in map(COLUMNS.__getitem__, metrics):
+    for column in map(column_of, metrics):
         best = leading_run(comparison, stage, column)
         if best is not None:
             cells = [
@@ -136,11 +151,10 @@ def write_page(
     comparison: Comparison,
     intervals: ComparisonIntervals | None,
     diagrams: Sequence[Diagram],
+    metrics: Sequence[str] = MAIN_COLUMNS,
 ) -> None:
     """Writes a comparison as one page, which appears whole or not at all."""
-    tables = [
-        stage_table(comparison, stage, MAIN_COLUMNS, intervals) for stage in comparison.stages
-    ]
+    tables = [stage_table(comparison, stage, metrics, intervals) for stage in comparison.stages]
     objectives = []
     for run in comparison.runs:
         cells = objective_cells(run.objectives[min(run.objectives)])
@@ -148,16 +162,19 @@ def write_page(
     values = {
         "runs": comparison.runs,
         "num_seeds": sum(len(run.records) for run in comparison.runs),
-        "num_metrics": len(MAIN_COLUMNS),
+        "num_metrics": len(metrics),
         "has_intervals": intervals is not None,
-        "best": [] if intervals is None else best_metrics(comparison, intervals),
+        "lacks_seeds": lacks_seeds(comparison),
+        "best": [] if intervals is None else best_metrics(comparison, intervals, metrics),
         "legend": legend(intervals),
+        "advice": advice(comparison),
+        "others": other_tables(comparison) if tuple(metrics) == MAIN_COLUMNS else [],
         "objective_header": HEADER,
         "objectives": objectives,
         "tables": tables,
         "differences": []
         if intervals is None
-        else difference_rows(comparison, comparison.stages[0], MAIN_COLUMNS, intervals),
+        else difference_rows(comparison, comparison.stages[0], metrics, intervals),
         "diagrams": diagrams,
         "stem": path.stem,
     }
@@ -168,11 +185,15 @@ def write_page(
         temporary.write_text(page, "utf-8", errors="replace")
 
 
-def best_metrics(comparison: Comparison, intervals: ComparisonIntervals) -> Sequence[BestMetrics]:
-    """The runs that are the best in some of MAIN_COLUMNS as trained, most metrics first."""
+def best_metrics(
+    comparison: Comparison,
+    intervals: ComparisonIntervals,
+    metrics: Sequence[str] = MAIN_COLUMNS,
+) -> Sequence[BestMetrics]:
+    """The runs that are the best in some of the metrics as trained, most metrics first."""
     best = {
         column.title: best_run(comparison, comparison.stages[0], column, intervals)
-        for column in map(COLUMNS.__getitem__, MAIN_COLUMNS)
+        for column in map(column_of, metrics)
     }
     counts = Counter(number for number in best.values() if number is not None)
     return [
@@ -197,8 +218,19 @@ DIAGRAMS = (
     (
         "risk-coverage",
         "Risk-coverage curves",
-        "Error rate among the samples that a run is most certain of, by the share of samples kept. "
-        "Lower is better; a band reaches from the lowest to the highest of several seeds.",
+        "Error rate among the samples that a run is most certain of, by the share of samples kept, "
+        "for each measure of certainty. Lower is better; a band reaches from the lowest to the "
+        "highest of several seeds.",
+    ),
+    (
+        "rejection",
+        "Accuracy over rejection",
+        "Accuracy of the samples that remain when the least certain ones are rejected.",
+    ),
+    (
+        "roc",
+        "ROC curves",
+        "Right predictions against wrong ones, and OOD samples against those of the test data.",
     ),
     (
         "weights",
@@ -206,42 +238,93 @@ DIAGRAMS = (
         "Histograms of the difficulty of the training samples and of the weights made from it.",
     ),
 )
-"""Name in the file, title and caption of the diagrams on the page; the last one exists where runs
-have weights by scores."""
+"""Name in the file, title and caption of the diagrams on the page; the last two exist where runs
+have both right and wrong predictions, or OOD data, and where they have weights by scores."""
+
+TABLE_FILES = (".md", ".tex", ".csv", ".json", "")
 
 
 def require_table_file(out: Path) -> None:
-    """Refuses a path that cannot become the Markdown file of a comparison."""
-    require_output_file(out, (".md", ""), TrainingError)
+    """Refuses a path that cannot become a file of a comparison."""
+    require_output_file(out, TABLE_FILES, TrainingError)
 
 
 def write_comparison(
-    comparison: Comparison, out: Path, intervals: ComparisonIntervals | None = None
+    comparison: Comparison,
+    out: Path,
+    intervals: ComparisonIntervals | None = None,
+    metrics: Sequence[str] | None = None,
 ) -> None:
-    """Writes a comparison as Markdown, as a page, as CSV, JSON and diagrams.
+    """Writes a comparison in the format of the file's ending.
 
-    Next to `table.md`: `table.html`, one page with the tables and the diagrams; `table.csv` with
-    mean, std, n and the interval of every metric, `table-seeds.csv` with the value of every seed,
+    `.tex` are tables for booktabs, `.csv` the metrics and `.json` everything for programs. `.md`,
+    or no ending, is Markdown beside a page, CSV, JSON and diagrams. Next to `table.md`:
+    `table.html`, one page with the tables and the diagrams; `table.csv` with mean, std, n and the
+    interval of every metric, `table-seeds.csv` with the value of every seed,
     `table-differences.csv` with the interval of the difference of each pair of runs, and
     `table.json` with all three. As .png and .svg: `table-reliability` before and after temperature
-    scaling, `table-risk-coverage`, and, of runs with weights by scores, `table-weights`. CSV and
-    JSON hold fractions, as in a record.
+    scaling, `table-risk-coverage`, `table-rejection`, `table-roc` and, of runs with weights by
+    scores, `table-weights`. CSV and JSON hold fractions, as in a record.
+
+    Args:
+        metrics: Metrics in the order of the tables; None shows MAIN_COLUMNS and what the runs were
+            evaluated on besides the test data, and writes all metrics into CSV and JSON.
     """
     require_table_file(out)
+    shown = MAIN_COLUMNS if metrics is None else tuple(metrics)
+    kind = out.suffix.lower()
+    if kind == ".tex":
+        _write_text(out, latex_tables(comparison, shown, intervals))
+        return
     rows = {
-        "metrics": _summary_rows(comparison, intervals),
-        "seeds": _seed_rows(comparison),
+        "metrics": _summary_rows(comparison, intervals, metrics),
+        "seeds": _seed_rows(comparison, metrics),
         "differences": _difference_rows(comparison, intervals),
     }
-    objectives = {run.name: run.objectives for run in comparison.runs}
-    with replacing(out.with_name(f"{out.stem}.md")) as temporary:
-        table = markdown_table(comparison, intervals=intervals)
-        temporary.write_text(table, encoding="utf-8")
-    for name, suffix in (("metrics", ""), ("seeds", "-seeds"), ("differences", "-differences")):
-        run_folder.write_csv(out.with_name(f"{out.stem}{suffix}.csv"), rows[name])
-    run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
-    diagrams = _draw(comparison, out)
-    write_page(out.with_name(f"{out.stem}.html"), comparison, intervals, diagrams)
+    if kind != ".json":
+        run_folder.write_csv(out.with_name(f"{out.stem}.csv"), rows["metrics"])
+    if kind != ".csv":
+        objectives = {run.name: run.objectives for run in comparison.runs}
+        run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
+    if kind in {".csv", ".json"}:
+        return
+    for name in ("seeds", "differences"):
+        run_folder.write_csv(out.with_name(f"{out.stem}-{name}.csv"), rows[name])
+    _write_text(out.with_name(f"{out.stem}.md"), markdown_table(comparison, shown, intervals))
+    page = out.with_name(f"{out.stem}.html")
+    write_page(page, comparison, intervals, _draw(comparison, out), shown)
+
+
+def _write_text(path: Path, text: str) -> None:
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def _draw_curves(comparison: Comparison, out: Path) -> list[str]:
+    """Draws the curves by all scores; gives the names of those that there are."""
+    curves, names = CurvesOfRuns(comparison), [run.name for run in comparison.runs]
+    accuracies = curves.accuracies
+    risks = [
+        Panel(panel.title, {name: 1 - values for name, values in panel.curves.items()})
+        for panel in accuracies
+    ]
+    drawn: dict[str, tuple[Sequence[Sequence[Panel]], Axis]] = {
+        "risk-coverage": ([risks], COVERAGE),
+        "rejection": ([accuracies], REJECTION),
+        "roc": (list(curves.rocs.values()), FALSE_POSITIVES),
+    }
+    for name, (groups, axis) in drawn.items():
+        if groups:
+            draw_panels(groups, axis, names, out.with_name(f"{out.stem}-{name}"))
+        else:
+            _remove_pictures(out, name)
+    return [name for name, (groups, _) in drawn.items() if groups]
+
+
+def _remove_pictures(out: Path, name: str) -> None:
+    """Removes pictures of an earlier comparison, which would not be of these runs."""
+    for suffix in FORMATS:
+        out.with_name(f"{out.stem}-{name}{suffix}").unlink(missing_ok=True)
 
 
 def _draw(comparison: Comparison, out: Path) -> list[Diagram]:
@@ -251,21 +334,26 @@ def _draw(comparison: Comparison, out: Path) -> list[Diagram]:
         for stage in DRAWN_STAGES:
             if seeds := _predictions(run, stage):
                 panels[f"{run.name}, {STAGE_TITLES[stage]}"] = seeds
-    curves = {run.name: _predictions(run, "raw") for run in comparison.runs}
     weights = _weights_by_runs(comparison)
     for suffix in FORMATS:
         draw_reliability(panels, out.with_name(f"{out.stem}-reliability{suffix}"))
-        draw_risk_coverage(curves, out.with_name(f"{out.stem}-risk-coverage{suffix}"))
-        weights_file = out.with_name(f"{out.stem}-weights{suffix}")
         if weights:
-            draw_weights(weights, weights_file)
-        else:
-            # A picture of an earlier comparison would not be one of these runs.
-            weights_file.unlink(missing_ok=True)
-    shown = DIAGRAMS if weights else DIAGRAMS[:-1]
+            draw_weights(weights, out.with_name(f"{out.stem}-weights{suffix}"))
+    curves = _draw_curves(comparison, out)
+    drawn = ["reliability", *curves]
+    if weights:
+        drawn.append("weights")
+    else:
+        _remove_pictures(out, "weights")
+    note = "" if has_distances(comparison) else f" {NO_DISTANCES}".replace("`", "")
     return [
-        Diagram(title, caption, out.with_name(f"{out.stem}-{name}.svg"))
-        for name, title, caption in shown
+        Diagram(
+            title,
+            caption + (note if name in curves else ""),
+            out.with_name(f"{out.stem}-{name}.svg"),
+        )
+        for name, title, caption in DIAGRAMS
+        if name in drawn
     ]
 
 
@@ -293,12 +381,13 @@ def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
 
 
 def _summary_rows(
-    comparison: Comparison, intervals: ComparisonIntervals | None
+    comparison: Comparison, intervals: ComparisonIntervals | None, chosen: Sequence[str] | None
 ) -> list[dict[str, Any]]:
-    """Every metric that any record has at a stage, in the order of the records."""
+    """The metrics chosen, or every metric that any record has, in the order of the records."""
     records = [record for run in comparison.runs for record in run.records.values()]
     metrics = {
-        stage: list(dict.fromkeys(name for record in records for name in record.get(stage, {})))
+        stage: chosen
+        or list(dict.fromkeys(name for record in records for name in record.get(stage, {})))
         for stage in comparison.stages
     }
     rows = []
@@ -333,11 +422,12 @@ def _difference_rows(
     return rows
 
 
-def _seed_rows(comparison: Comparison) -> list[dict[str, Any]]:
+def _seed_rows(comparison: Comparison, chosen: Sequence[str] | None) -> list[dict[str, Any]]:
     return [
-        {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": value}
+        {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": metrics[metric]}
         for run in comparison.runs
         for seed, record in run.records.items()
         for stage, metrics in record.items()
-        for metric, value in metrics.items()
+        for metric in chosen or metrics
+        if metric in metrics
     ]

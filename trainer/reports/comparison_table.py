@@ -1,132 +1,34 @@
-"""The tables of a comparison: what runs minimised, and their metrics with intervals.
-
-The columns of tables of metrics: title, unit, decimals and the better direction.
-
-What runs minimised, in the cells of a table.
-"""
+"""The tables of a comparison: what runs minimised, and their metrics with intervals."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from trainer.metrics.selective import CERTAINTIES
-from trainer.reports.comparison import Comparison, ComparisonIntervals, summarise
+from trainer.reports.columns import (
+    MAIN_COLUMNS,
+    NO_VALUE,
+    TEMPERATURE,
+    Column,
+    best_run,
+    column_of,
+)
+from trainer.reports.comparison import (
+    TOO_FEW,
+    TWO_SEEDS,
+    Comparison,
+    ComparisonIntervals,
+    error_over_seeds,
+    summarise,
+)
+from trainer.reports.pair_tables import other_tables
 from trainer.runs.outcome import shown
 
-PERCENT, PER_MILLE = 100, 1000
-NO_VALUE = "\N{EN DASH}"
-UNITS = {1: "", PERCENT: " (%)", PER_MILLE: " (x 1000)"}
 STAGE_TITLES = {
     "raw": "as trained",
     "temperature_nll": "temperature by NLL",
     "temperature_ece": "temperature by ECE",
     "temperature_adaptive_ece": "temperature by adaptive ECE",
 }
-COLUMN_ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
-
-
-@dataclass(frozen=True)
-class Column:
-    """One metric in a table; `scale`, a key of UNITS, leads from the value to the one shown."""
-
-    metric: str
-    title: str
-    better: Literal["higher", "lower", "neither"]
-    scale: int = 1
-    decimals: int = 2
-
-    @property
-    def header(self) -> str:
-        """Title, unit and an arrow in the better direction."""
-        return self.title + UNITS[self.scale] + COLUMN_ARROWS[self.better]
-
-    def shown(self, value: float | None) -> str:
-        """The value in the unit of the header; a dash where there is none."""
-        return NO_VALUE if value is None else f"{self.scale * value:.{self.decimals}f}"
-
-    def signed(self, difference: float) -> str:
-        """A difference of two values in the unit of the header, with its sign."""
-        return f"{self.scale * difference:+.{self.decimals}f}"
-
-    def is_best(self, value: float | None, others: list[float]) -> bool:
-        """Whether no other value is better, at the number of decimals shown."""
-        if value is None or self.better == "neither" or len(others) < 2:  # noqa: PLR2004
-            return False
-        best = max(others) if self.better == "higher" else min(others)
-        return self.shown(value) == self.shown(best)
-
-
-def _by_certainty(by: str, name: str) -> tuple[Column, ...]:
-    """Misclassification detection and selective prediction by one of CERTAINTIES."""
-    detection = f"misclassification_{{}}_{by}"
-    return (
-        Column(detection.format("auroc"), f"AUROC, {name}", "higher", PERCENT),
-        Column(detection.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT),
-        Column(detection.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
-        Column(detection.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT),
-        Column(
-            detection.format("fpr_at_95_tpr_crl"),
-            f"FPR at 95 % TPR as in CRL, {name}",
-            "lower",
-            PERCENT,
-        ),
-        Column(f"aurc_{by}", f"AURC, {name}", "lower", PER_MILLE),
-        Column(f"e_aurc_{by}", f"E-AURC, {name}", "lower", PER_MILLE),
-        Column(f"augrc_{by}", f"AUGRC, {name}", "lower", PER_MILLE),
-        *(
-            Column(
-                f"accuracy_rejecting_{share}_percent_{by}",
-                f"accuracy, {share} % rejected, {name}",
-                "higher",
-                PERCENT,
-            )
-            for share in (10, 20, 50)
-        ),
-    )
-
-
-TEMPERATURE = Column("temperature", "temperature", "neither")
-
-COLUMNS = {
-    column.metric: column
-    for column in (
-        Column("accuracy", "accuracy", "higher", PERCENT),
-        Column("top_5_accuracy", "top-5 accuracy", "higher", PERCENT),
-        Column("nll", "NLL", "lower", decimals=4),
-        Column("brier_score", "Brier score", "lower", decimals=4),
-        Column("ece", "ECE", "lower", PERCENT),
-        Column("adaptive_ece", "adaptive ECE", "lower", PERCENT),
-        Column("classwise_ece", "class-wise ECE", "lower", PERCENT, decimals=3),
-        Column("l2_ece", "L2-ECE", "lower", PERCENT),
-        Column("mce", "MCE", "lower", PERCENT),
-        *(column for by in CERTAINTIES for column in _by_certainty(by, {"msp": "MSP"}.get(by, by))),
-        Column("s99_share", "share with confidence ≥ 0.99", "neither", PERCENT),
-        Column("s99_accuracy", "accuracy of that share", "higher", PERCENT),
-    )
-}
-"""Columns by the name of their metric, in the order of a table."""
-
-OOD_COLUMNS = (
-    Column("auroc", "AUROC", "higher", PERCENT),
-    Column("aupr_ood", "AUPR, OOD positive", "higher", PERCENT),
-    Column("aupr_id", "AUPR, ID positive", "higher", PERCENT),
-    Column("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", PERCENT),
-)
-"""Columns of the detection of OOD samples by one score."""
-
-MAIN_COLUMNS = (
-    "accuracy",
-    "nll",
-    "brier_score",
-    "ece",
-    "adaptive_ece",
-    "classwise_ece",
-    "misclassification_auroc_msp",
-    "aurc_msp",
-)
-"""Metrics that a comparison shows by default."""
-
-
 HEADER = ("loss", "entropy term", "weights of the samples")
 
 
@@ -174,13 +76,15 @@ ARROWS = "↑ higher is better, ↓ lower is better."
 class Cell:
     """One metric of one run: mean and sample deviation over the seeds, and the ends of an interval.
 
-    The mean is the best if it is better than that of every other run, beyond the intervals.
+    Two seeds have their values in place of deviation and interval. The mean is the best if it is
+    better than that of every other run, beyond the intervals.
     """
 
     mean: str
     std: str
     interval: tuple[str, str] | None
     is_best: bool
+    range: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True)
@@ -202,16 +106,44 @@ def markdown_table(
     The best mean is bold only where the interval of its difference from every other run excludes
     0; without intervals nothing is bold.
     """
-    parts = [f"{legend(intervals)}\n", f"### What the runs minimise\n\n{_objectives(comparison)}"]
+    parts = [f"{text}\n" for text in (legend(intervals), *advice(comparison))]
+    parts.append(f"### What the runs minimise\n\n{_objectives(comparison)}")
     for stage in comparison.stages:
         table = stage_table(comparison, stage, metrics, intervals)
         rows = [
             [_name(run.name), run.seeds, *map(_markdown, cells)]
             for run, cells in zip(comparison.runs, table.rows, strict=True)
         ]
-        header = ["run", "seeds", *(column.header for column in table.columns)]
+        header = ["run", "seeds", *(_name(column.header) for column in table.columns)]
         parts.append(f"### {table.heading}\n\n{markdown_rows(header, rows)}")
+    for pairs in other_tables(comparison) if metrics == MAIN_COLUMNS else ():
+        rows = [[_name(name), *map(str, cells)] for name, cells in pairs.rows]
+        header = ["run", *(column.header for column in pairs.columns)]
+        table_text = markdown_rows(header, rows)
+        parts.append(f"### {_name(pairs.heading)}\n\n{pairs.note}\n\n{table_text}")
     return "\n".join(parts)
+
+
+def advice(comparison: Comparison) -> Sequence[str]:
+    """What to do where runs have two seeds, which is too few; otherwise nothing."""
+    names = [run.name for run in comparison.runs if len(run.records) == TWO_SEEDS]
+    if not names:
+        return ()
+    return (
+        f"Two seeds are too few for an interval, so both values are shown of {', '.join(names)}, "
+        "and no run of two seeds is the best. Train three seeds or more, such as "
+        "`--set training.seeds=[0,1,2,3,4]`.",
+    )
+
+
+def lacks_seeds(comparison: Comparison) -> bool:
+    """Whether a pair of runs has too few seeds for an interval of their difference."""
+    seeds = [dict.fromkeys(run.records, 0.0) for run in comparison.runs]
+    return any(
+        error_over_seeds(first, second)[1] == TOO_FEW
+        for number, first in enumerate(seeds)
+        for second in seeds[:number]
+    )
 
 
 def stage_table(
@@ -221,44 +153,11 @@ def stage_table(
     intervals: ComparisonIntervals | None,
 ) -> StageTable:
     """The metrics of every run at one stage, after temperature scaling with the temperature."""
-    columns = [COLUMNS[metric] for metric in metrics]
+    columns = [column_of(metric) for metric in metrics]
     if stage != "raw":
         columns.append(TEMPERATURE)
     by_column = [_cells(comparison, stage, column, intervals) for column in columns]
     return StageTable(HEADINGS[stage], columns, list(zip(*by_column, strict=True)))
-
-
-def best_run(
-    comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals
-) -> int | None:
-    """Position of the run that is better than every other, beyond the intervals; None for none."""
-    best = leading_run(comparison, stage, column)
-    if best is None:
-        return None
-    sign = 1 if column.better == "higher" else -1
-    for other in _means(comparison, stage, column).keys() - {best}:
-        interval = intervals.difference(best, other, stage, column.metric)
-        if interval is None or min(sign * end for end in interval) <= 0:
-            return None
-    return best
-
-
-def leading_run(comparison: Comparison, stage: str, column: Column) -> int | None:
-    """Position of the run with the best mean; None where fewer than two runs have one."""
-    means = _means(comparison, stage, column)
-    if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
-        return None
-    sign = 1 if column.better == "higher" else -1
-    return max(means, key=lambda number: sign * means[number])
-
-
-def _means(comparison: Comparison, stage: str, column: Column) -> dict[int, float]:
-    """Mean over the seeds of each run that has the metric, by its position."""
-    return {
-        number: summary.mean
-        for number, run in enumerate(comparison.runs)
-        if (summary := summarise(run, stage, column.metric)) is not None
-    }
 
 
 def legend(intervals: ComparisonIntervals | None) -> str:
@@ -271,8 +170,8 @@ def legend(intervals: ComparisonIntervals | None) -> str:
     return (
         f"{mean} [{level} interval of the mean]; {ARROWS} Intervals are of a paired bootstrap with "
         f"{settings.num_resamples:,} resamples: the same test samples are drawn for all runs, and "
-        "where there are several seeds, Student's t adds their spread. The best mean is bold where "
-        f"the {level} interval of its difference from each other run excludes 0."
+        "where there are three seeds or more, Student's t adds their spread. The best mean is bold "
+        f"where the {level} interval of its difference from each other run excludes 0."
     )
 
 
@@ -296,12 +195,15 @@ def _cells(
             cells.append(Cell(NO_VALUE, "", None, is_best=False))
             continue
         ends = intervals.interval(number, stage, column.metric) if intervals else None
+        is_range = summary.num_seeds == TWO_SEEDS
+        values = column.shown(summary.lowest), column.shown(summary.highest)
         cells.append(
             Cell(
                 mean=column.shown(summary.mean),
-                std="" if summary.std is None else column.shown(summary.std),
+                std="" if summary.std is None or is_range else column.shown(summary.std),
                 interval=None if ends is None else (column.shown(ends[0]), column.shown(ends[1])),
                 is_best=number == best,
+                range=values if is_range else None,
             )
         )
     return cells
@@ -312,7 +214,8 @@ def _markdown(cell: Cell) -> str:
     mean = f"**{cell.mean}**" if cell.is_best else cell.mean
     deviation = f" ± {cell.std}" if cell.std else ""
     interval = f" [{', '.join(cell.interval)}]" if cell.interval else ""
-    return mean + deviation + interval
+    values = f" ({' and '.join(cell.range)})" if cell.range else ""
+    return mean + deviation + interval + values
 
 
 def _name(name: str) -> str:

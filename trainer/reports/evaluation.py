@@ -47,15 +47,8 @@ from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.ood import MAHALANOBIS, OOD_SCORES
 from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
-from trainer.reports.comparison_table import (
-    COLUMNS,
-    NO_VALUE,
-    OOD_COLUMNS,
-    STAGE_TITLES,
-    TEMPERATURE,
-    Column,
-    markdown_rows,
-)
+from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, Column
+from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.runs.evaluate import (
     DatasetChoice,

@@ -13,14 +13,16 @@ import torch
 from difficulty_service.base.errors import TrainingError
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, summarise
 from trainer.reports.comparison_files import write_comparison
-from trainer.reports.comparison_table import COLUMNS, MAIN_COLUMNS, markdown_table
+from trainer.reports.comparison_table import markdown_table
 from trainer.run_folder import write_json, write_run
 
 IDS = ("a", "b", "c")
 TARGETS = (0, 1, 1)
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
+NAMES = ("rejection", "reliability", "risk-coverage", "roc")
 CERTAIN = {"accuracy": 0.9, "ece": 0.02}
 
 
@@ -83,7 +85,7 @@ def test_a_table_shows_percent_with_deviation_and_without_intervals_marks_nothin
 
     assert "| run | seeds | accuracy (%) ↑ | ECE (%) ↓ |" in table
     assert rows_of(table) == [
-        ["one", "2", "91.00 ± 1.41", "2.20 ± 0.28"],
+        ["one", "2", "91.00 (90.00 and 92.00)", "2.20 (2.00 and 2.40)"],
         ["two", "1", "95.00", "3.00"],
     ]
 
@@ -97,7 +99,7 @@ def test_a_value_that_a_seed_lacks_is_left_out_and_one_that_all_lack_is_a_dash(
     comparison = compare_runs([tmp_path / "run"])
 
     table = markdown_table(comparison, metrics=("accuracy", "ece", "nll"))
-    assert rows_of(table)[0][2:] == ["60.00 ± 14.14", "10.00", "\N{EN DASH}"]
+    assert rows_of(table)[0][2:] == ["60.00 (50.00 and 70.00)", "10.00", "\N{EN DASH}"]
     assert summarise(comparison.runs[0], "raw", "nll") is None
 
 
@@ -159,10 +161,7 @@ def test_a_comparison_is_written_for_people_for_programs_and_as_pictures(tmp_pat
     write_comparison(comparison, out)
 
     names = [
-        "v1.2-reliability.png",
-        "v1.2-reliability.svg",
-        "v1.2-risk-coverage.png",
-        "v1.2-risk-coverage.svg",
+        *(f"v1.2-{name}.{suffix}" for name in NAMES for suffix in ("png", "svg")),
         "v1.2-seeds.csv",
     ]
     assert sorted(path.name for path in out.parent.iterdir()) == [

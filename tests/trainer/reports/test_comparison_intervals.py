@@ -14,6 +14,7 @@ from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling, paired_differences, resamples
+from trainer.reports.columns import COLUMNS, best_run
 from trainer.reports.comparison import (
     Comparison,
     ComparisonIntervals,
@@ -22,7 +23,7 @@ from trainer.reports.comparison import (
     error_over_seeds,
     resample_comparison,
 )
-from trainer.reports.comparison_table import COLUMNS, best_run, markdown_table
+from trainer.reports.comparison_table import lacks_seeds, markdown_table
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 METRIC_NAMES = ("accuracy", "nll", "ece", "misclassification_auroc_msp")
@@ -117,7 +118,7 @@ def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Pa
 def test_an_interval_ends_where_the_range_of_the_metric_does(
     metric: str, lowest: float, highest: float
 ) -> None:
-    runs = [{0: 0.05, 1: 0.95}, {3: 0.95, 4: 0.15}]
+    runs = [{0: 0.05, 1: 0.95, 2: 0.5}, {3: 0.95, 4: 0.15, 5: 0.6}]
     means = np.array([[np.mean(list(run.values()))] * 1000 for run in runs])
     resampled = ResampledMetric(means, runs)
     intervals = ComparisonIntervals({("raw", metric): resampled}, Resampling(1000))
@@ -125,13 +126,50 @@ def test_an_interval_ends_where_the_range_of_the_metric_does(
     own = intervals.interval(0, "raw", metric)
     difference = intervals.difference(0, 1, "raw", metric)
 
-    # Student's t with one degree of freedom reaches 12.7 standard errors to each side.
-    assert own is not None
+    # Student's t with two degrees of freedom reaches 4.3 standard errors to each side.
+    ends = 0.5 - 4.3 * 0.26, 0.5 + 4.3 * 0.26
+    assert own == pytest.approx((max(ends[0], lowest), min(ends[1], highest)), abs=0.35)
     assert own[0] == lowest
-    assert own[1] == highest or (metric == "nll" and own[1] > 5)
+    assert own[1] <= highest
     assert difference is not None
-    assert difference[0] == -highest or (metric == "nll" and difference[0] < -2)
+    assert difference[0] >= -highest
+    assert difference[0] == -highest or highest > 1
     assert -difference[0] == pytest.approx(difference[1], rel=0.3)
+
+
+def test_two_seeds_have_both_values_in_place_of_an_interval(tmp_path: Path) -> None:
+    seeds = {seed: predictions_of(seed, 1.0 + seed) for seed in (0, 1)}
+    folders = [
+        write_run(tmp_path / "one", seeds),
+        write_run(tmp_path / "two", {seed: (2 * each[0], each[1]) for seed, each in seeds.items()}),
+    ]
+    comparison = compared(*folders)
+    intervals = resample_comparison(comparison, ("accuracy",), RESAMPLING)
+
+    table = markdown_table(comparison, ("accuracy",), intervals)
+
+    assert intervals.interval(0, "raw", "accuracy") is None
+    assert intervals.difference(0, 1, "raw", "accuracy") is None
+    low, high = sorted(
+        record["raw"]["accuracy"] or 0 for record in comparison.runs[0].records.values()
+    )
+    mean = f"{50 * (low + high):.2f}"
+    assert f"| one | 2 | {mean} ({100 * low:.2f} and {100 * high:.2f}) |" in table
+    assert "Two seeds are too few for an interval, so both values are shown of one, two" in table
+    assert "`--set training.seeds=[0,1,2,3,4]`" in table
+    assert "**" not in table
+    assert lacks_seeds(comparison)
+
+
+def test_a_run_of_two_seeds_is_told_from_one_of_three_by_what_both_spread() -> None:
+    runs = [{0: 0.5, 1: 0.5001}, {0: 0.9, 1: 0.9001, 2: 0.9002}]
+    means = np.array([[np.mean(list(run.values()))] * 1000 for run in runs])
+    metric = ResampledMetric(means, runs)
+    intervals = ComparisonIntervals({("raw", "accuracy"): metric}, Resampling(1000))
+
+    low, high = intervals.difference(0, 1, "raw", "accuracy") or (0, 0)
+
+    assert low < high < -0.39
 
 
 def test_the_error_over_seeds_is_that_of_the_t_tests() -> None:
@@ -195,6 +233,7 @@ def test_validation_samples_of_each_seed_are_drawn_alike_for_all_runs(tmp_path: 
     seeds = {
         0: predictions_of(0, 1.0, num_samples=120),
         1: predictions_of(1, 1.0, num_samples=90),
+        2: predictions_of(2, 1.0, num_samples=60),
     }
     comparison = compared(
         write_run(tmp_path / "one", seeds, "validation.npz"),

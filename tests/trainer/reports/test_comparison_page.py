@@ -12,26 +12,28 @@ from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
 from trainer.metrics.bootstrap import Resampling
+from trainer.reports.columns import COLUMNS, MAIN_COLUMNS, best_run
 from trainer.reports.comparison import compare_runs, resample_comparison
-from trainer.reports.comparison_files import best_metrics, write_comparison
-from trainer.reports.comparison_table import COLUMNS, MAIN_COLUMNS, best_run
+from trainer.reports.comparison_files import best_metrics, write_comparison, write_page
+from trainer.reports.comparison_table import markdown_table
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 SAMPLES = 200
 
 
-def write_run(folder: Path, signal: float) -> Path:
-    """One seed that is right the more often, the stronger the signal; without a test dataset."""
+def write_run(folder: Path, signal: float, num_seeds: int = 1) -> Path:
+    """Seeds that are right the more often, the stronger the signal; without validation samples."""
     targets = torch.arange(SAMPLES) % 3
-    noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(0))
-    logits = signal * F.one_hot(targets, 3) + noise
-    path = folder / "seed-0"
-    path.mkdir(parents=True)
-    run_folder.write_run(path, {"recipe": {"name": folder.name}})
-    run_folder.write_json(path / "objective.json", OBJECTIVE)
-    write_metrics(path / "metrics.json", evaluate_predictions(logits, targets))
-    ids = [f"{row}.png" for row in range(SAMPLES)]
-    write_predictions(path / "test.npz", Predictions(ids, logits, targets))
+    for seed in range(num_seeds):
+        noise = torch.randn(SAMPLES, 3, generator=torch.Generator().manual_seed(seed))
+        logits = signal * F.one_hot(targets, 3) + noise
+        path = folder / f"seed-{seed}"
+        path.mkdir(parents=True)
+        run_folder.write_run(path, {"recipe": {"name": folder.name}})
+        run_folder.write_json(path / "objective.json", OBJECTIVE)
+        write_metrics(path / "metrics.json", evaluate_predictions(logits, targets))
+        ids = [f"{row}.png" for row in range(SAMPLES)]
+        write_predictions(path / "test.npz", Predictions(ids, logits, targets))
     return folder
 
 
@@ -39,7 +41,7 @@ def page_of(folder: Path, *runs: Path, resamples: int = 100) -> str:
     comparison, intervals = compare_runs(runs), None
     if resamples:
         intervals = resample_comparison(comparison, MAIN_COLUMNS, Resampling(resamples))
-    write_comparison(comparison, folder / "table.md", intervals)
+    write_page(folder / "table.html", comparison, intervals, [])
     return (folder / "table.html").read_text("utf-8")
 
 
@@ -74,6 +76,18 @@ def test_runs_that_do_not_differ_beyond_the_intervals_have_no_best(tmp_path: Pat
     assert 'class="r best"' not in page
 
 
+def test_two_seeds_are_no_reason_to_say_that_runs_do_not_differ(tmp_path: Path) -> None:
+    runs = [write_run(tmp_path / "bad", 0.5, 2), write_run(tmp_path / "good", 4.0, 2)]
+
+    text = words(page_of(tmp_path, *runs))
+
+    assert "2 runs with too few seeds to tell them apart." in text
+    assert "Two seeds are too few for an interval, so both values are shown of bad, good" in text
+    records = [record["raw"]["ece"] or 0 for record in compare_runs(runs).runs[0].records.values()]
+    low, high = sorted(f"{100 * value:.2f}" for value in records)
+    assert f"({low} and {high})" in text
+
+
 @pytest.mark.parametrize(
     ("names", "resamples", "sentence"),
     [
@@ -97,7 +111,9 @@ def test_the_page_has_the_numbers_of_the_table(tmp_path: Path) -> None:
 
     text = words(page_of(tmp_path, *runs))
 
-    table = (tmp_path / "table.md").read_text("utf-8")
+    comparison = compare_runs(runs)
+    intervals = resample_comparison(comparison, MAIN_COLUMNS, Resampling(100))
+    table = markdown_table(comparison, intervals=intervals)
     (line,) = [line for line in table.splitlines() if line.startswith("| good | 1 |")]
     cells = [cell.replace("**", "").strip() for cell in line.strip("|").split(" | ")]
     assert " ".join(cells) in text.replace("best: ", "")
@@ -131,10 +147,11 @@ def test_without_a_second_run_or_intervals_there_are_no_differences(tmp_path: Pa
 
 
 def test_the_diagrams_are_in_the_page_which_refers_to_no_other_file(tmp_path: Path) -> None:
-    page = page_of(tmp_path, write_run(tmp_path / "run", 2.0))
+    write_comparison(compare_runs([write_run(tmp_path / "run", 2.0)]), tmp_path / "table.md")
+    page = (tmp_path / "table.html").read_text("utf-8")
 
     sources = re.findall(r'\s(?:src|href)="([^"]*)"', page)
     assert {source.split(":")[0] for source in sources if not source.startswith("#")} == {"data"}
-    assert page.count('src="data:image/svg+xml;base64,') == 2
+    assert page.count('src="data:image/svg+xml;base64,') == 4
     assert "default-src 'none'" in html.unescape(page)
     assert not re.search(r"<[^>]*\s(style|on\w+)=", page)

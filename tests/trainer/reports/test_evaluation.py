@@ -18,7 +18,7 @@ from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_distances, read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
-from trainer.reports.comparison_table import COLUMNS, NO_VALUE
+from trainer.reports.columns import COLUMNS, NO_VALUE
 from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
 from trainer.runs.evaluate import DatasetChoice, OodChoice
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed

@@ -1,0 +1,69 @@
+"""A comparison as LaTeX tables in the style of booktabs, with pairs as papers print them."""
+
+import re
+from collections.abc import Sequence
+
+from trainer.reports.columns import MAIN_COLUMNS, column_of
+from trainer.reports.comparison import Comparison, ComparisonIntervals
+from trainer.reports.comparison_table import advice
+from trainer.reports.pair_tables import PAIR_NOTE, Pair, PairTable, other_tables, pair_table
+
+SYMBOLS = {
+    "\\": r"\textbackslash{}",
+    **{character: f"\\{character}" for character in "&%$#_{}"},
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<": "$<$",
+    ">": "$>$",
+    "|": "$|$",
+    "±": r"$\pm$",
+    "≥": r"$\geq$",
+    "↑": r"$\uparrow$",
+    "↓": r"$\downarrow$",
+    "\N{EN DASH}": "--",
+}
+"""What LaTeX would read otherwise, or does not have."""
+
+BEST = "Bold: better than every other run as trained, beyond the interval of the difference."
+
+
+def latex_tables(
+    comparison: Comparison,
+    metrics: Sequence[str] = MAIN_COLUMNS,
+    intervals: ComparisonIntervals | None = None,
+) -> str:
+    """A tabular of the metrics and, with the default metrics, of OOD data and corrupted images."""
+    columns = [column_of(metric) for metric in metrics]
+    note = PAIR_NOTE if intervals is None else f"{PAIR_NOTE} {BEST}"
+    tables = [pair_table(comparison, columns, "Test data", note, intervals)]
+    tables += other_tables(comparison) if tuple(metrics) == MAIN_COLUMNS else []
+    lines = [r"% Needs \usepackage{booktabs}.", *(f"% {text}" for text in advice(comparison))]
+    return "\n".join([*lines, *(_tabular(table) for table in tables)]) + "\n"
+
+
+def escaped(text: str) -> str:
+    """A text as LaTeX prints it."""
+    return re.sub("|".join(map(re.escape, SYMBOLS)), lambda each: SYMBOLS[each.group()], text)
+
+
+def _tabular(table: PairTable) -> str:
+    header = ["run", *(column.header for column in table.columns)]
+    rows = [[escaped(name), *map(_cell, cells)] for name, cells in table.rows]
+    lines = [
+        "",
+        # A line break in a name must not end the comment.
+        f"% {' '.join(f'{table.heading}. {table.note}'.split())}",
+        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        r"\toprule",
+        rf"{' & '.join(map(escaped, header))} \\",
+        r"\midrule",
+        *(rf"{' & '.join(row)} \\" for row in rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines)
+
+
+def _cell(pair: Pair) -> str:
+    text, raw = escaped(str(pair)), escaped(pair.raw)
+    return rf"\textbf{{{raw}}}{text[len(raw) :]}" if pair.is_best else text
