@@ -8,11 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.warm_command import run_script
+from trainer.run_folder import read_json
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "papers.md"
-LINES_TO_CHANGE = 3
+LINES_TO_CHANGE = 4
 
-LOSSES = ("cross_entropy", "entropy", "focal", "label_smoothing", "logit_l1", "poly_loss")
+LOSSES = (
+    *("correctness_ranking", "cross_entropy", "entropy", "focal", "label_smoothing"),
+    *("logit_l1", "poly_loss"),
+)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -26,6 +30,7 @@ def test_one_block_scores_trains_every_baseline_and_compares_them(
         settings="--set data.image_size=16 --set model.name=small_resnet --set training.epochs=1
                   --set schedule.name=constant --set training.batch_size=8 --device cpu"
         seeds="[0]"
+        smoothing=0.1
     """
     script = "set -e\n" + own + "\n".join(block.splitlines()[LINES_TO_CHANGE:])
 
@@ -35,3 +40,18 @@ def test_one_block_scores_trains_every_baseline_and_compares_them(
     with (tmp_path / "comparison.csv").open(newline="") as file:
         runs = {row["run"] for row in csv.DictReader(file)}
     assert runs == {"proposed", *LOSSES}
+    written = read_json(tmp_path / "comparison.json")["objectives"]
+    objectives = {name: seeds["0"] for name, seeds in written.items()}
+    assert objectives["entropy"]["alpha"] == 0.1
+    assert objectives["proposed"]["alpha"] == 0.3
+    assert objectives["label_smoothing"]["loss"]["constants"] == {"smoothing": 0.1}
+    assert {objectives[name]["alpha"] for name in LOSSES if name != "entropy"} == {0}
+
+
+def test_the_smoothing_of_the_block_is_that_of_the_paper() -> None:
+    page = PAGE.read_text()
+
+    (shown,) = re.findall(r"^smoothing=([\d.]+)", page, re.MULTILINE)
+
+    assert float(shown) == round(0.05 * 10 / 9, 4)
+    assert f"{0.05 * 100 / 99:.4f} of 100" in page
