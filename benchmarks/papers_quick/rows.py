@@ -1,4 +1,4 @@
-"""The rows of docs/papers.md, each with commands that do the same with few samples."""
+"""The rows of docs/papers/results.csv, each with commands that do the same with few samples."""
 
 from dataclasses import dataclass
 
@@ -29,6 +29,14 @@ BY_SCORES = (
 )
 PLAIN = f"train {SMALL} --out {{out}}/plain"
 WEIGHTED = f"train {SMALL} {BY_SCORES} --out {{out}}/weighted"
+RANKING = f"train {SMALL} --set loss.name=correctness_ranking --out {{out}}/ranking"
+IMAGENET = f"sample_difficulty_imagenet {TINY} {STEPS} --set training.batch_size=32"
+SCORE_TINY = "score {tiny} --backbone builtin --out {out}/train.parquet"
+HEAD = (
+    "extract {cifar100} --backbone builtin --augment-runs 2 --out {out}/train",
+    "train uncertainty --set data.train={out}/train --set data.test= "
+    "--set training.epochs=1 --set uncertainty.epochs=1 --out {out}/head",
+)
 
 
 @dataclass(frozen=True)
@@ -51,7 +59,15 @@ def _train(name: str, recipe: str, data: str) -> Row:
 
 
 SAMPLE_DIFFICULTY = (
-    Row("difficulty-sheets", (SCORE, "figures {out}/train.parquet --out {out}/figures")),
+    Row(
+        "difficulty-sheets",
+        (
+            SCORE,
+            "figures {out}/train.parquet --out {out}/figures",
+            "figures {out}/train.parquet --score-column md --out {out}/figures-md",
+            "report {out}/train.parquet --out {out}/report.html",
+        ),
+    ),
     Row(
         "difficulty-severity",
         (
@@ -88,17 +104,25 @@ SAMPLE_DIFFICULTY = (
     ),
     Row(
         "difficulty-imagenet",
-        (
-            "score {tiny} --backbone builtin --out {out}/train.parquet",
-            f"train sample_difficulty_imagenet {TINY} {STEPS} --set training.batch_size=32 "
-            "--scores {out}/train.parquet --out {out}/run",
-        ),
+        (SCORE_TINY, f"train {IMAGENET} --scores {{out}}/train.parquet --out {{out}}/run"),
     ),
     Row(
         "difficulty-errors",
-        (SCORE_TEST, PLAIN, "figures {out}/plain {out}/test.parquet --out {out}/figures"),
+        (
+            SCORE_TEST,
+            PLAIN,
+            "figures {out}/plain {out}/test.parquet --out {out}/figures",
+            "figures {out}/plain {out}/test.parquet --score-column md --out {out}/figures-md",
+        ),
     ),
-    Row("difficulty-shift", (PLAIN, "evaluate {out}/plain --corruptions --resamples 20")),
+    Row(
+        "difficulty-shift",
+        (
+            PLAIN,
+            "evaluate {out}/plain --corruptions --resamples 20",
+            "figures {out}/plain --out {out}/figures",
+        ),
+    ),
     Row("difficulty-rejection", (PLAIN, "figures {out}/plain --out {out}/figures")),
     Row("difficulty-misclassified", (PLAIN, "evaluate {out}/plain --resamples 50")),
     Row("difficulty-ood", (PLAIN, "evaluate {out}/plain --ood {mnist} --resamples 50")),
@@ -107,56 +131,74 @@ SAMPLE_DIFFICULTY = (
         (
             SCORE,
             f"sweep {SMALL} --scores {{out}}/train.parquet --set regulariser.weights=scores "
-            "--over regulariser.alpha=0,0.1,0.3 --resamples 50 --out {out}/sweep",
+            "--over regulariser.alpha=0,0.1,0.3 --resamples 50 --out {out}/proposed",
+            f"sweep {SMALL} --over regulariser.alpha=0,0.1,0.3 --resamples 50 "
+            "--out {out}/entropy",
+        ),
+    ),
+    Row(
+        "difficulty-weights",
+        (
+            SCORE,
+            f"sweep {SMALL} {BY_SCORES} --over regulariser.score_temperature=0.2,0.7,2 "
+            "--resamples 50 --out {out}/temperatures",
         ),
     ),
     Row(
         "difficulty-backbones",
         (
+            "backbones",
             SCORE,
             "score {cifar10} --backbone timm:mobilenetv2_100 --weights {mobilenet} "
             "--out {out}/mobilenet.parquet",
-            "compare-scores {out}/train.parquet {out}/mobilenet.parquet --out {out}/page.html",
+            f"train {SMALL} {BY_SCORES} --set name=builtin --out {{out}}/builtin",
+            f"train {SMALL} {BY_SCORES.replace('train.parquet', 'mobilenet.parquet')} "
+            "--set name=mobilenet --out {out}/mobilenet",
+            "compare {out}/builtin {out}/mobilenet --resamples 50 --out {out}/comparison.md",
         ),
     ),
     Row(
-        "difficulty-correctness",
+        "difficulty-ranking",
         (
-            SCORE_TEST,
-            PLAIN,
-            "audit {out}/test.parquet --against {out}/plain/seed-0/test.npz --column wrong",
+            SCORE,
+            RANKING,
+            WEIGHTED,
+            "compare {out}/ranking {out}/weighted --resamples 50 --out {out}/comparison.md",
         ),
     ),
     Row(
         "difficulty-measures",
         (
-            "score {cifar10} --backbone builtin --scorers rmd,kmeans,knn --out {out}/train.parquet",
+            "score {tiny} --backbone builtin --scorers rmd,kmeans --out {out}/train.parquet",
             *(
-                f"train {SMALL} {BY_SCORES} --set regulariser.column={column} "
-                f"--out {{out}}/{column}"
-                for column in ("md", "kmeans", "knn")
+                f"train {IMAGENET} --scores {{out}}/train.parquet "
+                f"--set regulariser.column={column} --out {{out}}/{column}"
+                for column in ("kmeans", "md", "rmd")
             ),
         ),
     ),
     Row(
         "difficulty-networks",
         (
-            SCORE,
+            SCORE_TINY,
             *(
-                f"train sample_difficulty_cifar10 {CIFAR10} {STEPS} --scores {{out}}/train.parquet "
-                f"--set model.name={model} --out {{out}}/{model}"
-                for model in ("densenet121", "wide_resnet")
+                f"train {IMAGENET} --scores {{out}}/train.parquet --set model.name=timm:{model} "
+                f"--out {{out}}/{model}"
+                for model in ("resnet18", "densenet121")
             ),
+            f"train {IMAGENET} --set regulariser.weights=constant --set regulariser.alpha=0.1 "
+            "--set model.name=timm:resnet18 --out {out}/entropy",
         ),
     ),
     Row(
         "difficulty-of-a-run",
         (
             PLAIN,
-            "evaluate {out}/plain --data {cifar10} --write-scores {out}/train.parquet",
-            f"train {SMALL} {BY_SCORES} --set regulariser.column=loss --out {{out}}/by-loss",
-            f"train {SMALL} {BY_SCORES} --set regulariser.column=doubt --out {{out}}/by-doubt",
-            "score {cifar10} --backbone run:{out}/plain --out {out}/own.parquet",
+            "evaluate {out}/plain --data {cifar10} --write-scores {out}/loss.parquet",
+            "score {cifar10} --backbone run:{out}/plain --out {out}/train.parquet",
+            f"train {SMALL} {BY_SCORES.replace('train.parquet', 'loss.parquet')} "
+            "--set regulariser.column=loss --out {out}/by-loss",
+            f"train {SMALL} {BY_SCORES} --out {{out}}/by-rmd",
         ),
     ),
 )
@@ -169,7 +211,54 @@ FOCAL = (
     _train("focal-sst", "tree_lstm_sst --set loss.name=flsd_53", f"{SST} {ALONE}"),
     _train("focal-mmce", "mmce_cifar10", f"{CIFAR10} {STEPS}"),
     _train("focal-brier", "brier_cifar10", f"{CIFAR10} {STEPS}"),
+    Row(
+        "focal-variants",
+        (
+            f"sweep focal_cifar10 {CIFAR10} {STEPS} --resamples 50 "
+            "--over loss.name=focal,flsd_532,flsd_53 --out {out}/losses",
+            f"sweep focal_cifar10 {CIFAR10} {STEPS} --set loss.name=focal --resamples 50 "
+            "--over loss.gamma=1,2 --out {out}/gammas",
+            f"train focal_cifar10 {CIFAR10} {STEPS} --set loss.name=scheduled_focal "
+            "--set loss.gammas=[5,3,2] --set loss.boundaries=[0.3,0.7] "
+            "--set loss.fractional=true --out {out}/scheduled",
+        ),
+    ),
+    Row(
+        "focal-stopping",
+        (
+            f"sweep {EPOCHS} --set training.final=best --resamples 50 "
+            "--over training.best_by=ece,nll,accuracy --out {out}/criteria",
+        ),
+    ),
+    Row(
+        "focal-training-set",
+        (
+            f"train cross_entropy_cifar10 {CIFAR10} --set data.test={{cifar10}} "
+            "--set schedule.name=constant --out {out}/run",
+            "figures {out}/run --out {out}/figures",
+        ),
+    ),
+    Row(
+        "focal-intervals",
+        (
+            PLAIN,
+            "evaluate {out}/plain --intervals 0.9 --resamples 50",
+            "figures {out}/plain --out {out}/figures",
+        ),
+    ),
+    Row(
+        "focal-sure-samples",
+        (
+            PLAIN,
+            "evaluate {out}/plain --resamples 50 --write-scores {out}/own.parquet",
+            "figures {out}/plain {out}/own.parquet --score-column doubt --out {out}/figures",
+        ),
+    ),
     Row("focal-linear", ("benchmarks.studies.toys --seeds 2 --only linear",)),
+    Row(
+        "focal-formulas",
+        ("benchmarks.studies.toys --seeds 1 --only gradients --only minimisers",),
+    ),
     Row(
         "focal-epochs",
         (
@@ -203,6 +292,16 @@ ADAFOCAL = (
         NEWS,
     ),
     Row(
+        "adafocal-fixed",
+        (
+            f"sweep {EPOCHS} --set loss.name=adafocal --set loss.rate=0 --set loss.switch=0 "
+            "--over loss.first_gamma=0,4 --resamples 50 --out {out}/gammas",
+            "figures {out}/gammas/loss.first_gamma=0 {out}/gammas/loss.first_gamma=4 "
+            "--out {out}/figures",
+        ),
+    ),
+    Row("adafocal-bins", ("benchmarks.studies.toys --seeds 2 --only bins",)),
+    Row(
         "adafocal-gammas",
         (
             f"train {EPOCHS} --set loss.name=adafocal --out {{out}}/run",
@@ -214,6 +313,7 @@ ADAFOCAL = (
         (
             f"train {SMALL} --set loss.name=adafocal --out {{out}}/run",
             "evaluate {out}/run --ood {mnist} --resamples 50",
+            "figures {out}/run --out {out}/figures",
         ),
     ),
 )
@@ -222,6 +322,15 @@ GRADIENTS = (
     _train("bsce-cifar10", "bsce_gra_cifar10", f"{CIFAR10} {STEPS}"),
     _train("bsce-cifar100", "bsce_gra_cifar100", f"{CIFAR100} {STEPS}"),
     _train("bsce-tiny", "focal_tiny_imagenet --set loss.name=bsce_gra", f"{TINY} {STEPS}"),
+    Row(
+        "bsce-ablation",
+        (
+            f"sweep bsce_gra_cifar10 {CIFAR10} {STEPS} --resamples 50 "
+            "--over loss.name=focal,focal_gra,dual_focal,dual_focal_gra,bsce,bsce_gra "
+            "--out {out}/losses",
+        ),
+    ),
+    Row("bsce-changes", ("benchmarks.studies.toys --seeds 2 --only changes",)),
     Row("bsce-weights", ("benchmarks.studies.toys --seeds 2 --only weights",)),
     _train("bsce-dual-focal", "dual_focal_cifar10", f"{CIFAR10} {STEPS}"),
     _train("bsce-dual-focal-cifar100", "dual_focal_cifar100", f"{CIFAR100} {STEPS}"),
@@ -230,12 +339,14 @@ GRADIENTS = (
 UNCERTAINTY = (
     Row(
         "uncertainty-zero-shot",
+        (*HEAD, "uncertainty {out}/head {cifar10_test} --out {out}/uncertainty.parquet"),
+    ),
+    Row(
+        "uncertainty-interventions",
         (
-            "extract {cifar100} --backbone builtin --augment-runs 2 --out {out}/train",
-            "extract {cifar10_test} --backbone builtin --out {out}/test",
-            "train uncertainty --set data.train={out}/train --set data.test= "
-            "--set training.epochs=1 --set uncertainty.epochs=1 --out {out}/head",
-            "uncertainty {out}/head {out}/test --out {out}/uncertainty.parquet",
+            *HEAD,
+            "extract {cifar10_test} --backbone builtin --corrupt contrast:5 --out {out}/contrast",
+            "uncertainty {out}/head {out}/contrast --out {out}/uncertainty.parquet",
         ),
     ),
 )

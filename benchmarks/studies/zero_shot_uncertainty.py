@@ -4,8 +4,10 @@
 
 R-AUROC on test images of CIFAR-100, CIFAR-10 and Tiny ImageNet, beside the entropy of the
 classifier, which needs no labels either, and beside RMD of the scored images, which knows the label
-of each. Then rank correlations on CIFAR-10: with RMD, and with the entropy of the votes of about
-fifty people. Features are those of the built-in encoder. What was made before is not made again.
+of each. Then on CIFAR-10: rank correlations with RMD and with the entropy of the votes of about
+fifty people, the AUROC of images on which these disagree, and the share of images that are more
+uncertain after a corruption. Features are those of the built-in encoder. What was made before is
+not made again.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import torch
 from scipy.stats import entropy, spearmanr
+from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from benchmarks.studies.cifar10 import shared_folder
@@ -33,6 +36,13 @@ TESTS = {
     "Tiny ImageNet": ("tiny_imagenet_val2000.parquet", ("--label-column", "label")),
 }
 PEOPLE = "CIFAR-10"
+AGREEMENT = 0.8
+"""Share of the votes below which people disagree on an image."""
+
+CORRUPTIONS = ("gaussian_noise", "gaussian_blur", "contrast")
+SEVERITIES = (1, 3, 5)
+CORRUPTED = 2000
+"""Number of images that are corrupted, evenly spaced."""
 
 
 def extract(images: Path, out: Path, *options: str) -> Path:
@@ -79,12 +89,46 @@ def rmd_of(features: Path, cached: CachedFeatures) -> Tensor:
     return torch.tensor([value_of[each] for each in cached.sample_ids])
 
 
-def votes(cached: CachedFeatures) -> np.ndarray:
-    """Entropy of the votes of people on the test images of CIFAR-10, in the order of features."""
+def votes(cached: CachedFeatures) -> tuple[np.ndarray, np.ndarray]:
+    """Entropy of people's votes on the test images of CIFAR-10, and whether they disagree.
+
+    In the order of the features.
+    """
     table = pq.read_table(shared_folder() / "data" / TESTS[PEOPLE][0])
-    found = entropy(np.array(table["human_counts"].to_pylist(), float), axis=1)
+    counts = np.array(table["human_counts"].to_pylist(), float)
+    agreed = counts.max(axis=1) / counts.sum(axis=1)
+    found = zip(entropy(counts, axis=1), agreed < AGREEMENT, strict=True)
     value_of = dict(zip(map(str, table["index"].to_pylist()), found, strict=True))
-    return np.array([value_of[each] for each in cached.sample_ids])
+    entropies, disagree = zip(*(value_of[each] for each in cached.sample_ids), strict=True)
+    return np.array(entropies), np.array(disagree)
+
+
+def print_interventions(head: Path, folder: Path) -> None:
+    """Prints the share of images whose uncertainty rises with a corruption."""
+    images = folder / "images.parquet"
+    if not images.exists():
+        table = pq.read_table(shared_folder() / "data" / TESTS[PEOPLE][0])
+        rows = np.linspace(0, table.num_rows - 1, CORRUPTED).round().astype(int)
+        images.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table.take(rows).select(["index", "image", "label"]), images)
+
+    def uncertainties(name: str, *options: str) -> dict[str, float]:
+        store = extract(images, folder / name, *TESTS[PEOPLE][1], *options)
+        out = folder / f"{name}.parquet"
+        values = uncertainties_of(head, store, out)
+        ids = read_uncertainties(out).table["sample_id"].to_pylist()
+        return dict(zip(ids, values.tolist(), strict=True))
+
+    clean = uncertainties("clean")
+    print(f"\n| more uncertain than clean | {' | '.join(map(str, SEVERITIES))} |")
+    print("| --- |" + " --- |" * len(SEVERITIES))
+    for corruption in CORRUPTIONS:
+        cells = []
+        for severity in SEVERITIES:
+            options = ("--corrupt", f"{corruption}:{severity}")
+            values = uncertainties(f"{corruption}-{severity}", *options)
+            cells.append(f"{np.mean([values[each] > clean[each] for each in clean]):.1%}")
+        print(f"| {corruption.replace('_', ' ')} | {' | '.join(cells)} |")
 
 
 def main() -> None:
@@ -121,13 +165,17 @@ def main() -> None:
         cells = " | ".join(f"{each.r_auroc:.3f}" for each in found)
         print(f"| {name} | {found[0].recall_at_1:.1%} | {cells} |")
         if name == PEOPLE:
-            known, rmd = votes(cached), scores[-1]
+            (known, disagree), rmd = votes(cached), scores[-1]
             for label, each in zip(names, scores, strict=True):
                 people += (
                     f"| {label} | {spearmanr(each, rmd).statistic:.3f} "
-                    f"| {spearmanr(each, known).statistic:.3f} |\n"
+                    f"| {spearmanr(each, known).statistic:.3f} "
+                    f"| {roc_auc_score(disagree, each):.3f} |\n"
                 )
-    print(f"\n| {PEOPLE}: Spearman with | RMD | entropy of votes |\n| --- | --- | --- |\n{people}")
+            people += f"\n{disagree.sum()} images, on which people disagree, are the positives."
+    columns = f"{PEOPLE}: Spearman with | RMD | entropy of votes | AUROC of disagreement"
+    print(f"\n| {columns} |\n| --- | --- | --- | --- |\n{people}")
+    print_interventions(folder / "heads/seed-0", folder / "corrupted")
 
 
 def _difficulty(*arguments: object) -> None:

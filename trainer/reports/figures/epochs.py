@@ -72,7 +72,7 @@ PLANS: Mapping[str, _Plan] = {
         "Euclidean norm of the gradient of the last linear layer's weights, before it is clipped, "
         'on average over the steps of each epoch. With `training.reduction = "sum"` it grows with '
         "the size of a batch.",
-        "Mukhoti et al. (2020), figures 3b to 3d, whose histograms are of single samples",
+        "Mukhoti et al. (2020), figures 3b to 3d, of which gradients-of-samples has single samples",
         "its model has no linear layer, or that layer is not trained",
     ),
 }
@@ -148,7 +148,7 @@ def gamma_figures(sources: Sources) -> Drawn:
             "confidence and accuracy that it follows; means over the seeds. Bin 0 is the least "
             "confident."
         )
-        paper = "Ghosh et al. (2022), gamma and calibration error of the bins over the epochs"
+        paper = "Ghosh et al. (2022), gammas and calibration gaps of the bins over the epochs"
         found.append(Figure(NAME, caption, paper, rows, partial(_draw, rows)))
     return found
 

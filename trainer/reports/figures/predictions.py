@@ -1,10 +1,7 @@
-"""Figures of a run's predictions: reliability, confidence, risk over coverage, rejection.
-
-ROC curves of OOD detection and of misclassification detection, of several runs together.
-"""
+"""Figures of a run's predictions: reliability, certainty, gradients, coverage and rejection."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -12,36 +9,36 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trainer import run_folder
-from trainer.evaluation.record import MISCLASSIFICATION, read_curves
+from trainer.losses import LOSSES, make_loss
 from trainer.metrics.calibration import NUM_BINS, bin_of, equal_width_bins
 from trainer.metrics.predictions import confidence_and_correct
-from trainer.metrics.selective import accuracy_over_rejection
+from trainer.metrics.selective import accuracy_over_rejection, certainty_and_correct
 from trainer.reports.diagrams import (
     BLUE,
     COVERAGES,
-    GREY,
     ORANGE,
     draw_reliability,
     draw_risk_coverage,
-    line_of,
     risk_curve,
     save_picture,
     style,
-    title_of,
 )
-from trainer.reports.diagrams import ROC_PANELS_PER_ROW as PANELS_PER_ROW
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
 from trainer.reports.figures.sources import Sources
+from trainer.runs.model_file import read_recipe
 
 Seeds = Mapping[str, Sequence[tuple[int, Tensor, Tensor]]]
 """Seed, logits and targets of every seed with predictions, by the name of the run."""
 
 HISTOGRAM_BINS = 25
+GRADIENTS = "gradients-of-samples"
+LOSSES_OF_BATCHES = {"mmce", "mmce_weighted"}
+NOT_OF_SAMPLES = "depends on more than the prediction and the label of a sample"
 NAMES = (
     "reliability",
     "reliability-temperature-scaled",
     "confidence",
+    "entropy",
     "risk-over-coverage",
     "accuracy-over-rejection",
 )
@@ -74,7 +71,9 @@ def prediction_figures(sources: Sources) -> Drawn:
     if scaled:
         text = "after scaling by the temperature with the least NLL of the validation samples"
         found.append(_reliability(scaled, "reliability-temperature-scaled", text))
-    return [*found, *([_confidence(seeds), _risk(seeds), _rejection(seeds)] if seeds else [])]
+    if not seeds:
+        return found
+    return [*found, _confidence(seeds), _entropy(seeds), _risk(seeds), _rejection(seeds)]
 
 
 def _reliability(seeds: Seeds, name: str, stage: str) -> Figure:
@@ -109,36 +108,123 @@ def _without_seed(seeds: Seeds) -> dict[str, list[tuple[Tensor, Tensor]]]:
 
 
 def _confidence(seeds: Seeds) -> Figure:
-    rows: list[Row] = []
-    for run, each in seeds.items():
-        samples = [confidence_and_correct(logits, targets) for _, logits, targets in each]
-        confidence, correct = (torch.cat(parts).numpy() for parts in zip(*samples, strict=True))
-        numbers = bin_of(confidence, HISTOGRAM_BINS)
-        right, wrong = (
-            np.bincount(numbers[chosen], minlength=HISTOGRAM_BINS) / len(confidence)
-            for chosen in (correct, ~correct)
-        )
-        rows += [
-            {
-                "run": run,
-                "lower": number / HISTOGRAM_BINS,
-                "upper": (number + 1) / HISTOGRAM_BINS,
-                "share_right": float(right[number]),
-                "share_wrong": float(wrong[number]),
-            }
-            for number in range(HISTOGRAM_BINS)
-        ]
+    values = _over_seeds(seeds, "msp")
     caption = (
         "Histogram of the confidence of rightly and of wrongly classified samples, of all seeds of "
         "a run together; shares are of all its samples."
     )
     paper = "Mukhoti et al. (2020), figures A.1 and C.2a; Cui et al. (2023), figure 11"
-    return Figure("confidence", caption, paper, rows, partial(_draw_confidence, rows))
+    return _histogram("confidence", values, ("confidence", 1.0), caption, paper)
 
 
-def _draw_confidence(rows: Sequence[Row], path: Path) -> None:
+def _entropy(seeds: Seeds) -> Figure:
+    values = {
+        run: (-certainty, correct)
+        for run, (certainty, correct) in _over_seeds(seeds, "entropy").items()
+    }
+    classes = max(2, *(logits.shape[1] for each in seeds.values() for _, logits, _ in each))
+    caption = (
+        "Histogram of the entropy of the predictions of rightly and of wrongly classified samples, "
+        "up to that of all classes alike, of all seeds of a run together; shares are of all its "
+        "samples."
+    )
+    label = ("entropy of the prediction (nats)", math.log(classes))
+    return _histogram("entropy", values, label, caption, "Cui et al. (2023), figure 11")
+
+
+def _over_seeds(seeds: Seeds, by: str) -> dict[str, tuple[Tensor, Tensor]]:
+    """Certainty and correctness of the samples of each run, its seeds one after another."""
+    found = {}
+    for run, each in seeds.items():
+        samples = [certainty_and_correct(logits, targets, by) for _, logits, targets in each]
+        certainty, correct = (torch.cat(parts) for parts in zip(*samples, strict=True))
+        found[run] = certainty, correct
+    return found
+
+
+def gradient_figures(sources: Sources) -> Drawn:
+    """The figure GRADIENTS, of the runs whose loss is a sum over samples."""
+    if not sources.runs:
+        return [LeftOut(GRADIENTS, "no run is given")]
+    found: list[Figure | LeftOut] = []
+    parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
+    for run, seed in sources.seeds():
+        where = f"seed {seed.seed} of {run.name}"
+        loss = read_recipe(seed.folder)[0].loss
+        if loss.name not in LOSSES.keys() - LOSSES_OF_BATCHES:
+            found.append(LeftOut(GRADIENTS, f"the loss of {where}, {loss.name}, {NOT_OF_SAMPLES}"))
+        elif (saved := seed.predictions) is None:
+            found.append(LeftOut(GRADIENTS, f"{where} is not finished and has no predictions"))
+        else:
+            norms = gradient_norms(
+                make_loss(loss.name, **loss.constants), saved.logits, saved.targets
+            )
+            correct = confidence_and_correct(saved.logits, saved.targets)[1]
+            parts.setdefault(run.name, []).append((norms, correct))
+    values = {}
+    for run_name, each in parts.items():
+        norms, correct = (torch.cat(columns) for columns in zip(*each, strict=True))
+        values[run_name] = norms, correct
+    largest = max((float(norms.max()) for norms, _ in values.values()), default=0.0)
+    if largest > 0:
+        caption = (
+            "Histogram of the norm of each sample's gradient of the loss, without its entropy "
+            "term, by the logits: that by the last layer's weights is this times the norm of the "
+            "features. All seeds of a run together."
+        )
+        paper = "Mukhoti et al. (2020), figures 3b to 3d, whose gradients are by the weights"
+        label = ("norm of the gradient by the logits", largest)
+        found.append(_histogram(GRADIENTS, values, label, caption, paper))
+    return found
+
+
+def gradient_norms(
+    loss: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor
+) -> Tensor:
+    """Euclidean norm of the gradient of each sample's loss by its logits. Shape (samples,)."""
+    with torch.enable_grad():
+        leaf = logits.double().requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(leaf, targets).sum(), leaf)
+    return gradient.norm(dim=1)
+
+
+def _histogram(
+    name: str,
+    values: Mapping[str, tuple[Tensor, Tensor]],
+    axis: tuple[str, float],
+    caption: str,
+    paper: str,
+) -> Figure:
+    """Shares of rightly and wrongly classified samples in bins of an axis from 0 to its end.
+
+    The values are from 0 to that end, with the correctness of each, by the name of the run.
+    """
+    _, end = axis
+    rows: list[Row] = []
+    for run, (numbers, correct) in values.items():
+        right = correct.numpy()
+        bins = bin_of((numbers / end).numpy(), HISTOGRAM_BINS)
+        shares = [
+            np.bincount(bins[chosen], minlength=HISTOGRAM_BINS) / len(bins)
+            for chosen in (right, ~right)
+        ]
+        rows += [
+            {
+                "run": run,
+                "lower": end * number / HISTOGRAM_BINS,
+                "upper": end * (number + 1) / HISTOGRAM_BINS,
+                "share_right": float(shares[0][number]),
+                "share_wrong": float(shares[1][number]),
+            }
+            for number in range(HISTOGRAM_BINS)
+        ]
+    return Figure(name, caption, paper, rows, partial(_draw_histograms, rows, axis))
+
+
+def _draw_histograms(rows: Sequence[Row], axis: tuple[str, float], path: Path) -> None:
     from matplotlib.figure import Figure as Canvas
 
+    label, end = axis
     names = list(dict.fromkeys(str(row["run"]) for row in rows))
     with style():
         figure = Canvas(figsize=(6.4, 2.4 * len(names) + 0.4), layout="constrained")
@@ -149,12 +235,12 @@ def _draw_confidence(rows: Sequence[Row], path: Path) -> None:
                 np.array([row[key] for row in own], dtype=np.float64)
                 for key in ("lower", "share_right", "share_wrong")
             )
-            width = 1 / HISTOGRAM_BINS
+            width = end / HISTOGRAM_BINS
             axes.bar(lower, right, width, align="edge", color=BLUE, label="right")
             axes.bar(lower, wrong, width, bottom=right, align="edge", color=ORANGE, label="wrong")
             axes.set_title(name, fontsize="small", parse_math=False)
-            axes.set(xlim=(0, 1), ylabel="share of the samples")
-        axes.set_xlabel("confidence")
+            axes.set(xlim=(0, end), ylabel="share of the samples")
+        axes.set_xlabel(label)
         figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2)
         save_picture(figure, path)
 
@@ -177,98 +263,33 @@ def _risk(seeds: Seeds) -> Figure:
 
 def _rejection(seeds: Seeds) -> Figure:
     rejected = [number / 100 for number in range(100)]
-    rows: list[Row] = [
-        {"run": run, "seed": seed, "rejected": share, "accuracy": float(accuracy)}
-        for run, each in seeds.items()
-        for seed, logits, targets in each
-        for share, accuracy in zip(
-            rejected,
-            accuracy_over_rejection(*confidence_and_correct(logits, targets), rejected).accuracies,
-            strict=True,
-        )
-    ]
-    caption = "Accuracy of the samples that remain when the least certain ones are rejected."
-    panels = {"accuracy": "accuracy of the others"}
-    draw = partial(draw_lines, rows, ("rejected", "share of samples rejected"), panels)
-    return Figure("accuracy-over-rejection", caption, "Cui et al. (2023), figure 4", rows, draw)
-
-
-NAME = "roc"
-SCORE = "msp"
-STAGE = "raw"
-
-
-def roc_figures(sources: Sources) -> Drawn:
-    """The figure NAME, of the seeds that `difficulty evaluate` has written curves of."""
-    if not sources.runs:
-        return [LeftOut(NAME, "no run is given")]
-    found: list[Figure | LeftOut] = []
     rows: list[Row] = []
-    for run, seed in sources.seeds():
-        path = seed.folder / run_folder.ROC
-        curves = [
-            each
-            for each in (read_curves(path) if path.is_file() else [])
-            if (each.by, each.stage) == (SCORE, STAGE)
-        ]
-        if all(each.detection == MISCLASSIFICATION for each in curves):
-            reason = (
-                f"seed {seed.seed} of {run.name} has no curve of OOD samples; evaluate it with "
-            )
-            found.append(LeftOut(NAME, f"{reason}`difficulty evaluate {run.folder} --ood DATASET`"))
-        rows += [
-            {
-                "run": run.name,
-                "seed": seed.seed,
-                "detection": each.detection,
-                "false_positive_rate": float(false),
-                "true_positive_rate": float(true),
-            }
-            for each in curves
-            for false, true in zip(
-                each.curve.false_positive_rates, each.curve.true_positive_rates, strict=True
-            )
-        ]
-    if rows:
-        caption = (
-            "ROC curves by the largest probability, as trained, with a line for each seed: OOD "
-            "samples against those of the test data, and correct predictions against wrong ones."
-        )
-        paper = "Mukhoti et al. (2020), figure 5"
-        found.append(Figure(NAME, caption, paper, rows, partial(_draw, rows)))
-    return found
-
-
-def _draw(rows: Sequence[Row], path: Path) -> None:
-    from matplotlib.figure import Figure as Canvas
-
-    names, detections = (
-        list(dict.fromkeys(str(row[key]) for row in rows)) for key in ("run", "detection")
+    for run, each in seeds.items():
+        for seed, logits, targets in each:
+            curves = [
+                accuracy_over_rejection(
+                    *certainty_and_correct(logits, targets, by), rejected
+                ).accuracies
+                for by in ("msp", "entropy")
+            ]
+            rows += [
+                {
+                    "run": run,
+                    "seed": seed,
+                    "rejected": share,
+                    "accuracy": float(by_confidence),
+                    "accuracy_by_entropy": float(by_entropy),
+                }
+                for share, by_confidence, by_entropy in zip(rejected, *curves, strict=True)
+            ]
+    caption = (
+        "Accuracy of the samples that remain when those of the smallest confidence, or of the "
+        "largest entropy, are rejected."
     )
-    across = min(len(detections), PANELS_PER_ROW)
-    down = math.ceil(len(detections) / across)
-    with style():
-        size = (4 * across, 4.2 * down + 0.2 * len(names))
-        figure = Canvas(figsize=size, layout="constrained")
-        handles = {}
-        for number, detection in enumerate(detections):
-            axes = figure.add_subplot(down, across, number + 1)
-            own = [row for row in rows if row["detection"] == detection]
-            for run, seed in dict.fromkeys((str(row["run"]), row["seed"]) for row in own):
-                points = [
-                    (float(row["false_positive_rate"] or 0), float(row["true_positive_rate"] or 0))
-                    for row in own
-                    if (row["run"], row["seed"]) == (run, seed)
-                ]
-                line = line_of(names.index(run))
-                (handles[run],) = axes.plot(*zip(*points, strict=True), linewidth=1.2, **line)
-            axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1)
-            axes.set_title(title_of(detection), fontsize="small", parse_math=False)
-            axes.set(xlim=(0, 1), ylim=(0, 1), aspect="equal", xlabel="false positive rate")
-            axes.set_ylabel("true positive rate")
-        legend = figure.legend(
-            list(handles.values()), list(handles), loc="outside lower center", fontsize="small"
-        )
-        for text in legend.get_texts():
-            text.set_parse_math(False)
-        save_picture(figure, path)
+    panels = {
+        "accuracy": "accuracy, rejected by confidence",
+        "accuracy_by_entropy": "accuracy, rejected by entropy",
+    }
+    paper = "Cui et al. (2023), figure 4, which is by entropy"
+    draw = partial(draw_lines, rows, ("rejected", "share of samples rejected"), panels)
+    return Figure("accuracy-over-rejection", caption, paper, rows, draw)

@@ -14,7 +14,7 @@ from difficulty_service.images.header import decode_to_pil, open_header
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from trainer.metrics.predictions import confidence_and_correct
-from trainer.reports.diagrams import save_picture, style
+from trainer.reports.diagrams import ORANGE, save_picture, style
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
 from trainer.reports.figures.sources import ScoreSource, SeedFolder, Sources
 
@@ -199,6 +199,9 @@ def _sheet(scores: ScoreSource, sources: Sources) -> Drawn:
     stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in scores.name)
     name = SHEET_NAME if len(sources.clean_scores) == 1 else f"{SHEET_NAME}-{stem}"
     rows = _extremes(scores)
+    predicted, note = _predicted(sources)
+    if predicted:
+        rows = [{**row, "predicted": predicted.get(str(row["sample_id"]))} for row in rows]
     ids = [str(row["sample_id"]) for row in rows]
     problems: dict[str, str] = {}
     try:
@@ -218,10 +221,26 @@ def _sheet(scores: ScoreSource, sources: Sources) -> Drawn:
         return found
     caption = (
         f"The hardest and the easiest images of {scores.name} by `{scores.column}`, with their "
-        "labels and scores, the most extreme first."
+        f"labels and scores, the most extreme first.{note}"
     )
     paper = "Cui et al. (2023), figures 1a, 5, 8, 9 and 12"
-    return [*found, Figure(name, caption, paper, rows, partial(_draw_sheet, rows, pictures))]
+    draw = partial(_draw_sheet, rows, scores.column, pictures)
+    return [*found, Figure(name, caption, paper, rows, draw)]
+
+
+def _predicted(sources: Sources) -> tuple[Mapping[str, str], str]:
+    """The class that the first run predicts of each of its samples, and a sentence about it."""
+    for run, seed in sources.seeds():
+        if (saved := seed.predictions) is not None:
+            names = seed.class_names
+            predictions = saved.logits.argmax(dim=1).tolist()
+            classes = zip(saved.sample_ids, (names[each] for each in predictions), strict=True)
+            sentence = (
+                f" Where seed {seed.seed} of {run.name} predicts another class, it stands behind "
+                "the label."
+            )
+            return dict(classes), sentence
+    return {}, ""
 
 
 def _extremes(scores: ScoreSource) -> list[Row]:
@@ -250,7 +269,9 @@ def _shrunk(encoded: bytes) -> Image.Image:
     return image
 
 
-def _draw_sheet(rows: Sequence[Row], pictures: Mapping[str, Image.Image], path: Path) -> None:
+def _draw_sheet(
+    rows: Sequence[Row], column: str, pictures: Mapping[str, Image.Image], path: Path
+) -> None:
     from matplotlib.figure import Figure as Canvas
 
     # The places are given, because to compute them takes seconds for so many axes.
@@ -266,15 +287,21 @@ def _draw_sheet(rows: Sequence[Row], pictures: Mapping[str, Image.Image], path: 
                 left, bottom = (across + 0.05) * width, top - (down + 0.97) * height
                 axes = figure.add_axes((left, bottom, 0.9 * width, 0.7 * height))
                 axes.axis("off")
-                _show(axes, row, pictures)
+                _show(axes, row, column, pictures)
             top -= DOWN * height
         save_picture(figure, path)
 
 
-def _show(axes: "Axes", row: Row, pictures: Mapping[str, Image.Image]) -> None:
-    *_, score = row.values()
-    label = str(row["label_name"])
-    shown = label if len(label) <= LONGEST_TITLE else f"{label[: LONGEST_TITLE - 1]}…"
-    axes.set_title(f"{shown}\n{float(score or 0):.4g}", fontsize="x-small", parse_math=False)
+def _show(axes: "Axes", row: Row, column: str, pictures: Mapping[str, Image.Image]) -> None:
+    label, predicted = str(row["label_name"]), row.get("predicted")
+    is_wrong = predicted is not None and predicted != label
+    lines = [_shortened(label), *([f"→ {_shortened(str(predicted))}"] if is_wrong else [])]
+    lines.append(f"{float(row[column] or 0):.4g}")
+    colour = ORANGE if is_wrong else "black"
+    axes.set_title("\n".join(lines), fontsize="x-small", color=colour, parse_math=False)
     if (picture := pictures.get(str(row["sample_id"]))) is not None:
         axes.imshow(np.asarray(picture.convert("RGB")))
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= LONGEST_TITLE else f"{name[: LONGEST_TITLE - 1]}…"

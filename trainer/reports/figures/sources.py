@@ -45,6 +45,11 @@ class SeedFolder:
         return None
 
     @cached_property
+    def class_names(self) -> Sequence[str]:
+        """The names of the classes that it predicts."""
+        return run_folder.read_inputs(self.folder / run_folder.INPUTS)[1]
+
+    @cached_property
     def temperature(self) -> float | None:
         """The temperature with the least NLL of the validation samples; None without one."""
         path = self.folder / run_folder.METRICS

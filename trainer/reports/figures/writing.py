@@ -7,8 +7,13 @@ from pathlib import Path
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing
 from trainer.reports.figures.epochs import epoch_figures, gamma_figures
+from trainer.reports.figures.evaluations import (
+    corruption_figures,
+    interval_figures,
+    roc_figures,
+)
 from trainer.reports.figures.figure import Drawn, Figure, LeftOut
-from trainer.reports.figures.predictions import prediction_figures, roc_figures
+from trainer.reports.figures.predictions import gradient_figures, prediction_figures
 from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import Sources
 from trainer.run_folder import write_csv
@@ -17,11 +22,14 @@ INDEX = "index.md"
 
 FAMILIES: Sequence[Callable[[Sources], Drawn]] = (
     prediction_figures,
+    interval_figures,
+    gradient_figures,
     epoch_figures,
     gamma_figures,
     error_figures,
     severity_figures,
     sheet_figures,
+    corruption_figures,
     roc_figures,
 )
 """What draws each family of figures, in the order in which they are listed."""

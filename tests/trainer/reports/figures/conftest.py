@@ -27,6 +27,18 @@ def run(
 
 
 @pytest.fixture(scope="session")
+def softmax_run(
+    probe_recipe: MakeRecipe, test_features: str, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    """One seed of a probe with cross-entropy, with test data."""
+    folder = tmp_path_factory.mktemp("runs") / "softmax"
+    recipe = probe_recipe(data={"test": test_features}, training={"epochs": 1})
+    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
+    run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
+    return folder
+
+
+@pytest.fixture(scope="session")
 def plain(probe_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without validation samples whose only seed was stopped after its first step."""
     folder = tmp_path_factory.mktemp("runs") / "plain"

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from tests.factories import write_score_file
 from tests.trainer.reports.figures.drawn import figures_in, predictions_of, reasons_in
@@ -119,6 +120,33 @@ def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path:
     assert shown == {"hardest": hardest[:24], "easiest": hardest[::-1][:24]}
     figure.draw(tmp_path / "sheet.svg")
     assert (tmp_path / "sheet.svg").read_text().count("<image") == 48
+
+
+def test_a_sheet_shows_what_a_run_predicts_where_that_is_another_class(
+    run: Path, tmp_path: Path
+) -> None:
+    saved = predictions_of(run, 0)
+    folder = tmp_path / "images"
+    names = read_sources([run], "rmd").runs[0].seeds[0].class_names
+    predictions = [names[each] for each in saved.logits.argmax(1).tolist()]
+    scores = {"test/unknown.png": 0.5}
+    for number, sample_id in enumerate(saved.sample_ids[:4]):
+        scores[sample_id] = float(number)
+    for sample_id in scores:
+        (folder / sample_id).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8, 8)).save(folder / sample_id)
+    path = write_score_file(tmp_path / "scores.parquet", scores, dataset=str(folder))
+
+    (figure,) = sheet_figures(read_sources([run, path], "rmd"))
+
+    assert isinstance(figure, Figure)
+    found = {str(row["sample_id"]): row["predicted"] for row in figure.rows}
+    known = dict(zip(saved.sample_ids, predictions, strict=True))
+    assert found == {each: known.get(each) for each in scores}
+    assert "Where seed 0 of a $ b predicts another class" in figure.caption
+    figure.draw(tmp_path / "sheet.svg")
+    wrong = [row for row in figure.rows if row["predicted"] not in {None, row["label_name"]}]
+    assert (tmp_path / "sheet.svg").read_text().count("<!-- → ") == len(wrong) > 0
 
 
 def test_without_its_dataset_a_score_file_has_no_sheet(tmp_path: Path) -> None:
