@@ -124,7 +124,14 @@ SAMPLE_DIFFICULTY = (
         ),
     ),
     Row("difficulty-rejection", (PLAIN, "figures {out}/plain --out {out}/figures")),
-    Row("difficulty-misclassified", (PLAIN, "evaluate {out}/plain --resamples 50")),
+    Row(
+        "difficulty-misclassified",
+        (
+            PLAIN,
+            "evaluate {out}/plain --resamples 50",
+            "figures {out}/plain --out {out}/figures",
+        ),
+    ),
     Row("difficulty-ood", (PLAIN, "evaluate {out}/plain --ood {mnist} --resamples 50")),
     Row(
         "difficulty-alpha",

@@ -135,13 +135,14 @@ def main() -> None:
     """Makes what is missing, then prints the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--train", default=TRAINING, help="tables of the training images")
     parser.add_argument("--folder", type=Path, default=Path("runs/zero-shot"))
     arguments = parser.parse_args()
     folder, seeds, data = arguments.folder, arguments.seeds, shared_folder() / "data"
     if not (data / TESTS[PEOPLE][0]).exists():
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
     columns = ("--label-column", "label", "--augment-runs", str(RUNS))
-    train = extract(data / TRAINING, folder / "train", *columns)
+    train = extract(data / arguments.train, folder / "train", *columns)
     stores = {
         name: extract(data / table, folder / name.lower().replace(" ", "-"), *options)
         for name, (table, options) in TESTS.items()
