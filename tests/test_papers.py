@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import torch
 
 from benchmarks.papers_quick.rows import ROWS
 from docs.papers import PAGE, PAPERS, Result, page, read_results
 from tests.command_options import options_by_command
+from trainer.losses.adafocal import AdaFocal
+from trainer.losses.focal import focal
 from trainer.recipes.file import read_recipe, shipped_recipes
 
 CONTENTS = Path(__file__).parent / "data" / "papers_contents.csv"
@@ -142,3 +145,18 @@ def test_published_numbers_stand_in_the_text_of_their_paper(
     ]
 
     assert missing == []
+
+
+@pytest.mark.parametrize("gamma", [0.0, 4.0])
+def test_adafocal_without_updates_is_focal_loss_and_reports_the_gaps_of_its_bins(
+    gamma: float,
+) -> None:
+    logits, targets = torch.randn(30, 3, dtype=torch.float64), torch.arange(30) % 3
+    confidences, classes = logits.softmax(1).max(1)
+    loss = AdaFocal(first_gamma=gamma, rate=0, switch=0)
+
+    loss.after_epoch(confidences, classes == targets)
+
+    torch.testing.assert_close(loss(logits, targets), focal(logits, targets, gamma=gamma))
+    assert {row["gamma"] for row in loss.epoch_rows()} == {gamma}
+    assert any(row["gap"] for row in loss.epoch_rows())

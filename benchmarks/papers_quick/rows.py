@@ -221,11 +221,11 @@ FOCAL = (
     Row(
         "focal-variants",
         (
-            f"sweep focal_cifar10 {CIFAR10} {STEPS} --resamples 50 "
+            f"sweep {SMALL} --resamples 50 "
             "--over loss.name=focal,flsd_532,flsd_53 --out {out}/losses",
-            f"sweep focal_cifar10 {CIFAR10} {STEPS} --set loss.name=focal --resamples 50 "
+            f"sweep {SMALL} --set loss.name=focal --resamples 50 "
             "--over loss.gamma=1,2 --out {out}/gammas",
-            f"train focal_cifar10 {CIFAR10} {STEPS} --set loss.name=scheduled_focal "
+            f"train {SMALL} --set loss.name=scheduled_focal "
             "--set loss.gammas=[5,3,2] --set loss.boundaries=[0.3,0.7] "
             "--set loss.fractional=true --out {out}/scheduled",
         ),
@@ -332,7 +332,7 @@ GRADIENTS = (
     Row(
         "bsce-ablation",
         (
-            f"sweep bsce_gra_cifar10 {CIFAR10} {STEPS} --resamples 50 "
+            f"sweep {SMALL} --resamples 50 "
             "--over loss.name=focal,focal_gra,dual_focal,dual_focal_gra,bsce,bsce_gra "
             "--out {out}/losses",
         ),

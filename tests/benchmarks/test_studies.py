@@ -2,12 +2,20 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from scipy import stats
 from torch.nn import functional as F
 
 from benchmarks.studies import losses, toys
+from benchmarks.studies.toys import (
+    PROBABILITIES,
+    TRUE_PROBABILITIES,
+    changes_of_weights,
+    gradient_factors,
+    minimisers,
+)
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.errors import ConfigError
 from trainer.losses import LOSSES
@@ -55,3 +63,30 @@ def test_a_mean_over_seeds_has_the_interval_of_students_t() -> None:
 
     assert toys.shown(values, 3) == f"0.533 ± 0.153 [{low:.3f}, {high:.3f}]"
     assert toys.shown(values[:1], 3) == "0.400"
+
+
+def test_factors_of_gradients_and_minimisers_of_focal_loss_are_those_of_its_formula() -> None:
+    factors, best = gradient_factors(0), minimisers(0)
+
+    for gamma in (1, 2, 3, 5):
+        *shown, last = factors[f"gamma {gamma}"]
+        own = np.array([*PROBABILITIES, last])
+        expected = (1 - own) ** gamma - gamma * own * (1 - own) ** (gamma - 1) * np.log(own)
+        assert shown == pytest.approx(expected[:-1], abs=2e-3)
+        assert expected[-1] == pytest.approx(1, abs=1e-3)
+        grid = np.linspace(0.5, 0.999, 4991)
+        for q, found in zip(TRUE_PROBABILITIES, best[f"gamma {gamma}"], strict=True):
+            risk = -q * (1 - grid) ** gamma * np.log(grid)
+            risk -= (1 - q) * grid**gamma * np.log(1 - grid)
+            assert found == pytest.approx(grid[risk.argmin()], abs=1e-3)
+    assert best["gamma 0"] == pytest.approx(TRUE_PROBABILITIES, abs=1e-3)
+
+
+def test_weights_change_with_as_many_probabilities_as_they_are_made_of() -> None:
+    found = changes_of_weights(0)
+
+    assert found["focal"] == pytest.approx([0, 0], abs=1e-9)
+    others, rest = found["dual focal"]
+    assert others > 0.1
+    assert rest == pytest.approx(0, abs=1e-9)
+    assert all(change > 0.01 for change in found["gBS"])

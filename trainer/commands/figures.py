@@ -20,11 +20,13 @@ def figures(
 ) -> None:
     """Draws the figures of the papers that runs and score files allow.
 
-    From runs: reliability before and after temperature scaling, histograms of confidence, risk over
-    coverage, accuracy over rejection; NLL, calibration, entropy, norms and gradients over epochs,
-    AdaFocal's gammas; ROC curves, after `difficulty evaluate --ood`. From score files: the hardest
-    and easiest images, and difficulty over severity, with files by `difficulty score --corrupt`.
-    From both: error over difficulty. Several runs share a diagram.
+    From runs: reliability before and after temperature scaling, histograms of confidence, entropy
+    and gradients, risk over coverage, accuracy over rejection; NLL, calibration, entropy, norms and
+    gradients over epochs, AdaFocal's gammas. From runs after `difficulty evaluate`: intervals of
+    calibration errors; ROC curves, with --ood; calibration over severity, with --corruptions. From
+    score files: the hardest and easiest images, and difficulty over severity, with files by
+    `difficulty score --corrupt`. From both: error over difficulty, and predicted classes. Several
+    runs share a diagram.
 
     DIR receives each figure with its numbers as CSV, and index.md, which lists them with captions,
     and what was left out with the reason.
