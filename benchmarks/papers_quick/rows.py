@@ -17,7 +17,10 @@ SST = (
 STEPS = "--set schedule.milestones=[0.5]"
 """Of recipes whose learning rate falls after so many epochs."""
 
-SMALL = f"cifar10_small_resnet {CIFAR10}"
+SMALL = (
+    f"cifar10_small_resnet {CIFAR10} --set model.widths=[16,32,96] --set model.blocks=[1,1,1] "
+    "--set training.precision=fp32"
+)
 ALONE = "--set model.embeddings= --set model.freeze_embeddings=false"
 """Word vectors that are learned, because no file of GloVe is at hand."""
 EPOCHS = SMALL.replace("training.epochs=1", "training.epochs=3")
