@@ -133,7 +133,7 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.encoders
 	$(BIN)/python -m benchmarks.evidence.training.trust
 
-papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (under an hour, resumes)
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (hours, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)

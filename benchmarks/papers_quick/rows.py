@@ -355,8 +355,8 @@ UNCERTAINTY = (
         "uncertainty-interventions",
         (
             *HEAD,
-            "extract {cifar10_test} --backbone builtin --corrupt contrast:5 --out {out}/contrast",
-            "uncertainty {out}/head {out}/contrast --out {out}/uncertainty.parquet",
+            "extract {cifar10_test} --backbone builtin --corrupt gaussian_noise:5 --out {out}/noise",
+            "uncertainty {out}/head {out}/noise --out {out}/uncertainty.parquet",
         ),
     ),
 )
