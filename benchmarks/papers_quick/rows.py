@@ -355,7 +355,8 @@ UNCERTAINTY = (
         "uncertainty-interventions",
         (
             *HEAD,
-            "extract {cifar10_test} --backbone builtin --corrupt gaussian_noise:5 --out {out}/noise",
+            "extract {cifar10_test} --backbone builtin --corrupt gaussian_noise:5 "
+            "--out {out}/noise",
             "uncertainty {out}/head {out}/noise --out {out}/uncertainty.parquet",
         ),
     ),
