@@ -36,6 +36,7 @@ ARGUMENTS: Mapping[str, object] = {
     "offset": 3,
     "part": b"bytes",
     "columns": {"is.camera": "A"},
+    "table": "dataset",
     **dict.fromkeys(("root", "path", "owner", "sort", "after", "before"), "text"),
     "limit": 10,
     "size": 64,
