@@ -73,10 +73,9 @@ def show_comparison(
     console.print(markdown_table(comparison, shown, intervals), markup=False)
     if out is None:
         return
-    write_comparison(comparison, out, intervals, metrics)
-    if out.suffix.lower() in {".tex", ".csv", ".json"}:
+    page = write_comparison(comparison, out, intervals, metrics)
+    if page is None:
         console.print(f"written to {out}", markup=False)
     else:
         console.print(f"tables and diagrams written next to {out}", markup=False)
-        page = out.with_name(f"{out.stem}.html")
         console.print(f"all in one page: {page}; open it in a browser", markup=False)

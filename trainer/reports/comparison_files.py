@@ -254,7 +254,7 @@ def write_comparison(
     out: Path,
     intervals: ComparisonIntervals | None = None,
     metrics: Sequence[str] | None = None,
-) -> None:
+) -> Path | None:
     """Writes a comparison in the format of the file's ending.
 
     `.tex` are tables for booktabs, `.csv` the metrics and `.json` everything for programs. `.md`,
@@ -269,13 +269,16 @@ def write_comparison(
     Args:
         metrics: Metrics in the order of the tables; None shows MAIN_COLUMNS and what the runs were
             evaluated on besides the test data, and writes all metrics into CSV and JSON.
+
+    Returns:
+        The page; None where the file is all there is.
     """
     require_table_file(out)
     shown = MAIN_COLUMNS if metrics is None else tuple(metrics)
     kind = out.suffix.lower()
     if kind == ".tex":
         _write_text(out, latex_tables(comparison, shown, intervals))
-        return
+        return None
     rows = {
         "metrics": _summary_rows(comparison, intervals, metrics),
         "seeds": _seed_rows(comparison, metrics),
@@ -287,12 +290,13 @@ def write_comparison(
         objectives = {run.name: run.objectives for run in comparison.runs}
         run_folder.write_json(out.with_name(f"{out.stem}.json"), {**rows, "objectives": objectives})
     if kind in {".csv", ".json"}:
-        return
+        return None
     for name in ("seeds", "differences"):
         run_folder.write_csv(out.with_name(f"{out.stem}-{name}.csv"), rows[name])
     _write_text(out.with_name(f"{out.stem}.md"), markdown_table(comparison, shown, intervals))
     page = out.with_name(f"{out.stem}.html")
     write_page(page, comparison, intervals, _draw(comparison, out), shown)
+    return page
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -44,12 +44,12 @@ from trainer.evaluation.record import (
     write_metrics,
 )
 from trainer.metrics.bootstrap import Resampling
-from trainer.metrics.ood import MAHALANOBIS, OOD_SCORES
 from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
 from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, Column
 from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
+from trainer.reports.other_data import ALL_OOD_SCORES, UNSCALED
 from trainer.runs.evaluate import (
     DatasetChoice,
     OodChoice,
@@ -225,8 +225,8 @@ def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = Fa
                 continue
             each = [record[name] for record in records]
             at_stage = each if stage == "raw" else [record[stage] for record in each]
-            for score in (*OOD_SCORES, MAHALANOBIS):
-                if score not in at_stage[0] or (stage != "raw" and score == "max_logit"):
+            for score in ALL_OOD_SCORES:
+                if score not in at_stage[0] or (stage != "raw" and score in UNSCALED):
                     continue
                 values = [item[score] for item in at_stage]
                 cells = (_cell(values, c, show_intervals=show_intervals) for c in OOD_COLUMNS)
