@@ -1,6 +1,8 @@
 """The page of the columns beside the scores of a job, where its owner attaches tables."""
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, BinaryIO, Literal
 
 from fastapi import APIRouter, Form, Request, UploadFile
@@ -12,6 +14,7 @@ from api.http.principals import Principal
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
+from api.jobs.store import Job
 from api.pages.rendering import redirect, render
 from api.pages.scored import scored_job
 from api.results.attached_tables import AttachedTables
@@ -32,11 +35,11 @@ COLUMN_NAMES = MOST_COLUMNS * (LONGEST_COLUMN + 2)
 
 @dataclass(frozen=True)
 class Entered:
-    """What was entered into a form, and why it was refused."""
+    """What was entered into a form, and why it was refused; None where it was not."""
 
     form: Literal["table", "dataset"]
     names: str
-    problem: Problem
+    problem: Problem | None = None
 
 
 @router.get("")
@@ -54,19 +57,16 @@ async def attach(
     names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
 ) -> Response:
     """Attaches a table; shows the form again where it cannot be joined."""
-    job = await run_in_threadpool(changeable_job, request, key, job_id)
-    columns = _names(names)
 
     async def write(file: BinaryIO) -> None:
         while chunk := await table.read(CHUNK):
             await run_in_threadpool(file.write, chunk)
 
-    try:
-        await attach_table(request, key, job, SentTable(table.filename or "", columns), write)
-    except (Problem, DifficultyError) as error:
-        entered = Entered("table", names, problem_of(error))
-        return await run_in_threadpool(_page, job_id, request, key, entered)
-    return redirect(f"/jobs/{job.id}/columns")
+    async def attach_sent(job: Job, columns: tuple[str, ...]) -> None:
+        sent = SentTable(table.filename or "", columns)
+        await attach_table(request, key, job, sent, write)
+
+    return await _attach(job_id, request, key, Entered("table", names), attach_sent)
 
 
 @router.post("/dataset")
@@ -77,13 +77,8 @@ async def attach_own(
     names: Annotated[str, Form(max_length=COLUMN_NAMES)] = "",
 ) -> Response:
     """Attaches columns of the dataset; shows the form again where they cannot be joined."""
-    job = await run_in_threadpool(changeable_job, request, key, job_id)
-    try:
-        await attach_dataset(request, key, job, _names(names))
-    except (Problem, DifficultyError) as error:
-        entered = Entered("dataset", names, problem_of(error))
-        return await run_in_threadpool(_page, job_id, request, key, entered)
-    return redirect(f"/jobs/{job.id}/columns")
+    attach_named = partial(attach_dataset, request, key)
+    return await _attach(job_id, request, key, Entered("dataset", names), attach_named)
 
 
 @router.post("/remove")
@@ -100,8 +95,22 @@ def remove(
     return redirect(f"/jobs/{job.id}/columns")
 
 
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(filter(None, map(str.strip, text.split(",")))))
+async def _attach(
+    job_id: str,
+    request: Request,
+    key: Principal,
+    entered: Entered,
+    join: Callable[[Job, tuple[str, ...]], Awaitable[object]],
+) -> Response:
+    """Goes to the page once the named columns are joined; shows what was entered where not."""
+    job = await run_in_threadpool(changeable_job, request, key, job_id)
+    columns = tuple(dict.fromkeys(filter(None, map(str.strip, entered.names.split(",")))))
+    try:
+        await join(job, columns)
+    except (Problem, DifficultyError) as error:
+        refused = replace(entered, problem=problem_of(error))
+        return await run_in_threadpool(_page, job_id, request, key, refused)
+    return redirect(f"/jobs/{job.id}/columns")
 
 
 def _page(
