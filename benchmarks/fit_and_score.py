@@ -57,7 +57,7 @@ def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
 
     def run():  # noqa: ANN202
         x, y = torch.as_tensor(features), torch.as_tensor(labels)  # arrays, or on a device
-        return relative_mahalanobis(fit(x, y, classes)).rmd(x, y).cpu().numpy()
+        return relative_mahalanobis(fit(x, y, classes), x.device).rmd(x, y).cpu().numpy()
 
     return run
 

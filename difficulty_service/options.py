@@ -249,8 +249,9 @@ class MachineOptions(Options):
     """Images in one forward pass; default: 256 on a GPU, 64 small or 8 large on a CPU."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Threads that read and decode images, and without a GPU also run the network; default: all
-    cores, or on a cluster without GPUs one per actor."""
+    """Threads, or for many images beside a GPU processes, that read and decode images, and
+    without a GPU also run the network; default: all cores, or on a cluster without GPUs one per
+    actor."""
 
     resume: Annotated[bool, Parameter(negative="--no-resume")] = True
     """Keep what an earlier run extracted."""

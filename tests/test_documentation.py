@@ -34,7 +34,7 @@ FENCED = re.compile(r"^```(\w*|\{\w+\}[^\n]*)\n(.*?)^```\n", re.MULTILINE | re.D
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
 OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
-OPTIONS_OF_OTHERS = {"--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
+OPTIONS_OF_OTHERS = {"--shm-size", "--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
 
 

@@ -1,6 +1,6 @@
 """What a GPU does with this project: its tests, extraction, statistics and training, in minutes.
 
-    python -m benchmarks.gpu [--out gpu-results]
+    python -m benchmarks.gpu [--only PART ...] [--out gpu-results]
 
 Needs an NVIDIA GPU and PyTorch, no network and no data: images are generated and weights are
 random. A part whose packages are missing is left out, and the table says so; each has a share of
@@ -13,7 +13,7 @@ import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or with --quick cpu")
     parser.add_argument("--quick", action="store_true", help="tiny sizes")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=[*PARTS], metavar="PART")
     parser.add_argument("--out", type=Path, default=Path("gpu-results"))
     options = parser.parse_args(arguments)
     device = torch.device(options.device)
@@ -53,9 +54,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit("no NVIDIA GPU answers; --device cpu --quick tries every part on the processor")
     name = script("machine").machine()
     print(name, flush=True)
-    results = run_all(device, quick=options.quick)
+    results: list[PartResult] = []
+    for result in run_all(device, options.only, quick=options.quick):
+        results.append(result)
+        files = write_report(options.out, name, results)  # what was measured outlives a stop
     print(markdown(results))
-    for path in write_report(options.out, name, results):
+    for path in files:
         print(path)
     if failed := [each.name for each in results if has_failed(each)]:
         sys.exit(f"failed: {', '.join(failed)}")
@@ -66,12 +70,13 @@ def has_failed(result: PartResult) -> bool:
     return result.failed or any(row.what in BAD for row in result.rows)
 
 
-def run_all(device: torch.device, *, quick: bool) -> list[PartResult]:
-    """Runs one part after another, in their order."""
+def run_all(device: torch.device, chosen: Collection[str], *, quick: bool) -> Iterator[PartResult]:
+    """Runs one chosen part after another, in their order, and gives the result of each."""
     limits: dict[str, float] = {}
-    results = []
     with tempfile.TemporaryDirectory(prefix="difficulty-gpu-") as folder:
         for name, (part, seconds) in PARTS.items():
+            if name not in chosen:
+                continue
             own = Path(folder, name)
             own.mkdir()
             ends = math.inf if quick else time.monotonic() + seconds
@@ -79,8 +84,7 @@ def run_all(device: torch.device, *, quick: bool) -> list[PartResult]:
             result = run_part(name, part, setting)
             reason = f"; {result.left_out}" if result.left_out else ""
             print(f"{name}: {result.seconds:.0f} s{reason}", file=sys.stderr, flush=True)
-            results.append(result)
-    return results
+            yield result
 
 
 if __name__ == "__main__":

@@ -16,8 +16,12 @@ from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.threads import num_workers
 from difficulty_service.extraction.schedules import suitable_batch_size
 
-WRITTEN, IMAGES = 512, 8192
-IMAGES_PER_WORKER = 512
+WRITTEN, IMAGES, FORWARD_IMAGES = 512, 65_536, 8192
+"""Files of their own, files with links to them, and images of a bare forward pass."""
+
+IMAGES_PER_WORKER = 4096
+"""Many, since processes that decode take seconds to start."""
+
 FED = 0.9
 """Share of the bare forward pass from which on the device counts as fed."""
 
@@ -53,7 +57,7 @@ def measure_encoders(setting: Setting) -> Iterator[Row]:
     for number, network in enumerate(networks):
         ends = time.monotonic() + setting.left() / (len(networks) - number)
         try:
-            yield from _measure_network(setting, network, images, ends)
+            yield from _measure_network(setting, network, min(images, FORWARD_IMAGES), ends)
         except ImportError as error:
             yield Row(network.name, None, "images/s", f"{error.name} is not installed")
         except torch.OutOfMemoryError:
@@ -120,7 +124,8 @@ def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Iterator[R
 
 def _extract(setting: Setting, common: Any, workers: int, bare: float) -> tuple[Row, bool]:  # noqa: ANN401
     """The rate with some cores, and whether it is nearly that of the bare forward pass."""
-    number = min(common.number, max(common.batch_size, IMAGES_PER_WORKER * workers))
+    number = max(common.batch_size, IMAGES_PER_WORKER * workers)
+    number = min(common.number if setting.quick else IMAGES, number)
     rate = number / setting.time(script("extraction").extraction(common, workers, number))
     note = f"{number:,} JPEGs, {rate / bare:.2f} of the bare forward pass"
     row = Row(f"{common.name}, extraction with {workers} cores", rate, "images/s", note)

@@ -3,6 +3,7 @@
 import importlib
 import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -126,7 +127,11 @@ def run_part(name: str, part: Part, setting: Setting) -> PartResult:
         left_out = "the device has too little memory"
     except Exception as error:  # noqa: BLE001 - whatever it is, the other parts are worth having
         first_line = str(error).strip().partition("\n")[0]
-        left_out, failed = f"it failed: {type(error).__name__}: {first_line}", True
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = [each for each in frames if Path(each.filename).is_relative_to(BENCHMARKS.parent)]
+        place = f"{Path(ours[-1].filename).relative_to(BENCHMARKS.parent)}:{ours[-1].lineno}"
+        left_out = f"it failed at {place}: {type(error).__name__}: {first_line}"
+        failed = True
     return PartResult(name, rows, time.monotonic() - began, left_out, failed)
 
 

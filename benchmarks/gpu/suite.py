@@ -1,6 +1,7 @@
 """The tests that need a GPU, in a process of their own."""
 
 import importlib.util
+import math
 import re
 import subprocess
 import sys
@@ -25,13 +26,14 @@ def run_tests(setting: Setting) -> Iterator[Row]:
     files = [str(file) for file in sorted(ROOT.glob("tests/**/*.py")) if MARK in file.read_text()]
     if not files:
         raise LeftOut("the tests are not beside the benchmarks")
+    seconds = setting.left()
     setting.free_memory()  # for the process of the tests
     command = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
     try:
         run = subprocess.run(  # noqa: S603 - our own command
             [*command, "--basetemp", str(setting.folder / "tests"), *files],
             cwd=ROOT,
-            timeout=max(1.0, setting.left()),
+            timeout=None if math.isinf(seconds) else max(1.0, seconds),
             check=False,
             capture_output=True,
             text=True,

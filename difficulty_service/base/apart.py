@@ -36,6 +36,23 @@ context_of_children = NEW_INTERPRETER
 """Starts processes that have no limit of memory."""
 
 
+@contextmanager
+def without_main() -> Iterator[None]:
+    """Has processes that start in the context not run the program of this one.
+
+    A new interpreter runs it to find what belongs to it, and a script without
+    `if __name__ == "__main__"` would start all over there. For processes that need nothing of it.
+    """
+    main = sys.modules["__main__"]
+    hidden = {name: main.__dict__.pop(name) for name in ("__file__",) if name in main.__dict__}
+    spec, main.__spec__ = main.__spec__, None
+    try:
+        yield
+    finally:
+        main.__spec__ = spec
+        main.__dict__.update(hidden)
+
+
 def start_process(
     target: Callable[..., None], *arguments: object, context: BaseContext | None = None
 ) -> BaseProcess:

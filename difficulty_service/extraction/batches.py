@@ -6,16 +6,23 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions, TextPreprocessing
+from difficulty_service.backbones.backbone import (
+    Backbone,
+    BackboneOptions,
+    Preprocessing,
+    TextPreprocessing,
+)
 from difficulty_service.base.errors import BackboneError, ImageError, Setting
 from difficulty_service.base.files import content_digest, file_stamp
 from difficulty_service.datasets.sample import ImageOpener, Sample
+from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.features.errors_file import BadImage
@@ -63,6 +70,26 @@ class Group:
 
 
 @dataclass(frozen=True)
+class Preparation:
+    """How samples are read and decoded, in any thread or process.
+
+    Attributes:
+        known: Images whose features are known from an earlier run; None if there are none.
+        watch: Is told which images are being read and decoded; None to tell nobody.
+    """
+
+    preprocessing: Preprocessing | TextPreprocessing
+    options: ExtractOptions
+    known: KnownImages | None
+    watch: ImageWatch | None
+
+    @classmethod
+    def of(cls, task: ExtractionTask, backbone: Backbone) -> Self:
+        """That of a task, for a backbone."""
+        return cls(backbone.preprocessing, task.options, task.known, task.watch)
+
+
+@dataclass(frozen=True)
 class Batch:
     """Some samples of one shard, in order, on their way through the network.
 
@@ -103,9 +130,7 @@ def make_group(shard: int, samples: list[Sample], known: KnownImages | None) -> 
     return group
 
 
-def prepare_batch(
-    group: Group, backbone: Backbone, task: ExtractionTask, clock: StageClock | None
-) -> Batch:
+def prepare_batch(group: Group, how: Preparation, clock: StageClock | None) -> Batch:
     """Reads the samples of a group and decodes those whose features are not known."""
     batch = Batch(group.shard, [], list(group.reused), list(group.bad), None)
     views: list[Tensor] = []
@@ -113,8 +138,8 @@ def prepare_batch(
     began, read_before = time.perf_counter(), clock.seconds_here(READ) if clock else 0.0
     for sample in group.samples:
         opener = clock.reading(sample.open, READ) if clock else sample.open
-        with task.watch.working_on(sample.sample_id) if task.watch else nullcontext():
-            views += _prepare_sample(replace(sample, open=opener), backbone, task, batch, sampled)
+        with how.watch.working_on(sample.sample_id) if how.watch else nullcontext():
+            views += _prepare_sample(replace(sample, open=opener), how, batch, sampled)
     appearance = measure(sampled) if sampled else None
     if clock:
         reading = clock.seconds_here(READ) - read_before
@@ -142,11 +167,7 @@ def read_text(opener: ImageOpener) -> bytes:
 
 
 def _prepare_sample(
-    sample: Sample,
-    backbone: Backbone,
-    task: ExtractionTask,
-    batch: Batch,
-    sampled: list[SampledPixels],
+    sample: Sample, how: Preparation, batch: Batch, sampled: list[SampledPixels]
 ) -> Iterable[Tensor]:
     """Adds a sample to a batch; gives its views, none where its features are known or it is bad.
 
@@ -156,15 +177,15 @@ def _prepare_sample(
     stamp = file_stamp(sample.file) if sample.file else None
     content = None
     try:
-        is_text = isinstance(backbone.preprocessing, TextPreprocessing)
-        data = read_text(sample.open) if is_text else task.options.read(sample.open)
+        is_text = isinstance(how.preprocessing, TextPreprocessing)
+        data = read_text(sample.open) if is_text else how.options.read(sample.open)
         content = content_digest(data)
-        row = task.known.find_content(content, sample.sample_id) if task.known else None
+        row = how.known.find_content(content, sample.sample_id) if how.known else None
         image = Image(sample.sample_id, sample.label, content, stamp, row)
-        if task.known and row is not None:
-            _add_known(image, task.known, batch.reused, batch.bad)
+        if how.known and row is not None:
+            _add_known(image, how.known, batch.reused, batch.bad)
             return []
-        views = _views(sample.sample_id, data, backbone, task.options, sampled)
+        views = _views(sample.sample_id, data, how, sampled)
     except ImageError as error:
         batch.bad.append(BadImage(sample.sample_id, str(error), content, stamp))
         return []
@@ -181,14 +202,10 @@ def _add_known(image: Image, known: KnownImages, reused: list[Image], bad: list[
 
 
 def _views(
-    sample_id: str,
-    data: bytes,
-    backbone: Backbone,
-    options: ExtractOptions,
-    sampled: list[SampledPixels],
+    sample_id: str, data: bytes, how: Preparation, sampled: list[SampledPixels]
 ) -> Iterable[Tensor]:
     """Views of one image, each of shape (3, size, size); or the numbers of one text."""
-    preprocessing = backbone.preprocessing
+    preprocessing, options = how.preprocessing, how.options
     if isinstance(preprocessing, TextPreprocessing):
         return [preprocessing.prepare(data.decode())]
     opener: ImageOpener = partial(io.BytesIO, data)

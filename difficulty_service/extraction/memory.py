@@ -1,5 +1,8 @@
 """What an extraction may hold in memory where control groups, and so containers, limit it."""
 
+import shutil
+from pathlib import Path
+
 from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.base.errors import DifficultyError, Setting
 from difficulty_service.base.threads import num_workers
@@ -13,6 +16,12 @@ THREAD_BYTES = 120 * MB
 """Bytes of a batch of photographs in one thread, with what the network makes of it."""
 
 LEAST_BYTES = RUN_BYTES + THREAD_BYTES
+
+PROCESS_BYTES = 400 * MB
+"""Bytes of a process that decodes beside the batches that it shares, most of it in libraries."""
+
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - not a file, but the memory behind it
+"""Where Linux has the memory that processes share; containers get 64 MB unless told otherwise."""
 
 MAX_BYTES_AHEAD, SHARE_AHEAD = 256 * MB, 16
 """Limit of all files that are read ahead: the smaller of this and a share of the memory."""
@@ -39,6 +48,14 @@ def suitable_workers() -> int:
     if limit is None:
         return num_workers()
     return max(1, min(num_workers(), (limit - RUN_BYTES) // THREAD_BYTES))
+
+
+def fits_processes(processes: int, shared_bytes: int) -> bool:
+    """Whether there is memory for processes that decode, and to share so many bytes of images."""
+    limit = memory_limit()
+    if limit is not None and limit < RUN_BYTES + processes * PROCESS_BYTES + shared_bytes:
+        return False
+    return not SHARED_MEMORY.is_dir() or shutil.disk_usage(SHARED_MEMORY).free > shared_bytes
 
 
 def bytes_ahead() -> int:

@@ -22,7 +22,7 @@ from difficulty_service.backbones.exported_graph import (
 )
 from difficulty_service.backbones.frozen_network import FrozenNetwork, runtime_of
 from difficulty_service.base.errors import MissingPackage
-from difficulty_service.extraction.batches import make_group, prepare_batch
+from difficulty_service.extraction.batches import Preparation, make_group, prepare_batch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.images.preparation import normalise
@@ -99,7 +99,7 @@ def first_images(task: ExtractionTask, backbone: FrozenNetwork) -> Tensor | None
     size = suitable_batch_size(torch.device("cpu"), backbone)
     samples = list(islice(task.dataset.read_shard(0), size))
     task = replace(task, options=task.options.plain(), known=None)
-    batch = prepare_batch(make_group(0, samples, None), backbone, task, None)
+    batch = prepare_batch(make_group(0, samples, None), Preparation.of(task, backbone), None)
     if batch.values is None:
         return None
     return normalise(batch.values, backbone.preprocessing, torch.float32)

@@ -3,12 +3,12 @@
 import io
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from typing import BinaryIO, Self
 
 import torch
@@ -22,10 +22,16 @@ from difficulty_service.extraction.batches import (
     READ,
     Batch,
     Group,
+    Preparation,
     encode_batch,
     fetch_batch,
     make_group,
     prepare_batch,
+)
+from difficulty_service.extraction.decoding_processes import (
+    can_be_sent,
+    prepared_apart,
+    processes_pay,
 )
 from difficulty_service.extraction.memory import bytes_ahead, suitable_workers
 from difficulty_service.extraction.stage_clock import StageClock
@@ -110,19 +116,20 @@ IMAGES_PER_TURN = 256
 
 
 def encoded_batches(
-    task: ExtractionTask, backbone: Backbone, shards: Iterable[int], clock: StageClock | None
+    task: ExtractionTask, backbone: Backbone, shards: Sequence[int], clock: StageClock | None
 ) -> Generator[Batch, None, None]:
     """All batches of some shards, encoded, in order.
 
-    `_on_gpu` and its two siblings say which thread does what. Closing the generator ends the
-    threads.
+    `_on_gpu` and its two siblings say which thread or process does what. Closing the generator
+    ends them.
     """
     options, device = task.options, task.network.device
     batch_size = options.batch_size or suitable_batch_size(device, backbone)
     images_per_batch = max(1, batch_size // len(options.run_numbers))
     groups = _grouped(task, shards, images_per_batch)
     if device.type != "cpu":
-        return _on_gpu(task, backbone, groups, clock)
+        num_images = sum(len(task.dataset.shard_positions(shard)) for shard in shards)
+        return _on_gpu(task, backbone, groups, (num_images, batch_size), clock)
     if backbone.one_core or backbone.preprocessing.size <= SMALL_SIZE:
         return _on_threads(task, backbone, groups, clock)
     turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
@@ -130,17 +137,29 @@ def encoded_batches(
 
 
 def _on_gpu(
-    task: ExtractionTask, backbone: Backbone, groups: Iterator[Group], clock: StageClock | None
+    task: ExtractionTask,
+    backbone: Backbone,
+    groups: Iterator[Group],
+    sizes: tuple[int, int],
+    clock: StageClock | None,
 ) -> Generator[Batch, None, None]:
-    """A GPU has a queue of its own: one thread fills it while the others read and decode."""
+    """A GPU has a queue of its own: one thread fills it, others or processes read and decode.
+
+    The sizes are the number of all images and that of a batch.
+    """
     workers = task.options.workers or suitable_workers()
-    prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
+    how = Preparation.of(task, backbone)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
+    first = list(islice(groups, 1))
+    groups = chain(first, groups)
+    if processes_pay(how, *sizes, workers) and all(map(can_be_sent, first)):
+        prepared = prepared_apart(groups, how, workers, clock)
+    else:
+        prepare_group = partial(prepare_batch, how=how, clock=clock)
+        prepared = map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
     before: Batch | None = None
-    with closing(
-        map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
-    ) as batches:
+    with closing(prepared) as batches:
         for batch in batches:
             # This only begins the work; the batch before is fetched meanwhile.
             encoded = encode_batch(batch, backbone, task.network, clock)
@@ -156,11 +175,12 @@ def _on_threads(
 ) -> Generator[Batch, None, None]:
     """A network on a CPU that gains nothing from a second core: each thread runs whole batches."""
     workers = task.options.workers or suitable_workers()
+    how = Preparation.of(task, backbone)
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
 
     def extract_batch(group: Group) -> Batch:
-        batch = prepare_batch(group, backbone, task, clock)
+        batch = prepare_batch(group, how, clock)
         return encode_batch(batch, backbone, task.network, clock)
 
     cores_each = max(1, torch.get_num_threads() // workers)
@@ -181,7 +201,7 @@ def _in_turns(
     are read meanwhile.
     """
     workers = task.options.workers or suitable_workers()
-    prepare_group = partial(prepare_batch, backbone=backbone, task=task, clock=clock)
+    prepare_group = partial(prepare_batch, how=Preparation.of(task, backbone), clock=clock)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
     with ReadAhead() as ahead:

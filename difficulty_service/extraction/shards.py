@@ -1,7 +1,7 @@
 """One shard of a dataset through a backbone: images in, one part of a feature store out."""
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from itertools import groupby
 
@@ -46,7 +46,7 @@ def extract_shard(
 def extract_shards(
     task: ExtractionTask,
     backbone: Backbone,
-    shards: Iterable[int],
+    shards: Sequence[int],
     on_batch: BatchCallback = ignore_batch,
     on_unfinished: ShardCallback = ignore_shard,
     clock: StageClock | None = None,

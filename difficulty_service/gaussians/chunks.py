@@ -45,9 +45,9 @@ class TensorChunks:
         return chunk_ranges(num_rows, summed_rows(num_rows))
 
     def read(self, chunk: slice, work: Workspace) -> tuple[Tensor, Iterable[Tensor]]:  # noqa: ARG002
-        """The rows of a chunk, without a copy."""
+        """The rows of a chunk, without a copy, and their labels beside them on the device."""
         rows = self.features[chunk]
-        return self.labels[chunk], rows.split(block_rows(rows.device))
+        return self.labels[chunk].to(rows.device), rows.split(block_rows(rows.device))
 
 
 @dataclass(frozen=True)

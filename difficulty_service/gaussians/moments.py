@@ -69,14 +69,16 @@ def pilot_of(features: Tensor) -> Tensor:
     return mean.float().double().cpu()
 
 
-def empty_moments(pilot: Tensor, num_classes: int) -> Moments:
-    """The moments of zero samples."""
+def empty_moments(
+    pilot: Tensor, num_classes: int, device: torch.device = torch.device("cpu")
+) -> Moments:
+    """The moments of zero samples, with their sums on a device."""
     dim = len(pilot)
     return Moments(
         pilot=pilot,
-        counts=torch.zeros(num_classes, dtype=torch.int64),
-        class_sums=torch.zeros(num_classes, dim, dtype=torch.float64),
-        scatter=torch.zeros(dim, dim, dtype=torch.float64),
+        counts=torch.zeros(num_classes, dtype=torch.int64, device=device),
+        class_sums=torch.zeros(num_classes, dim, dtype=torch.float64, device=device),
+        scatter=torch.zeros(dim, dim, dtype=torch.float64, device=device),
     )
 
 
@@ -111,7 +113,7 @@ def accumulate_moments(
     matmul_dtype: torch.dtype = torch.float32,
 ) -> Moments:
     """Computes the moments of chunks, of which a few are in memory; see `compute_moments`."""
-    moments = empty_moments(pilot, num_classes)
+    total: Moments | None = None
     offset = pilot.to(matmul_dtype)
     work = Workspace()
 
@@ -137,15 +139,17 @@ def accumulate_moments(
 
     with one_thread_per_product():
         for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
-            present = chunk_sums.present.cpu()
-            moments.counts.index_add_(0, present, chunk_sums.counts.cpu())
-            moments.class_sums.index_add_(0, present, chunk_sums.sums.cpu().double())
-            moments.scatter.add_(chunk_sums.scatter.cpu())
+            # On the features' device, so that no sums of a chunk are copied from an accelerator.
+            total = total or empty_moments(pilot, num_classes, chunk_sums.scatter.device)
+            total.counts.index_add_(0, chunk_sums.present, chunk_sums.counts)
+            total.class_sums.index_add_(0, chunk_sums.present, chunk_sums.sums.double())
+            total.scatter.add_(chunk_sums.scatter)
             if chunk_sums.first_bad is not None:
-                first_row = moments.num_samples - int(chunk_sums.counts.sum())
+                first_row = total.num_samples - int(chunk_sums.counts.sum())
                 raise _not_finite(chunk_sums.first_bad, first_row)
-    mirror_upper(moments.scatter)
-    return moments
+    total = total or empty_moments(pilot, num_classes)
+    sums = total.counts.cpu(), total.class_sums.cpu(), mirror_upper(total.scatter.cpu())
+    return Moments(pilot, *sums)
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,8 @@ class RelativeMahalanobis:
             blocks = zip(features[rows].split(num_rows), labels[rows].split(num_rows), strict=True)
             return concatenate(function(*block, work) for block in blocks)
 
-        ranges = list(chunk_ranges(len(features), CHUNK_ROWS)) or [slice(0, 0)]
+        chunk_rows = max(CHUNK_ROWS, num_rows)
+        ranges = list(chunk_ranges(len(features), chunk_rows)) or [slice(0, 0)]
         with one_thread_per_product():
             if len(ranges) == 1:  # starting a thread takes longer than scoring a few rows
                 columns = score_chunk(ranges[0])

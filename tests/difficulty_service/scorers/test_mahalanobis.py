@@ -227,3 +227,22 @@ def test_comparing_classes_in_blocks_changes_nothing(monkeypatch: pytest.MonkeyP
 
     assert torch.equal(blocks.nearest_label, whole.nearest_label)
     torch.testing.assert_close(blocks.label_margin, whole.label_margin)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("matmul_dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows", [40, 40_000])  # with a ridge, and in several chunks
+def test_a_gpu_fits_and_scores_as_the_processor_does(rows: int, matmul_dtype: str) -> None:
+    features, labels = make_blobs(rows, dim=64, classes=4)
+    options = FitOptions(matmul_dtype=matmul_dtype)
+    here = fit(features.float(), labels, 4, options)
+    there = fit(features.float().cuda(), labels, 4, options)
+
+    ours = relative_mahalanobis(here).distances(features.float(), labels)
+    device = torch.device("cuda")
+    theirs = relative_mahalanobis(there, device).distances(features.float().cuda(), labels.cuda())
+
+    torch.testing.assert_close(there.moments.scatter, here.moments.scatter, rtol=1e-5, atol=1e-2)
+    for name in ("md", "md_agnostic", "rmd", "label_margin"):
+        torch.testing.assert_close(getattr(theirs, name), getattr(ours, name), rtol=1e-3, atol=0.01)
+    assert torch.equal(theirs.nearest_label, ours.nearest_label)

@@ -1,0 +1,134 @@
+"""Batches that processes read and decode, for a GPU that threads cannot feed.
+
+Threads share Python's lock, which a photograph holds for half a millisecond and more: on any number
+of cores they decode one to two thousand a second at most, and a large GPU encodes ten thousand.
+"""
+
+import pickle
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import torch
+from torch.utils.data import DataLoader
+
+from difficulty_service.backbones.backbone import TextPreprocessing
+from difficulty_service.base import apart
+from difficulty_service.base.errors import DifficultyError, Setting
+from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.extraction.batches import Batch, Group, Preparation, prepare_batch
+from difficulty_service.extraction.memory import fits_processes
+from difficulty_service.extraction.stage_clock import StageClock
+from difficulty_service.images.preparation import set_up_decoding_thread
+
+LEAST_IMAGES = 8192
+"""Number of images from which on processes are worth the seconds that they take to start."""
+
+LEAST_WORKERS = 3
+"""Number of cores up to which threads decode as fast."""
+
+BATCHES_AHEAD = 2
+"""Batches that each process has under way or ready."""
+
+Prepared = tuple[Batch, dict[str, float]]
+"""A batch, and the seconds of each stage that it took."""
+
+
+def processes_pay(how: Preparation, num_images: int, batch_size: int, workers: int) -> bool:
+    """Whether that many processes prepare so many images sooner than threads, and have the room.
+
+    A watch knows the images that this process is working on, and a text is prepared in no time.
+    """
+    if how.watch is not None or isinstance(how.preprocessing, TextPreprocessing):
+        return False
+    if num_images < LEAST_IMAGES or workers < LEAST_WORKERS:
+        return False
+    view_bytes = 3 * how.preprocessing.size**2
+    return fits_processes(workers, workers * BATCHES_AHEAD * batch_size * view_bytes)
+
+
+def can_be_sent(group: Group) -> bool:
+    """Whether another process can open the samples of a group.
+
+    It cannot where a program holds them, or where they are opened by a function of the script that
+    runs.
+    """
+    try:
+        return b"__main__" not in pickle.dumps([sample.open for sample in group.samples])
+    except (pickle.PicklingError, AttributeError, TypeError):
+        return False
+
+
+def prepared_apart(
+    groups: Iterable[Group], how: Preparation, workers: int, clock: StageClock | None
+) -> Generator[Batch, None, None]:
+    """Reads and decodes groups in processes, in order; closing the generator ends the processes.
+
+    Raises:
+        DifficultyError: A process was ended, such as for lack of memory.
+    """
+    loader: DataLoader[Prepared] = DataLoader(
+        cast("Any", _Preparer(how, timed=clock is not None)),
+        batch_size=None,  # a group is already a batch
+        sampler=cast("Any", _Pickled(groups)),
+        num_workers=workers,
+        prefetch_factor=BATCHES_AHEAD,
+        collate_fn=cast("Any", _unchanged),
+        worker_init_fn=_set_up,
+        multiprocessing_context=apart.context_of_children,
+        generator=torch.Generator(),  # leaves the state of the global generator as it is
+    )
+    with apart.without_main():
+        prepared = iter(loader)
+    try:
+        for batch, seconds in prepared:
+            for stage, busy in seconds.items():
+                if clock:
+                    clock.add(stage, busy)
+            yield batch
+    except (RuntimeError, EOFError, ConnectionError) as error:
+        if isinstance(error, RuntimeError) and "DataLoader worker" not in str(error):
+            raise
+        # The loader notices it, or meets its closed connection first.
+        raise DifficultyError(
+            f"a process that decodes images has ended ({error or type(error).__name__}); it may "
+            "have lacked memory",
+            "use fewer of them by ",
+            Setting("workers", max(1, workers // 2)),
+            parameter="workers",
+        ) from error
+    finally:
+        del prepared  # ends the processes
+
+
+@dataclass(frozen=True)
+class _Pickled:
+    """Groups as bytes: one that cannot be pickled raises here and not in a thread of the loader."""
+
+    groups: Iterable[Group]
+
+    def __iter__(self) -> Iterator[bytes]:
+        return (pickle.dumps(group) for group in self.groups)
+
+
+@dataclass(frozen=True)
+class _Preparer:
+    """Prepares groups in a process; as a dataset of `DataLoader`, indexed by a pickled group."""
+
+    how: Preparation
+    timed: bool
+
+    def __getitem__(self, pickled: bytes) -> Prepared:
+        clock = StageClock() if self.timed else None
+        group = pickle.loads(pickled)  # noqa: S301 - of our own making
+        batch = prepare_batch(group, self.how, clock)
+        return batch, {stage.name: stage.busy for stage in clock.stages()} if clock else {}
+
+
+def _unchanged(prepared: Prepared) -> Prepared:
+    return prepared
+
+
+def _set_up(_number: int) -> None:
+    keep_freed_memory()
+    set_up_decoding_thread()
