@@ -25,6 +25,7 @@ from trainer.config.table import Needs
 from trainer.losses import Loss, call_hook, make_loss
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.objective import Objective
+from trainer.training.sampling import process_of_all
 from trainer.weights.from_scores import difficulty_of_samples, weights_of_samples
 
 INDEX = "index"
@@ -319,8 +320,9 @@ class SampleObjective:
 
 def _of_all_processes(own: list[Any]) -> list[Any]:
     """The entries of all processes, those of the first one first."""
-    if not (torch.distributed.is_available() and torch.distributed.is_initialized()):
+    _, processes = process_of_all()
+    if processes == 1:
         return own
-    parts: list[list[Any]] = [[] for _ in range(torch.distributed.get_world_size())]
+    parts: list[list[Any]] = [[] for _ in range(processes)]
     torch.distributed.all_gather_object(parts, own)
     return [entry for part in parts for entry in part]

@@ -9,10 +9,10 @@ from sqlalchemy import Engine, delete, insert, select
 
 from api.http.problems import conflict, invalid
 from api.jobs.marks import PART, SampleMark, marks_by_owner
-from api.storage.database import now, retry, write_transaction
-from api.storage.keys import Key, list_keys
+from api.storage.database import retry, write_transaction
+from api.storage.keys import Key, is_in_force, list_keys
 from api.storage.space import makes_room
-from api.storage.tables import FINAL, JOBS, KEYS, MARKS, SHARED_JOBS, is_id
+from api.storage.tables import FINAL, JOBS, MARKS, SHARED_JOBS, is_id
 from difficulty_service.scores.marks import Mark
 
 MOST_SHARED = 100  # keys that a job is shared with
@@ -107,12 +107,9 @@ def share_job(engine: Engine, job_id: str, key_id: str) -> None:
         Problem: There is no such key, or the job is shared with too many.
     """
     with write_transaction(engine) as connection:
-        never_ends = KEYS.c.expires_at.is_(None)
-        in_force = KEYS.c.revoked_at.is_(None), never_ends | (KEYS.c.expires_at > now(connection))
-        known = select(KEYS.c.id).where(KEYS.c.id == key_id, *in_force)
         # One transaction after the other for each job.
         connection.execute(select(JOBS.c.id).where(JOBS.c.id == job_id).with_for_update())
-        if not is_id(key_id) or connection.execute(known).one_or_none() is None:
+        if not is_in_force(connection, key_id):
             raise invalid(
                 f"there is no key {key_id[:100]!r}",
                 "its owner finds its id on the page of reviewers of any job",

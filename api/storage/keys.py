@@ -262,6 +262,16 @@ def find_by_digest(engine: Engine, digest: str) -> Key | None:
     return key
 
 
+def is_in_force(connection: Connection, key_id: str) -> bool:
+    """Whether there is a key with an id that is neither revoked nor expired."""
+    if not is_id(key_id):
+        return False
+    row = connection.execute(select(KEYS).where(KEYS.c.id == key_id)).one_or_none()
+    if row is None or row.revoked_at is not None:
+        return False
+    return not _key(row).terms.are_over(now(connection))
+
+
 def any_keys(engine: Engine) -> bool:
     """Whether any key was ever created: revoking the last one must not open the service."""
     with engine.connect() as connection:

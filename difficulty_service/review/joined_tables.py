@@ -29,6 +29,7 @@ from difficulty_service.review.sample_columns import (
     can_show,
     to_sample_column,
 )
+from difficulty_service.review.stored_images import what_changed
 
 DATASET = "dataset"
 """Name of the table that the dataset is."""
@@ -242,7 +243,8 @@ def _read(
             names = [name for name in names if name != dataset.id_column]
             table = read_dataset_columns(opened, names, dataset.id_column, "columns", files)
             # The scores have said what was assumed.
-            return table, not_shown, _what_changed(opened, dataset)
+            changed = what_changed(dataset.fingerprint, opened, "the dataset", found="its rows")
+            return table, not_shown, [*changed]
         key = _id_column(schema, ids, source)
         names = [name for name in names if name != key]
         table = concatenate(location, files, [key, *names])
@@ -252,15 +254,6 @@ def _read(
         raise _cannot_join(source, error) from error
     assumed = [f"{source.title} {file.note}" for file in files if file.note]
     return _with_ids(table[key], table, names), not_shown, assumed
-
-
-def _what_changed(opened: Dataset, dataset: ScoredDataset) -> list[str]:
-    if dataset.fingerprint in {None, opened.fingerprint}:
-        return []
-    return [
-        "the dataset differs in its samples, labels or sizes from what was scored; its rows are "
-        "found by their sample id"
-    ]
 
 
 def _require_limits(files: Sequence[TableFile], source: TableSource, limits: TableLimits) -> None:

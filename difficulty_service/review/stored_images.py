@@ -102,14 +102,24 @@ def match_images(
             Setting("id_column"),
             parameter="images",
         )
-    # Scores of a classifier's predictions do not say which files were predicted.
-    if provenance.fingerprint in {None, dataset.fingerprint}:
-        return ImageSource(dataset, ())
-    changed = (
-        f"{location} differs from the dataset that was scored in its samples, labels or sizes; "
-        "images are found by their sample id"
+    return ImageSource(
+        dataset, what_changed(provenance.fingerprint, dataset, location, found="images")
     )
-    return ImageSource(dataset, (changed,))
+
+
+def what_changed(
+    fingerprint: str | None, dataset: Dataset, called: str, *, found: str
+) -> tuple[str, ...]:
+    """A warning where a dataset, called so, is not that of a fingerprint.
+
+    Scores of a classifier's predictions have none: they do not say which files were predicted.
+    """
+    if fingerprint in {None, dataset.fingerprint}:
+        return ()
+    return (
+        f"{called} differs from the dataset that was scored in its samples, labels or sizes; "
+        f"{found} are found by their sample id",
+    )
 
 
 def find_image(opener: ImageOpener) -> StoredImage:

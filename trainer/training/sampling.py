@@ -79,7 +79,7 @@ class DifficultySampler(Sampler[list[int]]):
             )
         self.difficulty, self.batch_size, self.seed = difficulty, batch_size, seed
         self.epochs = 1 if epochs is None else epochs
-        self.rank, self.processes = _process() if process is None else process
+        self.rank, self.processes = process_of_all() if process is None else process
         smallest = len(difficulty) // len(self)
         if smallest < self.processes:
             raise ValueError(
@@ -155,7 +155,8 @@ def _sampling(options: Mapping[str, Any]) -> Sampling:
         raise ConfigError(sentence, parameter=name) from None
 
 
-def _process() -> tuple[int, int]:
+def process_of_all() -> tuple[int, int]:
+    """Number of this process of `torch.distributed`, and of all; 0 and 1 where there is one."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank(), torch.distributed.get_world_size()
     return 0, 1

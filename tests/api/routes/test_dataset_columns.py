@@ -84,7 +84,7 @@ def test_a_dataset_that_has_changed_since_is_joined_by_its_ids_and_named(
 
     answer = call("owner", "PUT", "columns/dataset?column=camera").json()
 
-    assert "the dataset differs in its samples, labels or sizes" in answer["notes"][0]
+    assert "the dataset differs from the dataset that was scored" in answer["notes"][0]
     assert cameras(call) == ["s1"]
 
 
