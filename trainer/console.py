@@ -25,26 +25,39 @@ from trainer.training.state import Progress as RunProgress
 from trainer.weights.formula import WeightsDistribution
 
 
-def train_seed(recipe: Recipe, seed: int, folder: Path, device: str, *, resume: bool) -> bool:
-    """Trains one seed and shows its progress; False when a signal stopped it."""
+def train_seed(
+    recipe: Recipe, seed: int, folder: Path, device: str, *, resume: bool, label: str = ""
+) -> bool:
+    """Trains one seed and shows its progress; False when a signal stopped it.
+
+    A label, where several seeds are trained at once, stands before each line in place of a bar.
+    """
     is_main = os.environ.get("RANK", "0") == "0"
     if is_main:
-        out.print(f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}", markup=False)
+        first = f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}"
+        out.print(_after(label, first), markup=False)
         print_warnings(describe_own(recipe.model.name, recipe.loss.name))
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
-    with watch_run(recipe.training.epochs, num_processes, is_main=is_main) as callbacks:
+    with watch_run(recipe.training.epochs, num_processes, label, is_main=is_main) as callbacks:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
     if is_main and finished and recipe.training.final == "best":
         final = read_json(seed_folder(folder, seed) / FINAL)
         best = f"epoch {final['epoch']} of {final['epochs']} is final"
-        out.print(f"{best}, the best by validation {final['best_by']}", markup=False)
+        out.print(_after(label, f"{best}, the best by validation {final['best_by']}"), markup=False)
     if is_main and not finished:
-        err.print("stopped and saved; resume with the same command and --resume", markup=False)
+        stopped = "stopped and saved; resume with the same command and --resume"
+        err.print(_after(label, stopped), markup=False)
     return finished
 
 
+def _after(label: str, line: str) -> str:
+    return f"{label}: {line}" if label else line
+
+
 @contextmanager
-def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[RunCallbacks]:
+def watch_run(
+    epochs: int, num_processes: int, label: str = "", *, is_main: bool
+) -> Iterator[RunCallbacks]:
     """Shows the progress of a run, and lets a signal stop it."""
     bar = Progress(
         TextColumn("epoch {task.fields[epoch]}"),
@@ -55,8 +68,12 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
         TextColumn("left"),
         TimeRemainingColumn(),
         console=err,
-        disable=not (err.is_terminal and is_main),
+        disable=label != "" or not (err.is_terminal and is_main),
     )
+
+    def show(line: str) -> None:
+        out.print(_after(label, line), markup=False)
+
     with stop_on_signals() as received_signal, bar:
         task = bar.add_task("training", total=None, epoch=f"1/{epochs}")
 
@@ -66,12 +83,12 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
             if not is_main:
                 return
             processes = f", {num_processes} processes" if num_processes > 1 else ""
-            out.print(f"{samples:,} training samples, {epochs} epochs{processes}", markup=False)
+            show(f"{samples:,} training samples, {epochs} epochs{processes}")
             if distribution is not None:
-                out.print(distribution.summary(), markup=False)
+                show(distribution.summary())
             if progress.epoch or progress.step:
                 position = f"epoch {progress.epoch}, step {progress.step}"
-                out.print(f"resuming after {position}", markup=False)
+                show(f"resuming after {position}")
             bar.update(
                 task,
                 total=samples * epochs,
@@ -81,7 +98,7 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
 
         def end_epoch(record: dict[str, Any]) -> None:
             if is_main:
-                out.print(describe_epoch(record, epochs), markup=False)
+                show(describe_epoch(record, epochs))
                 bar.update(task, epoch=f"{min(record['epoch'] + 1, epochs)}/{epochs}")
 
         yield RunCallbacks(
@@ -90,7 +107,7 @@ def watch_run(epochs: int, num_processes: int, *, is_main: bool) -> Iterator[Run
             on_epoch=end_epoch,
             should_stop=lambda: received_signal() != 0,
             on_warnings=lambda sentences: print_warnings(sentences if is_main else ()),
-            on_head_epoch=lambda record: out.print(describe_head_epoch(record), markup=False),
+            on_head_epoch=lambda record: show(describe_head_epoch(record)),
         )
 
 

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
+from trainer.commands.side_by_side import devices_of
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]
@@ -151,3 +153,97 @@ def test_a_sweep_that_is_stopped_saves_and_says_how_to_go_on(
     assert "0 of 2 runs of the sweep are finished" in errors.read_text()
     assert "--resume" in errors.read_text()
     assert not (out / "regulariser.alpha=0.3").exists()
+
+
+def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
+    difficulty: Command, folder: Path, tmp_path: Path
+) -> None:
+    one, both = tmp_path / "one", tmp_path / "both"
+    seeds = ("--set", "training.seeds=[0,1]")
+    difficulty(*words_of(folder, one, *seeds))
+
+    done = difficulty(*words_of(folder, both, *seeds, "--jobs", 2))
+
+    assert done.returncode == 0, done.stderr
+    for run in ("regulariser.alpha=0", "regulariser.alpha=0.3"):
+        for seed in ("seed-0", "seed-1"):
+            ours, theirs = (
+                load_file(each / run / seed / "model.safetensors") for each in (one, both)
+            )
+            torch.testing.assert_close(ours, theirs)
+    assert (both / "comparison.md").exists()
+
+
+def test_a_seed_that_diverges_does_not_stop_those_beside_it(
+    difficulty: Command, folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "sweep"
+    over = ("--over", "optimiser.learning_rate=1e38,0.1", "--set", "regulariser.alpha=0.1")
+
+    done = difficulty(
+        "sweep", folder / "probe.toml", *over, "--scores", folder / "scores.parquet",
+        "--out", out, "--device", "cpu", "--resamples", 0, "--jobs", 2,
+    )  # fmt: skip
+
+    assert done.returncode == 1
+    assert "optimiser.learning_rate=0.1" in (out / "comparison.md").read_text()
+
+
+def test_a_signal_saves_all_seeds_that_are_trained_at_once(
+    fork_command: ForkCommand, folder: Path, tmp_path: Path
+) -> None:
+    out, errors = tmp_path / "run", tmp_path / "errors"
+    settings = ("--set", "training.seeds=[0,1,2]", "--set", "training.epochs=100000")
+    words = ("train", folder / "probe.toml", "--out", out, "--device", "cpu", *settings)
+    words = (*words, "--scores", folder / "scores.parquet", "--jobs", 2)
+    process = fork_command(*words, output=tmp_path / "output", errors=errors, forks=False)
+    checkpoints = [out / f"seed-{seed}" / "checkpoint.pt" for seed in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not all(each.exists() for each in checkpoints) and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+    process.terminate()
+    process.join(60)
+
+    assert process.exitcode == 128 + signal.SIGTERM
+    assert "seed 1: epoch 1/100000: loss " in (tmp_path / "output").read_text()
+    assert "seed 0: stopped and saved" in errors.read_text()
+    assert "seed 1: stopped and saved" in errors.read_text()
+    assert not (out / "seed-2").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "environment", "said"),
+    [
+        (("--seed", 0, "--jobs", 2), {}, "--jobs 2 has no effect on one seed"),
+        (("--jobs", 2), {"WORLD_SIZE": "2"}, "--jobs trains several seeds"),
+        (("--jobs", 0), {}, "--jobs"),
+    ],
+)
+def test_several_seeds_at_once_are_refused_where_they_mean_nothing(
+    difficulty: Command,
+    folder: Path,
+    more: tuple[object, ...],
+    environment: dict[str, str],
+    said: str,
+) -> None:
+    words = ("train", folder / "probe.toml", "--scores", folder / "scores.parquet")
+    out = folder / "refused"
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        done = difficulty(*words, "--out", out, "--device", "cpu", *more)
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert not out.exists()
+
+
+def test_each_process_has_a_gpu_of_its_own_where_there_are_several(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+
+    assert devices_of(3, "auto") == ["cuda:0", "cuda:1", "cuda:0"]
+    assert devices_of(2, "cpu") == ["cpu", "cpu"]

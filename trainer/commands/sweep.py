@@ -10,11 +10,13 @@ from difficulty_service.base.extras import needs_extra
 from trainer.commands import (
     STOPPED,
     Device,
+    Jobs,
     Level,
     Recipe,
     Resamples,
     Scores,
     Settings,
+    require_one_process,
 )
 from trainer.commands.compare import show_comparison
 
@@ -34,6 +36,7 @@ def sweep(
     resume: bool = False,
     dry_run: bool = False,
     device: Device = "auto",
+    jobs: Jobs = 1,
     level: Level = 0.95,
     resamples: Resamples = 1000,
 ) -> None:
@@ -54,6 +57,7 @@ def sweep(
 
     from trainer.runs.sweep import SweepRequest, plan_sweep
 
+    require_one_process(jobs)
     request = SweepRequest(recipe, over, settings or (), scores, out, resume or dry_run)
     runs = plan_sweep(request)
     is_main = os.environ.get("RANK", "0") == "0"
@@ -61,7 +65,7 @@ def sweep(
         _list_runs(runs)
     if dry_run:
         return
-    failed = _train(runs, device)
+    failed = _train(runs, device) if jobs == 1 else _train_side_by_side(runs, jobs, device)
     finished = [run.folder for run in runs if run.num_finished]
     if is_main and finished:
         show_comparison(finished, finished[0].parent / "comparison.md", level, resamples)
@@ -97,17 +101,37 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
                 for seed in run.recipe.training.seeds:
                     finished = train_seed(run.recipe, seed, run.folder, device, resume=True)
                     if not finished or received_signal():
-                        done = [
-                            each.num_finished == len(each.recipe.training.seeds) for each in runs
-                        ]
-                        err.print(
-                            f"{sum(done)} of {len(runs)} runs of the sweep are finished; go on "
-                            "with the same command and --resume",
-                            markup=False,
-                        )
-                        raise SystemExit(STOPPED)
+                        raise _stopped(runs)
             except TrainingError as error:
                 # One set of values may diverge; the others are worth training.
                 failed += 1
                 err.print(f"error: {run.label}: {' '.join(str(error).split())}", markup=False)
     return failed
+
+
+def _train_side_by_side(runs: Sequence["SweptRun"], jobs: int, device: str) -> int:
+    """As `_train`, with several seeds at once."""
+    from trainer.commands.side_by_side import SeedToTrain, train_side_by_side
+
+    seeds = [
+        SeedToTrain(f"{run.label}, seed {seed}", run.recipe, seed, run.folder, resume=True)
+        for run in runs
+        for seed in run.recipe.training.seeds
+    ]
+    codes = train_side_by_side(seeds, jobs, device)
+    if STOPPED in codes:
+        raise _stopped(runs)
+    return len({seed.folder for seed, code in zip(seeds, codes, strict=True) if code})
+
+
+def _stopped(runs: Sequence["SweptRun"]) -> SystemExit:
+    """The end of a sweep that a signal stopped, once it is said how far it came."""
+    from difficulty_service.cli.console import err
+
+    done = [each.num_finished == len(each.recipe.training.seeds) for each in runs]
+    err.print(
+        f"{sum(done)} of {len(runs)} runs of the sweep are finished; go on with the same command "
+        "and --resume",
+        markup=False,
+    )
+    return SystemExit(STOPPED)

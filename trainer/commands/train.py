@@ -1,14 +1,27 @@
 """`difficulty train`: a recipe in, a folder of a run out."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeInt
 
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.cli.wrong_call import WrongCall
-from trainer.commands import STOPPED, Device, OnError, Recipe, Scores, Settings
+from trainer.commands import (
+    STOPPED,
+    Device,
+    Jobs,
+    OnError,
+    Recipe,
+    Scores,
+    Settings,
+    require_one_process,
+)
+
+if TYPE_CHECKING:
+    from trainer.config import Recipe as ReadRecipe
 
 
 @needs_extra('"difficulty train"', "train")
@@ -22,6 +35,7 @@ def train(
     settings: Settings = None,
     resume: bool = False,
     device: Device = "auto",
+    jobs: Jobs = 1,
     seed: NonNegativeInt | None = None,
     on_error: OnError = None,
 ) -> None:
@@ -39,7 +53,7 @@ def train(
     """
     if list_recipes:
         given = (recipe, scores, out, settings, seed, on_error)
-        if resume or device != "auto" or any(each is not None for each in given):
+        if resume or device != "auto" or jobs > 1 or any(each is not None for each in given):
             raise WrongCall("--list trains nothing, so a recipe or an option would change nothing")
         print_recipes()
         return
@@ -74,9 +88,33 @@ def train(
         chosen = with_scores(chosen, str(scores))
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
+    if jobs > 1:
+        _train_side_by_side(chosen, seeds, folder, device, jobs, resume=resume)
+        return
     for each in seeds:
         if not train_seed(chosen, each, folder, device, resume=resume):
             raise SystemExit(STOPPED)
+
+
+def _train_side_by_side(
+    recipe: "ReadRecipe",
+    seeds: Sequence[int],
+    folder: Path,
+    device: str,
+    jobs: int,
+    *,
+    resume: bool,
+) -> None:
+    """Trains seeds at once; ends with the code of an error, else with that of a stop."""
+    from trainer.commands.side_by_side import SeedToTrain, train_side_by_side
+
+    require_one_process(jobs)
+    if len(seeds) == 1:
+        raise WrongCall(f"--jobs {jobs} has no effect on one seed; leave it out")
+    runs = [SeedToTrain(f"seed {seed}", recipe, seed, folder, resume) for seed in seeds]
+    codes = train_side_by_side(runs, jobs, device)
+    if any(codes):
+        raise SystemExit(next((code for code in codes if code not in {0, STOPPED}), STOPPED))
 
 
 def print_recipes() -> None:
