@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
     from difficulty_service.interface.explain import explain as explain
+    from difficulty_service.interface.leaks import leaks as leaks
     from difficulty_service.interface.report import report as report
     from difficulty_service.interface.score import score as score
     from difficulty_service.interface.score import score_dataset as score_dataset
@@ -37,6 +38,7 @@ __all__ = [
     "consensus",
     "errors",
     "explain",
+    "leaks",
     "open_scores",
     "report",
     "score",

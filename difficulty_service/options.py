@@ -138,6 +138,22 @@ class ScorerOptions(Options):
         return "scorers" in self.model_fields_set
 
 
+@panel("Copies")
+class LeakOptions(Options):
+    """What counts as a copy of a sample in another set."""
+
+    near_duplicates: Annotated[
+        Literal["none"] | Annotated[float, Field(gt=0, le=1)], Parameter(metavar="COSINE|none")
+    ] = 0.97
+    """Cosine of the features from which samples are near copies, above 0 and up to 1. The time is
+    that of comparing all samples with all others; none: exact copies only, at once."""
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine; None to look for exact copies only."""
+        return None if self.near_duplicates == "none" else self.near_duplicates
+
+
 @panel("Statistics")
 class FittingOptions(Options):
     """How Gaussians are fitted to features; these change nothing where they are fitted already."""

@@ -36,6 +36,7 @@ NAVIGATION = {
         "report": "The report",
         "explorer": "Exploring in the browser",
         "annotators": "Several labels per image",
+        "leaks": "Copies across splits",
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",
         "training": "Training with scores",

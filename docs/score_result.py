@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
+from difficulty_service.cli.leaks import LeakResult, SetResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from docs.marked_parts import with_parts
 
@@ -20,7 +21,8 @@ def page() -> str:
     keys = _keys(ScoreResult) + _keys(Labels, "labels.")
     trial = _keys(BackboneTrial) + _keys(TriedBackbone, "tried[].")
     trial += _keys(NotTried, "not_tried[].")
-    parts = {"keys": keys, "kinds": f"{kinds}\n", "trial": trial}
+    leaks = _keys(LeakResult) + _keys(SetResult, "tests[].")
+    parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     return with_parts(PAGE, "score_result.py", parts)
 
 

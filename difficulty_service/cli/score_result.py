@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from pydantic import BaseModel, ConfigDict
 
@@ -174,6 +174,21 @@ class ScoreResult(Found):
         }[kind]
 
 
+class Counted(Protocol):
+    """What a command counted."""
+
+    @property
+    def modality(self) -> Literal["image", "text"]:
+        """What the samples are."""
+
+    @property
+    def samples(self) -> int:
+        """Number of samples, of which percentages are."""
+
+    def number_of(self, kind: str) -> int | None:
+        """How many samples are of a kind; None where they are not counted."""
+
+
 @dataclass(frozen=True)
 class Limit:
     """The most samples of a kind that a caller allows: a number, or a percentage of all."""
@@ -183,17 +198,17 @@ class Limit:
     is_percentage: bool
 
     @classmethod
-    def parse(cls, text: str) -> Self:
-        """Reads KIND: NUMBER or KIND: NUMBER%.
+    def parse(cls, text: str, kinds: Sequence[str] = KINDS) -> Self:
+        """Reads KIND: NUMBER or KIND: NUMBER% with one of some kinds.
 
         Raises:
             WrongCall: There is no such kind, or no such number.
         """
         kind, _, number = (part.strip() for part in text.partition(":"))
-        if kind not in KINDS:
+        if kind not in kinds:
             raise WrongCall(
-                f"--fail-above {text!r}: no kind {kind!r}; {did_you_mean(kind, KINDS)}expected "
-                f"KIND: NUMBER with one of {', '.join(KINDS)}"
+                f"--fail-above {text!r}: no kind {kind!r}; {did_you_mean(kind, kinds)}expected "
+                f"KIND: NUMBER with one of {', '.join(kinds)}"
             )
         match = re.fullmatch(r"(\d{1,12})|(\d{1,3}(?:\.\d{1,9})?) ?%", number)
         if match is None or (match[2] and float(match[2]) > 100):  # noqa: PLR2004 - per cent
@@ -234,7 +249,7 @@ class Limit:
         if needed := missing.get(self.kind):
             raise WrongCall(f"--fail-above '{self.kind}' needs {needed}")
 
-    def explain(self, result: ScoreResult) -> str | None:
+    def explain(self, result: Counted) -> str | None:
         """How a result is above the limit, in words; None where it is not."""
         number = result.number_of(self.kind)
         if number is None:

@@ -14,6 +14,7 @@ HOMES = {
     "compare_scores": "comparisons",
     "consensus": "comparisons",
     "explain": "explain",
+    "leaks": "leaks",
     "open_scores": "scores",
     "report": "report",
     "score": "score",

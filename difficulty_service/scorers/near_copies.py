@@ -21,6 +21,7 @@ ROUNDING = 1e-5
 """A cosine in float32 that is less than the threshold by no more than this still reaches it."""
 
 Rows = NDArray[np.int64]
+Cosines = NDArray[np.float32]
 
 
 def near_pairs(features: Tensor, threshold: float) -> Iterator[tuple[Rows, Rows]]:
@@ -38,16 +39,37 @@ def near_pairs(features: Tensor, threshold: float) -> Iterator[tuple[Rows, Rows]
         MissingPackage: faiss is not installed.
     """
     check_finite(features)
+    for first in range(0, len(features), ROWS_AT_ONCE):
+        some = features[first : first + ROWS_AT_ONCE]
+        for later, found, _ in _search(some, features[first:], threshold):
+            in_order = found < later
+            yield first + later[in_order], first + found[in_order]
+
+
+def near_pairs_between(
+    queries: Tensor, references: Tensor, threshold: float
+) -> Iterator[tuple[Rows, Rows, Cosines]]:
+    """All pairs of one sample of each of two sets; as `near_pairs`, but features must be finite.
+
+    Yields:
+        Rows of the queries, and for each of them a row of the references and the cosine of both,
+        which rounding may put a little above 1. Shapes (pairs,).
+    """
+    for first in range(0, len(references), ROWS_AT_ONCE):
+        some = references[first : first + ROWS_AT_ONCE]
+        for rows, found, cosines in _search(some, queries, threshold):
+            yield rows, first + found, cosines
+
+
+def _search(
+    references: Tensor, queries: Tensor, threshold: float
+) -> Iterator[tuple[Rows, Rows, Cosines]]:
+    """Rows of the queries with those of the references, of which there are ROWS_AT_ONCE at most."""
     faiss = load_faiss("near_duplicates")
-    rows: NDArray[np.float32] = features.numpy()
-    for first in range(0, len(rows), ROWS_AT_ONCE):
-        index: Any = faiss.IndexFlatIP(rows.shape[1])
-        index.add(rows[first : first + ROWS_AT_ONCE])
-        for start in range(first, len(rows), ROWS_AT_ONCE):
-            queries = rows[start : start + ROWS_AT_ONCE]
-            limits, _, found = index.range_search(queries, threshold - ROUNDING)
-            counts = np.diff(limits.astype(np.int64))
-            later = np.repeat(np.arange(start, start + len(queries)), counts)
-            earlier = first + found
-            in_order = earlier < later
-            yield later[in_order], earlier[in_order]
+    index: Any = faiss.IndexFlatIP(references.shape[1])
+    index.add(references.numpy())
+    for start in range(0, len(queries), ROWS_AT_ONCE):
+        some = queries[start : start + ROWS_AT_ONCE]
+        limits, cosines, found = index.range_search(some.numpy(), threshold - ROUNDING)
+        counts = np.diff(limits.astype(np.int64))
+        yield np.repeat(np.arange(start, start + len(some)), counts), found, cosines

@@ -8,7 +8,7 @@ from torch.nn.functional import normalize
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import near_copies
-from difficulty_service.scorers.near_copies import ROUNDING, near_pairs
+from difficulty_service.scorers.near_copies import ROUNDING, near_pairs, near_pairs_between
 
 
 @pytest.fixture
@@ -50,6 +50,28 @@ def test_all_pairs_with_this_cosine_are_found_whatever_the_blocks(
     assert naive_pairs(features, threshold) <= pairs
     assert pairs <= naive_pairs(features, threshold - 2 * ROUNDING)
     assert len(pairs) > 10
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 16, 1000])
+def test_pairs_between_two_sets_are_found_with_their_cosines(
+    features: Tensor, rows_at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near_copies, "ROWS_AT_ONCE", rows_at_once)
+    queries, references = features[100:], features[:90]
+
+    found = {
+        (row, column): cosine
+        for block in near_pairs_between(queries, references, 0.8)
+        for row, column, cosine in zip(*map(np.ndarray.tolist, block), strict=True)
+    }
+
+    cosines = queries.double() @ references.double().T
+    assert found.keys() == {(row, column) for row, column in (cosines >= 0.8).nonzero().tolist()}
+    assert len(found) > 10
+    assert all(
+        cosine == pytest.approx(float(cosines[row, column]))
+        for (row, column), cosine in found.items()
+    )
 
 
 def test_a_threshold_of_one_finds_exact_copies_despite_rounding() -> None:

@@ -1,0 +1,298 @@
+"""`difficulty leaks`: a training set and test sets in, the samples that they share out."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.score_result import Found, Limit
+from difficulty_service.cli.wrong_call import AboveLimit, WrongCall, as_option
+from difficulty_service.options import JsonOption, LeakOptions
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.leaks import LeakReport, SetLeaks
+    from difficulty_service.scores.splits import Split
+
+SHOWN = 10
+"""Number of pairs of a test set that are listed."""
+
+COPIES, EXACT, CONFLICTS = "copies", "exact copies", "conflicting copies"
+KINDS = (COPIES, EXACT, CONFLICTS)
+"""What samples of a test set are counted by."""
+
+
+def leaks(
+    train: Annotated[Path, Parameter("TRAIN")],
+    tests: Annotated[list[Path], Parameter("TEST...")],
+    /,
+    *,
+    out: Path | None = None,
+    report: Path | None = None,
+    drop_train: Path | None = None,
+    drop_test: Path | None = None,
+    fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = (),
+    train_images: Annotated[str | None, Parameter(metavar="DATASET")] = None,
+    test_images: Annotated[str | None, Parameter(metavar="DATASET")] = None,
+    copies: LeakOptions = LeakOptions(),
+    output: JsonOption = JsonOption(),
+) -> None:
+    """Finds samples of test sets that are in the training set, too.
+
+    Exact copies were read from the same bytes, or have the same features to the last bit; near
+    copies have features with a large cosine. Copies with different labels are named first. Classes
+    are compared by their names.
+
+    Args:
+        train: Training set: features that `difficulty extract` wrote, or a score file with its
+            features beside it, whose samples and labels then count.
+        tests: Test sets, with features of the same backbone.
+        out: Table of all pairs to write, ending in .parquet, .csv or .jsonl.
+        report: Page to write, with the pairs side by side.
+        drop_train: Also write marks (.csv) that drop the copied samples from the training set, for
+            `difficulty clean` and `difficulty score`.
+        drop_test: The same for the one test set.
+        fail_above: Exit with code 3 where more than a number or a percentage of the samples of a
+            test set are of a kind: copies, exact copies or conflicting copies, such as 'copies:
+            0' or 'conflicting copies: 1%'. May be repeated.
+        train_images: The dataset with the images of the training set, for the page; default: the
+            one that the features name.
+        test_images: The same for the one test set.
+    """
+    limits = [Limit.parse(text, KINDS) for text in fail_above]
+    check_call(train, tests, [out, report, drop_train, drop_test])
+    if len(tests) > 1 and (drop_test or test_images):
+        given = "--drop-test" if drop_test else "--test-images"
+        raise WrongCall(f"{given} is about one test set, and there are {len(tests)}")
+    if report is None and (train_images or test_images):
+        raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
+    if report is not None:
+        from difficulty_service.review.leaks import require_leak_page
+
+        require_leak_page(report)
+    from difficulty_service.scores.leaks import find_leaks
+    from difficulty_service.scores.splits import open_split
+
+    splits = [open_split(path) for path in (train, *tests)]
+    found = find_leaks(splits[0], splits[1:], copies.cosine)
+    print_warnings(found.warnings)
+    with without(*([console] if output.json_ else [])):
+        report_leaks(found)
+        if out is not None:
+            found.save(out)
+            console.print(f"the pairs are in {out}", markup=False)
+        write_drops(found, train, tests[0], drop_train, drop_test)
+        if report is not None:
+            write_page(report, found, splits, (train_images, test_images))
+    results = [SetResult.of(test) for test in found.tests]
+    if output.json_:
+        sys.stdout.write(LeakResult.of(found, results).model_dump_json(indent=2) + "\n")
+    require_few(limits, results)
+
+
+def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None]) -> None:
+    """Refuses a set that is compared with itself, and files that cannot be written."""
+    from difficulty_service.base.errors import CleaningError, DatasetError
+    from difficulty_service.base.files import require_output_file
+    from difficulty_service.base.tables import WRITERS
+
+    read = [path.resolve() for path in (train, *tests)]
+    if len(set(read)) < len(read):
+        raise WrongCall("a set is given twice, and would be a copy of itself")
+    named = [path.resolve() for path in written if path is not None]
+    if len(set(named)) < len(named):
+        raise WrongCall("two results would be written to the same file")
+    for path in named:
+        if any(path == each or path.is_relative_to(each) for each in read):
+            raise WrongCall(f"{path} would be written over, but is read")
+    out, _, *marks = written
+    if out is not None:
+        require_output_file(out, WRITERS, DatasetError)
+    for each in filter(None, marks):
+        require_output_file(each, (".csv",), CleaningError)
+
+
+def report_leaks(found: "LeakReport") -> None:
+    """Prints what each test set shares with the training set, and the first pairs."""
+    from difficulty_service.base.wording import count_of, is_or_are
+
+    for test in found.tests:
+        of = count_of(test.num_samples, test.noun)
+        have = "has" if test.copies == 1 else "have"
+        if test.conflicting:
+            has = "has" if test.conflicting == 1 else "have"
+            console.print(
+                f"{test.conflicting:,} of {of} of {test.name} {has} a copy in {found.train} with "
+                "another label: both cannot be right",
+                markup=False,
+            )
+        kinds = f"{test.exact:,} exact"
+        if found.near_duplicates is not None:
+            kinds += (
+                f", {test.copies - test.exact:,} near (cosine of at least {found.near_duplicates})"
+            )
+        console.print(
+            f"{test.copies:,} of {of} of {test.name} ({test.share:.1%}) {have} a copy among the "
+            f"{found.num_train:,} of {found.train}: {kinds}; {test.train_copies:,} "
+            f"{is_or_are(test.train_copies)} copied there",
+            markup=False,
+        )
+        report_pairs(test)
+
+
+def report_pairs(test: "SetLeaks") -> None:
+    """Prints the first pairs of a test set."""
+    from difficulty_service.cli.score_report import class_text
+
+    shown = test.pairs[:SHOWN].to_pylist()
+    if not shown:
+        return
+    rows = [
+        (
+            row["test_id"],
+            class_text(row["test_label"] or "-"),
+            row["train_id"],
+            class_text(row["train_label"] or "-"),
+            f"{row['similarity']:.4f}",
+            row["kind"],
+        )
+        for row in shown
+    ]
+    columns = ("test", "label", "training", "label there", "cosine", "kind")
+    print_table(columns, rows, shorten="training")
+    if len(shown) < test.num_pairs:
+        console.print(f"{len(shown)} of {test.num_pairs:,} pairs, different labels first")
+
+
+def write_drops(
+    found: "LeakReport", train: Path, test: Path, drop_train: Path | None, drop_test: Path | None
+) -> None:
+    """Writes the marks that drop what is copied, and prints what to do with them."""
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.scores.marks import write_marks
+
+    sides = ((drop_train, train, found.train_drops), (drop_test, test, found.tests[0].drops))
+    for path, split, marks in sides:
+        if path is None:
+            continue
+        write_marks(path, marks)
+        scores = split if split.suffix and split.is_file() else "SCORES"
+        console.print(
+            f"{count_of(len(marks), 'mark')} in {path}; to drop them: difficulty clean {scores} "
+            f"--marks {path} --out cleaned.csv",
+            markup=False,
+        )
+
+
+def write_page(
+    path: Path, found: "LeakReport", splits: "Sequence[Split]", images: Sequence[str | None]
+) -> None:
+    """Writes the page, and prints where it is."""
+    from difficulty_service.review.leaks import LeakPage, write_leak_page
+
+    train_images, *test_images = images
+    page = LeakPage(found, splits[0], splits[1:], train_images, test_images)
+    print_warnings(write_leak_page(path, page, as_option))
+    console.print(f"the report is in {path}; open it in a browser", markup=False)
+
+
+class SetResult(Found):
+    """What is counted of a test set."""
+
+    name: str
+    """The test set."""
+
+    modality: Literal["image", "text"]
+    """What the samples are."""
+
+    samples: int
+    """Number of samples."""
+
+    copies: int
+    """Samples with a copy in the training set."""
+
+    exact_copies: int
+    """Samples with an exact copy there."""
+
+    conflicting_copies: int
+    """Samples with a copy there that has another label."""
+
+    train_copies: int
+    """Samples of the training set that are copied in the test set."""
+
+    pairs: int
+    """Pairs of a sample and a copy of it."""
+
+    @classmethod
+    def of(cls, test: "SetLeaks") -> Self:
+        """The same numbers, named."""
+        return cls(
+            name=test.name,
+            modality="text" if test.noun == "text" else "image",
+            samples=test.num_samples,
+            copies=test.copies,
+            exact_copies=test.exact,
+            conflicting_copies=test.conflicting,
+            train_copies=test.train_copies,
+            pairs=test.num_pairs,
+        )
+
+    def number_of(self, kind: str) -> int | None:
+        """How many samples are of a kind."""
+        return {
+            COPIES: self.copies,
+            EXACT: self.exact_copies,
+            CONFLICTS: self.conflicting_copies,
+        }[kind]
+
+
+class LeakResult(Found):
+    """What `difficulty leaks --json` prints."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
+
+    train: str
+    """The training set."""
+
+    samples: int
+    """Number of its samples."""
+
+    near_duplicates: float | None
+    """Smallest cosine of near copies; null where exact copies only were looked for."""
+
+    tests: tuple[SetResult, ...]
+    """The test sets, in the order of the call."""
+
+    warnings: tuple[str, ...]
+    """What to know of the numbers, in sentences."""
+
+    @classmethod
+    def of(cls, found: "LeakReport", tests: Sequence[SetResult]) -> Self:
+        """What was found, named."""
+        return cls(
+            train=found.train,
+            samples=found.num_train,
+            near_duplicates=found.near_duplicates,
+            tests=tuple(tests),
+            warnings=found.warnings,
+        )
+
+
+def require_few(limits: Sequence[Limit], results: Sequence[SetResult]) -> None:
+    """Ends the command where a test set is above a limit.
+
+    Raises:
+        AboveLimit: It is, with all limits that are exceeded.
+    """
+    exceeded = [
+        f"{result.name}: {text}"
+        for result in results
+        for limit in limits
+        if (text := limit.explain(result)) is not None
+    ]
+    if exceeded:
+        raise AboveLimit("; ".join(exceeded))

@@ -1,0 +1,84 @@
+"""`leaks`: a training set and test sets in, the samples that they share out."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
+from difficulty_service.base.files import require_output_file
+from difficulty_service.base.tables import WRITERS
+from difficulty_service.interface.arrays import Column, Matrix, read_arrays
+from difficulty_service.interface.options import read_options
+from difficulty_service.interface.scores import warn
+from difficulty_service.options import LeakOptions
+from difficulty_service.review.leaks import LeakPage, require_leak_page, write_leak_page
+from difficulty_service.scores.leaks import LeakReport, find_leaks
+from difficulty_service.scores.splits import Split, open_split
+
+Samples: TypeAlias = str | Path | tuple[Matrix, Column] | tuple[Matrix, Column, Column]
+"""A folder of features or a score file with one beside it, or features, labels and perhaps ids."""
+
+USUAL: float = LeakOptions.model_fields["near_duplicates"].default
+
+
+def leaks(
+    train: Samples,
+    *tests: Samples,
+    near_duplicates: float | None = USUAL,
+    out: str | Path | None = None,
+    report: str | Path | None = None,
+    train_images: str | None = None,
+    test_images: Sequence[str] = (),
+) -> LeakReport:
+    """Finds samples of test sets that are in the training set, too.
+
+    Args:
+        train: Training set: a folder of features that `difficulty extract` wrote, a score file with
+            its features beside it, whose samples and labels then count, or features, labels and
+            perhaps ids as `ds.score` takes them.
+        *tests: Test sets, with features of the same backbone.
+        near_duplicates: Cosine of the features from which samples are near copies, above 0 and up
+            to 1; None for exact copies only, which takes a moment.
+        out: Table of all pairs to write, ending in .parquet, .csv or .jsonl; None for none.
+        report: Page to write, with the pairs side by side, ending in .html; None for none.
+        train_images: Location of the images of the training set, for the page; by default the
+            dataset that the features name.
+        test_images: The same of each test set.
+
+    Returns:
+        `tests` has the counts, `pairs` and `marks` of each test set, `pairs` those of all, and
+        `train_marks` what `ds.score` and `difficulty clean` take to drop the copied samples from
+        the training set.
+
+    Raises:
+        ConfigError: There is no test set, or the cosine is out of bounds.
+        FeatureStoreError: Features are of different backbones or preparations, incomplete or
+            damaged.
+        DifficultyError: As for `report`, where a page or a table cannot be written.
+    """
+    if not tests:
+        raise ConfigError("there is no test set", "name at least one", parameter="tests")
+    chosen = "none" if near_duplicates is None else near_duplicates
+    options = read_options(LeakOptions, {"near_duplicates": chosen})
+    if out is not None:
+        require_output_file(Path(out), WRITERS, DatasetError)
+    if report is not None:
+        require_leak_page(Path(report))
+    splits = [_open("train", train)]
+    splits += [_open(f"test {number}", test) for number, test in enumerate(tests, start=1)]
+    found = find_leaks(splits[0], splits[1:], options.cosine)
+    notes: Sequence[str] = ()
+    if report is not None:
+        page = LeakPage(found, splits[0], splits[1:], train_images, test_images)
+        notes = write_leak_page(Path(report), page, as_keyword)
+    if out is not None:
+        found.save(Path(out))
+    warn([*found.warnings, *notes])
+    return found
+
+
+def _open(name: str, samples: Samples) -> Split:
+    if isinstance(samples, str | Path):
+        return open_split(Path(samples))
+    features, labels, *ids = samples
+    return Split(name, read_arrays(features, labels, ids[0] if ids else None))
