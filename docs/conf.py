@@ -32,6 +32,7 @@ NAVIGATION = {
     "How-to": {
         "datasets": "Datasets",
         "images": "Images",
+        "objects": "Boxes of objects",
         "texts": "Texts",
         "report": "The report",
         "explorer": "Exploring in the browser",

@@ -1,4 +1,4 @@
-"""Datasets, with labels or without: folders, tables, tars, archives, and published files."""
+"""Datasets, with labels or without: folders, tables, tars, archives, boxes, and published files."""
 
 from collections.abc import Callable
 
@@ -9,6 +9,7 @@ from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.listing import without_labels
 from difficulty_service.datasets.memory import open_plugged
+from difficulty_service.datasets.objects import OBJECT_FORMATS
 from difficulty_service.datasets.published import PUBLISHED_DATASETS
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
@@ -21,6 +22,7 @@ DATASETS: dict[str, Callable[[str, DatasetOptions], Dataset]] = {
     "archive": open_archive,
     "hugging-face": open_hugging_face,
     "plug-in": open_plugged,
+    **{kind: form.open for kind, form in OBJECT_FORMATS.items()},
     **PUBLISHED_DATASETS,
 }
 

@@ -7,6 +7,7 @@ images and no folders is one without labels.
 """
 
 import os
+import re
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,13 +51,16 @@ MAX_TOPS = 8
 
 _OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
 _LABEL_FILES = (*TABLE_EXTENSIONS, ".json")
-_OF_BOXES = frozenset(("images", "jpegimages", "labels", "annotations", "masks"))
+_OF_BOXES = frozenset(
+    ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
+)
+_YEAR = re.compile(r"_?\d{4}$")
 
 WHOLE = ""
 """The path of the location itself, relative to it."""
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
-_SPLIT_NAMES = frozenset(
+SPLIT_NAMES = frozenset(
     ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval")
 )
 
@@ -221,11 +225,12 @@ def _refuse_labels_elsewhere(where: str, folders: list[str], files: list[str]) -
             else "write a CSV with the columns path and label, and name that as the dataset",
             parameter="location",
         )
-    if len(folders) > 1 and _OF_BOXES.issuperset(name.lower() for name in folders):
+    names = {_YEAR.sub("", name.lower()) for name in folders}
+    if len(folders) > 1 and names & _OF_BOXES and names <= _OF_BOXES | SPLIT_NAMES:
         raise DatasetError(
             f"{where} has the folders {folders}, as datasets of boxes or masks do, and no classes",
-            "write one sub-folder per class, or a CSV with the columns path and label, with one "
-            "image or cropped box for each",
+            "unpack it if it is an archive of boxes, whose folder is read; otherwise write one "
+            "sub-folder per class, or a CSV with the columns path and label",
             parameter="location",
         )
 
@@ -254,7 +259,7 @@ def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
 
 
 def _refuse_unchosen_splits(tree: Tree, location: str, prefix: str, folders: list[str]) -> None:
-    if all(name.lower() in _SPLIT_NAMES for name in folders) and all(
+    if all(name.lower() in SPLIT_NAMES for name in folders) and all(
         any(folder for _, folder, _ in _scan_top(tree, location, prefix + name)) for name in folders
     ):
         raise DatasetError(

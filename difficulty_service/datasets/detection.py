@@ -5,6 +5,7 @@ from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_plain_image
 from difficulty_service.datasets.class_folders import visible
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.memory import find_plugin
+from difficulty_service.datasets.objects import kind_of_object_file, kind_of_object_folder
 from difficulty_service.datasets.published import kind_of_published_file, kind_of_published_folder
 from difficulty_service.datasets.storage import Boundary, is_folder, list_folder, reading, resolve
 from difficulty_service.datasets.table_files import NAMED_EXTENSIONS, TABLE_EXTENSIONS
@@ -39,12 +40,15 @@ def detect_kind(location: str, boundary: Boundary | None = None, split: str | No
         with reading(repr(location), "listed"):
             entries = list_folder(place)
         published = kind_of_published_folder(place, entries, split)
-        return published or _kind_of_folder(entries, location)
+        kind = published or kind_of_object_folder(place, entries)
+        return kind or _kind_of_folder(entries, location)
     files = find_files(location, boundary)
     names = [file.place.name for file in files]
-    published = kind_of_published_file(files[0].place) if len(files) == 1 else None
-    if published is not None:
-        return published
+    if len(files) == 1:
+        place = files[0].place
+        of_one = kind_of_published_file(place) or kind_of_object_file(place)
+        if of_one is not None:
+            return of_one
     if all(name.lower().endswith(ZIP_EXTENSION) for name in names):
         return "archive"
     kind = _kind_of_files(names, location)

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.storage import Boundary
-
-ImageOpener = Callable[[], BinaryIO]
-"""Opens one encoded image as a seekable file; raises ImageError."""
+from difficulty_service.images.opener import ImageOpener as ImageOpener
 
 UNLABELLED = "unlabelled"
 """Name of the only class of a dataset without labels."""

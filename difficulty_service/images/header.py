@@ -13,7 +13,7 @@ import struct
 import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,7 @@ from PIL import ExifTags, Image, ImageFile
 
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.base.extras import pip_command
-
-if TYPE_CHECKING:
-    from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.images.opener import ImageOpener
 
 MAX_SCANS = 100
 """Scans of a progressive JPEG, each of which passes over all pixels; cameras write about ten."""
@@ -76,7 +74,7 @@ RAISE_LIMIT = ("raise ", Setting("max_pixels"), " if the image is genuine")
 Plugin = Callable[[BinaryIO, str], ImageFile.ImageFile]
 
 
-def read_encoded(opener: "ImageOpener", max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
+def read_encoded(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> bytes:
     """Reads a whole file after checking its size and its first bytes.
 
     The file may have 8 bytes per pixel plus 16 MiB.

@@ -36,7 +36,6 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import ImageError
-from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
     RAISE_LIMIT,
@@ -46,6 +45,7 @@ from difficulty_service.images.header import (
     read_encoded,
     upright_shape,
 )
+from difficulty_service.images.opener import ImageOpener
 from difficulty_service.images.resizing import (
     DecodedImage,
     crop,

@@ -22,6 +22,7 @@ import pytest
 
 from difficulty_service.cli import create_app
 from difficulty_service.scores.file import read_scores
+from tests.boxed_images import many_scenes, write_coco, write_yolo
 from tests.end_to_end.conftest import CLASSES, make_photos
 from tests.warm_command import Call, run_script, warm_command
 
@@ -225,6 +226,8 @@ def make_images() -> None:
     make_photos(Path("other-photos"), ("boat", "car"), 4)
     for part in ("train", "test"):
         make_photos(Path("svhn") / part, ("0", "1"), 4)
+    write_yolo(Path("fruit"), many_scenes(10), ("train", "val"))
+    write_coco(Path("market"), many_scenes(10), "train2017")
 
 
 def make_tables() -> None:

@@ -1,0 +1,50 @@
+"""Datasets of objects: boxes in images, each of which becomes a sample; one file per format."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from difficulty_service.datasets.objects.coco import is_coco, is_coco_file, open_coco
+from difficulty_service.datasets.objects.files import nested
+from difficulty_service.datasets.objects.voc import is_voc, open_voc
+from difficulty_service.datasets.objects.yolo import is_yolo, is_yolo_file, open_yolo
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import Entry, StoredPath
+
+
+@dataclass(frozen=True)
+class ObjectFormat:
+    """A format of boxes.
+
+    Attributes:
+        open: Function that opens a dataset.
+        is_folder: Whether a folder with these entries is of the format.
+        is_file: Whether a file is.
+    """
+
+    open: Callable[[str, DatasetOptions], Dataset]
+    is_folder: Callable[[StoredPath, list[Entry]], bool]
+    is_file: Callable[[StoredPath], bool] = lambda _: False
+
+
+OBJECT_FORMATS: dict[str, ObjectFormat] = {
+    "coco": ObjectFormat(open_coco, is_coco, is_coco_file),
+    "yolo": ObjectFormat(open_yolo, is_yolo, is_yolo_file),
+    "voc": ObjectFormat(open_voc, is_voc),
+}
+
+
+def kind_of_object_folder(place: StoredPath, entries: list[Entry]) -> str | None:
+    """The format of the boxes in a folder, or in the single folder in it; None without boxes."""
+    try:
+        for folder in nested(place, entries):
+            for kind, form in OBJECT_FORMATS.items():
+                if form.is_folder(*folder):
+                    return kind
+    except OSError:
+        return None
+    return None
+
+
+def kind_of_object_file(place: StoredPath) -> str | None:
+    """The format of a file that names boxes; None where it is none."""
+    return next((kind for kind, form in OBJECT_FORMATS.items() if form.is_file(place)), None)

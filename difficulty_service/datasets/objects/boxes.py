@@ -1,0 +1,250 @@
+"""Boxes of objects in images, as samples: what all formats of them share.
+
+A sample is the object in a box with what is around it (`images.crops`), its label the category of
+the box. Its id is `image#box`. Nothing is left out silently: a box without a category, numbers or
+an area is listed as skipped, and one whose image is missing or does not reach it, or that is too
+small to show anything, as an image that cannot be read.
+"""
+
+import hashlib
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.datasets.listing import Listing, as_text, build_dataset
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
+from difficulty_service.datasets.storage import StoredPath
+from difficulty_service.datasets.table_files import require_rows
+from difficulty_service.images.crops import CONTEXT, CropOpener, Sides
+from difficulty_service.images.header import DEFAULT_MAX_PIXELS
+
+DOUBLED = 0.9
+"""Intersection over union from which two boxes of a category are around the same object."""
+
+NAMED = 20
+"""Number of doubled boxes that a sentence names."""
+
+MOST_PIXELS = 8 * DEFAULT_MAX_PIXELS
+"""Pixels of an image with boxes: those from above have many times as many as a photograph."""
+
+MOST_BYTES = 1 << 31
+"""Bytes of a file of annotations; it is text, and is in memory as a whole."""
+
+
+@dataclass(frozen=True)
+class BoxedImage:
+    """An image with boxes.
+
+    Attributes:
+        name: What the ids of its boxes begin with.
+        frame: Width and height that the boxes go by; None for its pixels.
+        size: Encoded bytes; 0 where they are not known.
+    """
+
+    name: str
+    open: ImageOpener
+    frame: tuple[float, float] | None
+    size: int = 0
+
+
+@dataclass
+class Boxes:
+    """The boxes of a dataset, as they are read.
+
+    Attributes:
+        rows: Place of the image of each box.
+        names: Name of each box in its image.
+        labels: Place of its category.
+        annotated: Places of the images about whose boxes there is anything, right or wrong.
+    """
+
+    images: list[BoxedImage] = field(default_factory=list)
+    rows: list[int] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    labels: list[int] = field(default_factory=list)
+    sides: list[Sides] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    annotated: set[int] = field(default_factory=set)
+    _taken: set[tuple[int, str]] = field(default_factory=set)
+
+    def add(self, image: int, name: str, label: int | str, sides: Sequence[object]) -> None:
+        """Adds a box of an image, or lists why it is none; a label of text is such a reason."""
+        self.annotated.add(image)
+        reason = label if isinstance(label, str) else _problem(sides)
+        if reason is None and (image, name) in self._taken:
+            reason = "another box of the image has the same name"
+        if reason is not None or isinstance(label, str):
+            self.skip(f"{self.images[image].name}#{name}", str(reason))
+            return
+        self._taken.add((image, name))
+        self.rows.append(image)
+        self.names.append(name)
+        self.labels.append(label)
+        self.sides.append(tuple(map(float, sides)))  # type: ignore[arg-type]
+
+    def skip(self, name: str, reason: str) -> None:
+        """Lists what is no box."""
+        self.skipped.append((as_text(name), reason))
+
+    def ids(self) -> list[str]:
+        """`image#box` of every box."""
+        pairs = zip(self.rows, self.names, strict=True)
+        return [as_text(f"{self.images[row].name}#{name}") for row, name in pairs]
+
+
+def _problem(sides: Sequence[object]) -> str | None:
+    """The reason why four sides are no box; None where they are one."""
+    numbers = [each for each in sides if isinstance(each, int | float)]
+    if len(numbers) < len(sides) or isinstance(sides, str) or not all(map(math.isfinite, numbers)):
+        return "its box is not four numbers"
+    if len(numbers) != 4:  # noqa: PLR2004
+        return "its box is not four numbers"
+    left, top, right, bottom = numbers
+    return None if right > left and bottom > top else "its box has no area"
+
+
+Revise = Callable[[Mapping[str, str | None]], "Revision"]
+"""The files of a dataset with other categories of some boxes, by id; None removes the box."""
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A dataset in which some boxes have another category or are gone.
+
+    Attributes:
+        root: Folder that all its files are below.
+        changed: New content by the path below the root.
+        others: Paths below the root of the files that stay as they are.
+    """
+
+    root: StoredPath
+    changed: Mapping[str, bytes]
+    others: Sequence[str]
+
+
+def build_boxes(
+    location: str,
+    options: DatasetOptions,
+    categories: Sequence[str],
+    boxes: Boxes,
+) -> Dataset:
+    """The dataset of boxes whose labels are places in `categories`."""
+    if options.limits is not None:
+        require_rows(len(boxes.rows) + len(boxes.skipped), options.limits, repr(location))
+    sides = np.array(boxes.sides, np.float64).reshape(-1, 4)
+    rows, labels = np.array(boxes.rows, np.int64), np.array(boxes.labels, np.int32)
+    ids = boxes.ids()
+    frames = [image.frame for image in boxes.images]
+    digest = hashlib.sha256(repr((CONTEXT, frames)).encode())
+    digest.update(sides.astype("<f8").tobytes())
+    listing = Listing(
+        distinct_names(categories),
+        ids,
+        labels,
+        np.array([image.size for image in boxes.images], np.int64)[rows],
+        ("boxes", digest.hexdigest()),
+        boxes.skipped,
+        (*_empty_sentence(boxes), *_doubled_sentence(ids, rows, labels, sides)),
+    )
+    max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
+    open_at = partial(_open_at, boxes.images, rows, sides, max_pixels)
+    return build_dataset(location, options, listing, open_at, lambda position: repr(ids[position]))
+
+
+def _open_at(
+    images: Sequence[BoxedImage],
+    rows: NDArray[np.int64],
+    sides: NDArray[np.float64],
+    max_pixels: int,
+    positions: NDArray[np.int64],
+) -> Iterator[ImageOpener]:
+    for position in positions.tolist():
+        image = images[rows[position]]
+        left, top, right, bottom = sides[position].tolist()
+        yield CropOpener(image.open, (left, top, right, bottom), image.frame, max_pixels)
+
+
+def distinct_names(categories: Sequence[str]) -> tuple[str, ...]:
+    """Names of categories, with the place of one whose name another has, too."""
+    number = Counter(categories)
+    return tuple(
+        name if number[name] == 1 else f"{name} ({place})" for place, name in enumerate(categories)
+    )
+
+
+def _empty_sentence(boxes: Boxes) -> list[str]:
+    number = len(boxes.images) - len(boxes.annotated)
+    has = "has" if number == 1 else "have"
+    return [f"{count_of(number, 'image')} {has} no box"] if number else []
+
+
+def _doubled_sentence(
+    ids: Sequence[str],
+    rows: NDArray[np.int64],
+    labels: NDArray[np.int32],
+    sides: NDArray[np.float64],
+) -> list[str]:
+    doubled = find_doubled(rows, labels, sides)
+    if not doubled:
+        return []
+    pairs = [f"{ids[second]!r} of {ids[first]!r}" for first, second in doubled]
+    verb = "is around the same object as" if len(doubled) == 1 else "are around the same objects as"
+    return [
+        f"{count_of(len(doubled), 'box', 'boxes')} {verb} another of the same category "
+        f"(intersection over union of {DOUBLED} or more): {list_names(pairs, NAMED)}"
+    ]
+
+
+def find_doubled(
+    rows: NDArray[np.int64], labels: NDArray[np.int32], sides: NDArray[np.float64]
+) -> list[tuple[int, int]]:
+    """Positions of two boxes of an image and a category that are around the same object.
+
+    Each box occurs once as the second one, with the first one that it doubles.
+
+    Args:
+        rows: Place of the image of each box. Shape (boxes,).
+        sides: Left, top, right and bottom. Shape (boxes, 4).
+    """
+    groups = defaultdict[tuple[int, int], list[int]](list)
+    for position, key in enumerate(zip(rows.tolist(), labels.tolist(), strict=True)):
+        groups[key].append(position)
+    doubled = []
+    for group in groups.values():
+        corners = sides[group]
+        for place in range(1, len(group)):
+            here, before = corners[place], corners[:place]
+            inner = np.minimum(here[2:], before[:, 2:]) - np.maximum(here[:2], before[:, :2])
+            shared = inner.clip(0).prod(axis=1)
+            areas = [np.prod(each[..., 2:] - each[..., :2], axis=-1) for each in (here, before)]
+            same = np.flatnonzero(shared >= DOUBLED * (areas[0] + areas[1] - shared))
+            if len(same):
+                doubled.append((group[int(same[0])], group[place]))
+    return sorted(doubled, key=lambda pair: pair[1])
+
+
+def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
+    """The split to read: the one that is named, or the only one.
+
+    Names may be shortened: `train` is the only one that begins so, as in `train2017`.
+    """
+    if split is None and len(splits) == 1:
+        return splits[0]
+    begin = [name for name in splits if split is not None and name.startswith(split)]
+    if split in splits or len(begin) == 1:
+        return str(split) if split in splits else begin[0]
+    raise DatasetError(
+        f"{location!r} has no split {split!r}"
+        if split is not None
+        else f"{location!r} holds the splits {list(splits)}",
+        f"choose one of {list(splits)} as " if split is not None else "choose one, for example ",
+        Setting("split", None if split is not None else splits[0]),
+        parameter="split",
+    )

@@ -1,0 +1,369 @@
+"""COCO: boxes in a JSON file with the keys images, annotations and categories.
+
+The name of a box is the id of its annotation. The images are found beside the file, in `images`, in
+a folder of the split, or in one of these beside the folder of the file. Elements of the lists are
+parsed one at a time, because outlines take many times the memory of boxes, and what is written back
+is the same text but for the annotations that somebody decided about.
+"""
+
+import json
+import posixpath
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.class_folders import SPLIT_NAMES
+from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.datasets.listing import check_options
+from difficulty_service.datasets.objects.boxes import (
+    MOST_BYTES,
+    BoxedImage,
+    Boxes,
+    build_boxes,
+    choose_split,
+)
+from difficulty_service.datasets.objects.files import nested
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import (
+    Entry,
+    StoredPath,
+    is_folder,
+    is_uri,
+    list_folder,
+    open_file,
+    reading,
+    resolve,
+)
+
+EXTENSION = ".json"
+ANNOTATIONS = "annotations"
+LISTS = ("images", "annotations", "categories")
+
+_HEAD = re.compile(
+    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(info|licenses|type|videos|images|annotations|categories)"'
+)
+_HEAD_BYTES = 256
+_SAME_IMAGES = ("captions_", "person_keypoints_", "stuff_", "panoptic_")
+"""What names of files with other annotations of the same images begin with."""
+
+_LOOKED_AT = 100
+_TRIED = 5
+"""Number of images by which their folder is found."""
+
+_BLANK = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder()
+
+Span = tuple[int, int]
+"""First character of a JSON value, and the one after its last."""
+
+Take = Callable[[Any, Span], None]
+"""Is given an element of a list and where it is."""
+
+
+def is_coco_file(place: StoredPath) -> bool:
+    """Whether a file begins as one of COCO does."""
+    if not place.name.lower().endswith(EXTENSION):
+        return False
+    try:
+        with open_file(place) as file:
+            return _HEAD.match(file.read(_HEAD_BYTES)) is not None
+    except OSError:
+        return False
+
+
+def is_coco(place: StoredPath, entries: list[Entry]) -> bool:
+    """Whether a folder holds such a file, in `annotations` or in a folder for each split."""
+    return bool(_find_files(place, entries))
+
+
+def _find_files(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    """The files of the splits below a folder, by what the split is called."""
+    found = _files_in(place, entries)
+    for name, is_dir, _ in sorted(entries):
+        # Of other folders there may be thousands, one for each class.
+        if not is_dir or name.lower() not in {ANNOTATIONS, *SPLIT_NAMES}:
+            continue
+        below = place.join(name)
+        try:
+            files = _files_in(below, list_folder(below))
+        except OSError:
+            continue
+        if name.lower() == ANNOTATIONS:
+            found |= files
+        elif len(files) == 1:
+            found[name] = next(iter(files.values()))
+    return found
+
+
+def _files_in(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    names = [
+        name
+        for name, is_dir, _ in sorted(entries)
+        if not is_dir and name.lower().endswith(EXTENSION) and not name.startswith(".")
+    ]
+    if any(name.startswith("instances_") for name in names):
+        names = [name for name in names if not name.startswith(_SAME_IMAGES)]
+    places = [place.join(name) for name in names[:_LOOKED_AT]]
+    return {_split_of(each.name): each for each in places if is_coco_file(each)}
+
+
+def _split_of(name: str) -> str:
+    """The split in the name of a file, such as `val2017` in `instances_val2017.json`."""
+    return name.removesuffix(EXTENSION).removeprefix("instances_")
+
+
+@dataclass
+class CocoText:
+    """What a file says, and where its text says so.
+
+    Attributes:
+        lists: Where each of LISTS begins and ends.
+        categories: Ids and names in the order of the ids.
+        annotations: Of each annotation its id, the id of its image, that of its category, and the
+            box; in the order of the file, as everything else.
+        spans: Where each annotation begins and ends.
+    """
+
+    text: str
+    lists: dict[str, Span] = field(default_factory=dict)
+    images: list[Mapping[str, Any]] = field(default_factory=list)
+    categories: list[tuple[Any, str]] = field(default_factory=list)
+    annotations: list[tuple[Any, Any, Any, Any]] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+
+
+def open_coco(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a file of annotations, or the folder that holds one for each split."""
+    check_options(options, "boxes in COCO's format")
+    place = _choose_file(location, options)
+    return _list(read_coco(place, location), place, location, options)
+
+
+def _choose_file(location: str, options: DatasetOptions) -> StoredPath:
+    place = resolve(location, options.boundary)
+    if not is_folder(place, location):
+        check_options(options, "a single file of annotations", ("split",))
+        return place
+    with reading(repr(location), "listed"):
+        files = next(filter(None, (_find_files(*each) for each in nested(place))))
+    return files[choose_split(list(files), options.split, location)]
+
+
+def read_coco(place: StoredPath, location: str) -> CocoText:
+    """Parses a file; raises DatasetError where it is no JSON or not of this format."""
+    with reading(repr(location)), open_file(place) as file:
+        data = file.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise DatasetError(
+            f"{place.name!r} has more than {MOST_BYTES:,} bytes", "split its images into several"
+        )
+    try:
+        read = CocoText(data.decode())
+        _scan(read)
+    except (ValueError, IndexError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise DatasetError(
+            f"{place.name!r} is damaged: {reason or 'it ends too early'}", "write it again"
+        ) from error
+    missing = [name for name in LISTS if name not in read.lists]
+    if missing:
+        raise DatasetError(
+            f"{place.name!r} has no list of {' and of '.join(missing)}",
+            "name a file with the boxes of objects, such as instances_train2017.json",
+            parameter="location",
+        )
+    read.categories.sort(key=lambda each: (isinstance(each[0], str), each[0]))
+    return read
+
+
+def _scan(read: CocoText) -> None:
+    """Reads the lists of the outermost object, an element at a time."""
+    start = _skip(read.text, 1 if read.text.startswith("\ufeff") else 0)
+    take: dict[str, Take] = {
+        "images": lambda value, _: read.images.append(value),
+        "categories": lambda value, _: read.categories.append(_category(value)),
+        "annotations": partial(_take_annotation, read),
+    }
+    read.lists = {
+        name: span
+        for name, span in _walk(read.text, start, take).items()
+        if name in LISTS and read.text[span[0]] == "["
+    }
+
+
+def _walk(text: str, at: int, take: Mapping[str, Take]) -> dict[str, Span]:
+    """Where each member of the object at a place is; gives elements of lists to functions."""
+    if text[at] != "{":
+        raise ValueError("it is not an object")
+    members = dict[str, Span]()
+    at = _skip(text, at + 1)
+    while text[at] != "}":
+        if text[at] != '"':
+            raise ValueError(f"{text[at : at + 20]!r} is no name of a member")
+        name, at = scanstring(text, at + 1, True)  # noqa: FBT003
+        at = _skip(text, at)
+        if text[at] != ":":
+            raise ValueError(f"no colon after {name!r}")
+        start = _skip(text, at + 1)
+        if name in take and text[start] == "[":
+            end = _walk_list(text, start, take[name])
+        else:
+            end = _DECODER.raw_decode(text, start)[1]
+        members[name] = (start, end)
+        at = _next(text, end, "}")
+    return members
+
+
+def _walk_list(text: str, at: int, take: Take) -> int:
+    """Gives each object of the list at a place to a function; the character after the list."""
+    at = _skip(text, at + 1)
+    while text[at] != "]":
+        value, end = _DECODER.raw_decode(text, at)
+        if not isinstance(value, dict):
+            raise ValueError(f"a list has {str(value)[:20]!r}, which is no object")  # noqa: TRY004
+        take(value, (at, end))
+        at = _next(text, end, "]")
+    return at + 1
+
+
+def _next(text: str, at: int, last: str) -> int:
+    """Where the next element begins after one that ends here, or the bracket that is the last."""
+    at = _skip(text, at)
+    if text[at] == last:
+        return at
+    if text[at] != ",":
+        raise ValueError(f"no comma at character {at:,}")
+    following = _skip(text, at + 1)
+    if text[following] == last:
+        raise ValueError(f"a comma before {last!r} at character {at:,}")
+    return following
+
+
+def _skip(text: str, at: int) -> int:
+    return _BLANK.match(text, at).end()  # type: ignore[union-attr]
+
+
+def _category(value: Mapping[str, Any]) -> tuple[Any, str]:
+    number = value.get("id")
+    if not isinstance(number, int | str):
+        raise ValueError(f"a category has the id {number!r}")  # noqa: TRY004
+    return number, str(value.get("name", number))
+
+
+def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
+    read.annotations.append(
+        (value.get("id"), value.get("image_id"), value.get("category_id"), value.get("bbox"))
+    )
+    read.spans.append(span)
+
+
+def _list(read: CocoText, place: StoredPath, location: str, options: DatasetOptions) -> Dataset:
+    boxes = Boxes()
+    folder = _find_images(place, [_file_name(image) for image in read.images])
+    rows = _add_images(boxes, read, folder)
+    labels = {key: label for label, (key, _) in enumerate(read.categories)}
+    for number, (name, image, category, box) in enumerate(read.annotations):
+        known = rows.get(_key(image))
+        if known is None:
+            reason = "it has no image" if image is None else f"there is no image {image!r}"
+            boxes.skip(f"annotation {number if name is None else name}", reason)
+            continue
+        label = labels.get(_key(category), f"there is no category {category!r}")
+        if name is None:
+            label = "it has no id"
+        boxes.add(known, f"#{number}" if name is None else str(name), label, _sides(box))
+    categories = [name for _, name in read.categories]
+    return build_boxes(location, options, categories, boxes)
+
+
+def _sides(box: object) -> Sequence[object]:
+    """Left, top, right and bottom, of a box that also says its width and height."""
+    if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):  # noqa: PLR2004
+        return ()
+    left, top, width, height = box
+    return left, top, left + width, top + height
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
+
+
+def _key(value: object) -> object:
+    """An id that can be looked up; None for a value that cannot be one."""
+    return value if isinstance(value, int | float | str) else None
+
+
+def _file_name(image: Mapping[str, Any]) -> str | None:
+    name = image.get("file_name")
+    return name if isinstance(name, str) and name else None
+
+
+def _find_images(place: StoredPath, names: Sequence[str | None]) -> StoredPath:
+    """The folder that the names of images are relative to; that of the file where none is there."""
+    here, split = place.parent, _split_of(place.name)
+    candidates = [
+        here,
+        here.join("images"),
+        *(
+            above.join(below)
+            for above in (here, here.parent)
+            for below in (split, f"images/{split}")
+        ),
+        here.parent.join("images"),
+        here.parent,
+        here.parent.join(f"{split}/images"),
+    ]
+    looked_for = [name for name in names if name is not None and not is_uri(name)][:_TRIED]
+    for folder in candidates:
+        if any(_is_file(folder.join(name)) for name in looked_for):
+            return folder
+    return here
+
+
+def _is_file(place: StoredPath) -> bool:
+    try:
+        return is_folder(place, place.name) is False
+    except DatasetError:  # outside of the boundary
+        return False
+
+
+def _add_images(boxes: Boxes, read: CocoText, folder: StoredPath) -> dict[object, int]:
+    """Adds the images of a file; the place of each by its id."""
+    rows = dict[object, int]()
+    sizes = _sizes(folder, {posixpath.dirname(_file_name(image) or "") for image in read.images})
+    for image in read.images:
+        key, name = _key(image.get("id")), _file_name(image)
+        if key is None or name is None or key in rows:
+            reason = "another image has its id" if key in rows else "it has no id or no file_name"
+            boxes.skip(f"image {name or key}", reason)
+            continue
+        rows[key] = len(boxes.images)
+        frame = _frame(image.get("width"), image.get("height"))
+        boxes.images.append(
+            BoxedImage(
+                name, cell_opener(name, folder), frame, sizes.get(posixpath.normpath(name), 0)
+            )
+        )
+    return rows
+
+
+def _frame(width: object, height: object) -> tuple[float, float] | None:
+    if not isinstance(width, int | float) or not isinstance(height, int | float):
+        return None
+    return (float(width), float(height)) if min(width, height) > 0 else None
+
+
+def _sizes(folder: StoredPath, below: set[str]) -> dict[str, int]:
+    """Bytes of each file in some folders below a folder, by its path there."""
+    sizes = dict[str, int]()
+    for name in below:
+        try:
+            entries = list_folder(folder.join(name)) if not is_uri(name) else []
+        except OSError:  # the reason follows where an image is opened
+            continue
+        sizes |= {posixpath.normpath(posixpath.join(name, file)): size for file, _, size in entries}
+    return sizes

@@ -1,0 +1,97 @@
+"""The files of a dataset of boxes: its folder, what is below it, and many small ones at once."""
+
+import posixpath
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.class_folders import visible
+from difficulty_service.datasets.storage import (
+    Entry,
+    StoredPath,
+    list_folder,
+    list_tree,
+    open_file,
+    reading,
+)
+
+MOST_BYTES = 16 << 20
+"""Bytes of a file about the boxes of one image, or about the dataset."""
+
+MOST_FOLDERS = 8
+"""Number of single folders around each other in which a dataset is looked for."""
+
+_READERS, _READ_AHEAD = 16, 1024
+_MOST_DEPTH = 32
+
+
+def nested(
+    place: StoredPath, entries: list[Entry] | None = None
+) -> Iterator[tuple[StoredPath, list[Entry]]]:
+    """A folder with its visible entries, then the single folder in it, and so on.
+
+    A program that packs or unpacks an archive often makes a folder around the one inside it.
+    `entries` are those of the first folder, where they are known.
+    """
+    for _ in range(MOST_FOLDERS):
+        entries = visible(list_folder(place) if entries is None else entries)
+        yield place, entries
+        folders = [name for name, is_dir, _ in entries if is_dir]
+        if len(folders) != 1 or len(entries) > 1:
+            return
+        place, entries = place.join(folders[0]), None
+
+
+def walk(place: StoredPath, folder: str = "") -> dict[str, int]:
+    """Size by path, relative to a place, of the visible files in and below a folder of it."""
+    files = dict[str, int]()
+    if not place.is_local:
+        with reading(repr(place.name), "listed"):
+            tree = list_tree(place.join(folder) if folder else place)
+        for name, entries in tree.items():
+            for file, is_dir, size in visible(entries):
+                if not is_dir and not any(part.startswith(".") for part in name.split("/")):
+                    files[posixpath.join(folder, name, file)] = size
+        return dict(sorted(files.items()))
+    pending = [(folder, frozenset[Path]())]
+    while pending:
+        name, above = pending.pop()
+        here = Path(place.join(name).path).resolve()
+        if here in above or len(above) > _MOST_DEPTH:  # a link to a folder above
+            continue
+        with reading(repr(name or place.name), "listed"):
+            entries = visible(list_folder(place.join(name)))
+        for file, is_dir, size in entries:
+            path = posixpath.join(name, file)
+            if is_dir:
+                pending.append((path, above | {here}))
+            else:
+                files[path] = size
+    return dict(sorted(files.items()))
+
+
+def read_file(place: StoredPath) -> bytes:
+    """The content of a small file; DatasetError where it cannot be read."""
+    data = read_or_reason(place)
+    if isinstance(data, str):
+        raise DatasetError(f"{place.name!r} {data}")
+    return data
+
+
+def read_files(places: Sequence[StoredPath]) -> Iterator[bytes | str]:
+    """The contents of many small files, in order, or the reason why one cannot be read."""
+    # Of remote storage, each is a request that waits.
+    with ThreadPoolExecutor(_READERS) as pool:
+        for start in range(0, len(places), _READ_AHEAD):
+            yield from pool.map(read_or_reason, places[start : start + _READ_AHEAD])
+
+
+def read_or_reason(place: StoredPath) -> bytes | str:
+    """The content of a small file, or the reason why it cannot be read."""
+    try:
+        with open_file(place) as file:
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"
+    return data if len(data) <= MOST_BYTES else f"has more than {MOST_BYTES:,} bytes"

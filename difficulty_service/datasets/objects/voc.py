@@ -1,0 +1,253 @@
+"""Pascal VOC: an XML file for each image, in `Annotations` or beside the images.
+
+The name of a box is the number of its object in the file, counted from 1. `ImageSets/Main` lists
+the images of each split. The corners are pixels that are counted from 1 and belong to the box.
+"""
+
+import posixpath
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from xml.parsers import expat
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.class_folders import SPLIT_NAMES
+from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
+from difficulty_service.datasets.listing import check_options
+from difficulty_service.datasets.objects.boxes import BoxedImage, Boxes, build_boxes, choose_split
+from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.storage import (
+    Entry,
+    StoredPath,
+    list_folder,
+    open_file,
+    reading,
+    resolve,
+)
+
+EXTENSION = ".xml"
+ANNOTATIONS, LISTS = "Annotations", "ImageSets/Main"
+IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
+SIDES = ("xmin", "ymin", "xmax", "ymax")
+
+_ROOT = b"<annotation"
+_HEAD_BYTES = 1024
+_LOOKED_AT = 20
+
+Span = tuple[int, int]
+
+
+def is_voc(place: StoredPath, entries: list[Entry]) -> bool:
+    """Whether a folder has annotations of images in XML files, also in a folder for each split."""
+    folders = [name for name, is_dir, _ in entries if is_dir]
+    likely = [name for name in folders if name in {ANNOTATIONS, ANNOTATIONS.lower()}]
+    likely += [name for name in folders if name.lower() in SPLIT_NAMES]
+    try:
+        return _has_annotation(place, entries) or any(
+            _has_annotation(place.join(name), list_folder(place.join(name))) for name in likely
+        )
+    except OSError:
+        return False
+
+
+def _has_annotation(place: StoredPath, entries: list[Entry]) -> bool:
+    files = [name for name, is_dir, _ in entries if not is_dir and name.lower().endswith(EXTENSION)]
+    for name in sorted(files)[:_LOOKED_AT]:
+        with open_file(place.join(name)) as file:
+            if _ROOT in file.read(_HEAD_BYTES):
+                return True
+    return False
+
+
+@dataclass(frozen=True)
+class VocSplit:
+    """The files of annotations of a split and all images, by paths below the root."""
+
+    root: StoredPath
+    files: Sequence[str]
+    images: Mapping[str, int]
+
+
+@dataclass
+class VocObject:
+    """An object of a file.
+
+    Attributes:
+        name: Its category; None where the file does not say it.
+        sides: Left, top, right and bottom, as texts.
+        span: Where the element is in the bytes of the file.
+        name_span: Where the text of its category is.
+    """
+
+    span: Span
+    name: str | None = None
+    name_span: Span | None = None
+    sides: dict[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class VocFile:
+    """What a file says: the name of its image, its size, and the objects."""
+
+    image: str
+    size: tuple[float, float] | None
+    objects: Sequence[VocObject]
+
+
+def open_voc(location: str, options: DatasetOptions) -> Dataset:
+    """Opens the folder of a dataset; all its files, or those of a split."""
+    check_options(options, "boxes in Pascal VOC's format")
+    split = find_split(location, options)
+    boxes, names = Boxes(), list[str]()
+    objects = list[tuple[int, int, VocObject]]()
+    by_stem = {posixpath.splitext(image)[0]: image for image in split.images}
+    contents = read_files([split.root.join(file) for file in split.files])
+    for file, data in zip(split.files, contents, strict=True):
+        parsed = (
+            f"its boxes cannot be read: the file {data}" if isinstance(data, str) else parse(data)
+        )
+        if isinstance(parsed, str):
+            boxes.skip(file, parsed)
+            continue
+        image = _find_image(file, parsed.image, split.images, by_stem)
+        missing = f"no image of this name: {parsed.image!r}" if parsed.image else "no image"
+        opener = refusing(missing) if image is None else partial(open_image, split.root.join(image))
+        size = split.images.get(image or "", 0)
+        boxes.images.append(BoxedImage(image or parsed.image or file, opener, parsed.size, size))
+        row = len(boxes.images) - 1
+        objects += [(row, number, each) for number, each in enumerate(parsed.objects, 1)]
+        names += [each.name for each in parsed.objects if each.name]
+    categories = sorted(set(names))
+    labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
+    labels[None] = "it has no category"
+    for row, number, each in objects:
+        boxes.add(row, str(number), labels[each.name], _sides(each))
+    return build_boxes(location, options, categories, boxes)
+
+
+def find_split(location: str, options: DatasetOptions) -> VocSplit:
+    """The files of a dataset, or of a split of it."""
+    place = resolve(location, options.boundary)
+    with reading(repr(location), "listed"):
+        root = next(root for root, entries in nested(place) if is_voc(root, entries))
+    everything = walk(root)
+    images = {name: size for name, size in everything.items() if has_image_extension(name)}
+    files = [name for name in everything if name.lower().endswith(EXTENSION)]
+    lists = {
+        posixpath.basename(name).removesuffix(".txt"): name
+        for name in everything
+        if posixpath.dirname(name) == LISTS and "_" not in posixpath.basename(name)
+    }
+    folders = sorted({name.split("/")[0] for name in files if "/" in name})
+    if folders and all(name.lower() in SPLIT_NAMES for name in folders):
+        chosen = choose_split(folders, options.split, location)
+        files = [name for name in files if name.startswith(f"{chosen}/")]
+    elif options.split is not None:
+        chosen = choose_split(sorted(lists), options.split, location)
+        text = read_file(root.join(lists[chosen])).decode(errors="replace")
+        stems = {line.split()[0] for line in text.splitlines() if line.strip()}
+        files = [name for name in files if posixpath.basename(name)[: -len(EXTENSION)] in stems]
+    if not files:
+        raise DatasetError(f"{location!r} has no annotations in XML files", parameter="location")
+    return VocSplit(root, files, images)
+
+
+def _find_image(
+    file: str, name: str, images: Mapping[str, int], by_stem: Mapping[str, str]
+) -> str | None:
+    """The image of a file of annotations: by the name in it, or that of the file."""
+    folder, stem = posixpath.dirname(file), posixpath.basename(file)[: -len(EXTENSION)]
+    above, last = posixpath.split(folder)
+    beside = [folder]
+    if last.lower() == ANNOTATIONS.lower():
+        beside = [*(posixpath.join(above, each) for each in IMAGE_FOLDERS), above, folder]
+    elif f"/{ANNOTATIONS.lower()}/" in f"/{folder.lower()}/":
+        parts = folder.split("/")
+        place = [part.lower() for part in parts].index(ANNOTATIONS.lower())
+        beside = ["/".join([*parts[:place], each, *parts[place + 1 :]]) for each in IMAGE_FOLDERS]
+    last_name = posixpath.basename(name.replace("\\", "/"))
+    for each in beside:
+        path = posixpath.normpath(posixpath.join(each, last_name)) if last_name else ""
+        if path in images:
+            return path
+        if (path := posixpath.join(each, stem)) in by_stem:
+            return by_stem[path]
+    return None
+
+
+def _sides(each: VocObject) -> Sequence[object]:
+    try:
+        left, top, right, bottom = (float((each.sides or {})[name]) for name in SIDES)
+    except (KeyError, ValueError):
+        return ()
+    # The corner that is counted from 1 begins at 0; many programs count from 0 all the same.
+    return (
+        max(left - 1, 0.0) if left >= 0 else left,
+        max(top - 1, 0.0) if top >= 0 else top,
+        right,
+        bottom,
+    )
+
+
+def parse(data: bytes) -> VocFile | str:
+    """What the bytes of a file say, or the reason why they cannot be read."""
+    reader = _Reader()
+    try:
+        reader.parser.Parse(data, True)  # noqa: FBT003
+    except (expat.ExpatError, ValueError) as error:
+        return f"its boxes cannot be read: {error}"
+    size = tuple(map(_number, (reader.texts.get(name, "") for name in ("width", "height"))))
+    frame = (size[0], size[1]) if min(size) > 0 else None
+    return VocFile(reader.texts.get("filename", "").strip(), frame, reader.objects)
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+class _Reader:
+    """Reads an annotation as it is parsed, with the places of what may be changed."""
+
+    def __init__(self) -> None:
+        self.parser = expat.ParserCreate()
+        self.parser.buffer_text = True
+        self.parser.StartElementHandler = self._start
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._take
+        self.parser.EntityDeclHandler = self._refuse
+        self.texts: dict[str, str] = {}
+        self.objects: list[VocObject] = []
+        self._path: list[str] = []
+        self._text = ""
+        self._began = 0
+
+    def _refuse(self, *_: object) -> None:
+        raise ValueError("it declares entities")
+
+    def _start(self, name: str, _attributes: object) -> None:
+        self._path.append(name)
+        self._text = ""
+        self._began = self.parser.CurrentByteIndex
+        if self._path[1:] == ["object"]:
+            self.objects.append(VocObject((self._began, self._began), sides={}))
+
+    def _take(self, text: str) -> None:
+        self._text += text
+
+    def _end(self, name: str) -> None:
+        path, end = self._path[1:], self.parser.CurrentByteIndex
+        if path == ["object"]:
+            self.objects[-1].span = (self.objects[-1].span[0], end)
+        elif path == ["object", "name"]:
+            self.objects[-1].name = self._text.strip() or None
+            self.objects[-1].name_span = (self._began, end)
+        elif path[:-1] == ["object", "bndbox"] and self.objects[-1].sides is not None:
+            self.objects[-1].sides[name] = self._text
+        elif path in (["filename"], ["size", "width"], ["size", "height"]):
+            self.texts[name] = self._text
+        self._path.pop()
+        self._text = ""

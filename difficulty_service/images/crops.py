@@ -1,0 +1,173 @@
+"""The object in a box of an image, with what is around it, as an encoded image of its own."""
+
+import io
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from PIL import Image
+
+from difficulty_service.base.errors import ImageError
+from difficulty_service.base.files import content_digest
+from difficulty_service.images.header import (
+    DEFAULT_MAX_PIXELS,
+    decode_to_pil,
+    open_header,
+    orientation,
+    read_encoded,
+)
+from difficulty_service.images.opener import ImageOpener
+
+CONTEXT = 0.1
+"""What is seen around a box on each side, as a share of its longer side."""
+
+FEWEST_PIXELS = 4
+"""Pixels of the shorter side of a box, below which nobody can tell what it shows."""
+
+SAME_SHAPE = 0.02
+"""Relative difference of two ratios of width to height, up to which an image was only resized."""
+
+KEPT_PIXELS = 16_000_000
+"""Pixels of decoded images in memory, so that an image with many boxes is decoded once."""
+
+Sides = tuple[float, float, float, float]
+"""Left, top, right and bottom of a box."""
+
+
+@dataclass(frozen=True)
+class CropOpener:
+    """Opener of the object in a box: a square around it, as far as the image goes.
+
+    A square, because networks see a square in the middle, and of a long box would see a part.
+
+    Attributes:
+        image: Opener of the whole image.
+        sides: Sides of the box, from the upper left corner of the upright image.
+        frame: Width and height of the image in the unit of the sides, such as (1, 1) for shares of
+            it; None for pixels. An image that was resized since has other pixels than its frame.
+        max_pixels: Maximum number of pixels of the whole image.
+    """
+
+    image: ImageOpener
+    sides: Sides
+    frame: tuple[float, float] | None = None
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    def __call__(self) -> BinaryIO:
+        """Opens the crop as PNG, without compression; raises ImageError."""
+        picture, turn = _decode_once(read_encoded(self.image, self.max_pixels), self.max_pixels)
+        crop = picture.crop(_region(self._in_pixels(picture.size, turn), picture.size))
+        file = io.BytesIO()
+        crop.save(file, "PNG", compress_level=0)
+        file.seek(0)
+        return file
+
+    def _in_pixels(self, size: tuple[int, int], turn: int) -> Sides:
+        """The sides in pixels of the upright image."""
+        if self.frame is None:
+            return self.sides
+        sides, (width, height) = self.sides, self.frame
+        if (width, height) != (1, 1) and not _is_shape((width, height), size):
+            # Whoever reads an image without its EXIF block sees it lying on its side.
+            if turn not in _TURNS or not _is_shape((height, width), size):
+                raise ImageError(
+                    f"its box is of an image of {width:g} x {height:g} pixels, and this one has "
+                    f"{size[0]} x {size[1]}"
+                )
+            sides, width, height = _turned(sides, turn, (width, height)), height, width
+        across, down = size[0] / width, size[1] / height
+        return sides[0] * across, sides[1] * down, sides[2] * across, sides[3] * down
+
+
+def _is_shape(first: tuple[float, float], second: tuple[float, float]) -> bool:
+    return math.isclose(first[0] * second[1], first[1] * second[0], rel_tol=SAME_SHAPE)
+
+
+_TURNS: dict[int, Callable[[float, float, float, float], tuple[float, float]]] = {
+    5: lambda x, y, _width, _height: (y, x),
+    6: lambda x, y, _width, height: (height - y, x),
+    7: lambda x, y, width, height: (height - y, width - x),
+    8: lambda x, y, width, _height: (y, width - x),
+}
+"""Where a point goes that EXIF orientations move to another side, as in `header.TRANSPOSES`."""
+
+
+def _turned(sides: Sides, turn: int, size: tuple[float, float]) -> Sides:
+    """A box of the image as it is stored, of this size, in the upright image."""
+    left, top, right, bottom = sides
+    one, other = _TURNS[turn](left, top, *size), _TURNS[turn](right, bottom, *size)
+    (left, right), (top, bottom) = (sorted(pair) for pair in zip(one, other, strict=True))
+    return left, top, right, bottom
+
+
+def _region(sides: Sides, size: tuple[int, int]) -> tuple[int, int, int, int]:
+    """The pixels of the square around a box; refuses a box that shows nothing."""
+    width, height = size
+    left, right = (min(max(side, 0), width) for side in (sides[0], sides[2]))
+    top, bottom = (min(max(side, 0), height) for side in (sides[1], sides[3]))
+    if right <= left or bottom <= top:
+        numbers = ", ".join(f"{side:.6g}" for side in sides)
+        raise ImageError(
+            f"its box ({numbers}) is outside of the image of {width} x {height} pixels"
+        )
+    if min(right - left, bottom - top) < FEWEST_PIXELS:
+        raise ImageError(
+            f"its box has {right - left:.3g} x {bottom - top:.3g} pixels, and below "
+            f"{FEWEST_PIXELS} nobody can tell what it shows"
+        )
+    side = math.ceil(max(right - left, bottom - top) * (1 + 2 * CONTEXT))
+    first_column, last_column = _around(left + right, side, width)
+    first_row, last_row = _around(top + bottom, side, height)
+    return first_column, first_row, last_column, last_row
+
+
+def _around(ends: float, length: int, whole: int) -> tuple[int, int]:
+    """An interval around the middle of two ends, moved into the whole as far as it fits."""
+    start = max(0, min(round((ends - length) / 2), whole - length))
+    return start, min(start + length, whole)
+
+
+Decoded = tuple[Image.Image, int]
+"""An upright image, and the EXIF orientation of which it was."""
+
+_RECENT: OrderedDict[bytes, "Future[Decoded]"] = OrderedDict()
+_LOCK = threading.Lock()
+
+
+def _decode_once(data: bytes, max_pixels: int) -> Decoded:
+    """The decoded image, which threads that ask at the same time share."""
+    key = content_digest(data)
+    with _LOCK:
+        known = _RECENT.pop(key, None)
+        pending = _RECENT[key] = known or Future()
+    if known is None:
+        try:
+            header = open_header(data, max_pixels)
+            pending.set_result((decode_to_pil(header), orientation(header)))
+        except BaseException as error:
+            pending.set_exception(error)
+            with _LOCK:
+                _RECENT.pop(key, None)
+            raise
+        _forget_oldest()
+    return pending.result()
+
+
+def _forget_oldest() -> None:
+    """Forgets decoded images until the others have as many pixels as may be kept."""
+    with _LOCK:
+        done = {
+            key: each.result()[0]
+            for key, each in _RECENT.items()
+            if each.done() and each.exception() is None
+        }
+        left = sum(picture.width * picture.height for picture in done.values())
+        for key, picture in done.items():
+            if left <= KEPT_PIXELS:
+                break
+            left -= picture.width * picture.height
+            del _RECENT[key]
