@@ -18,7 +18,7 @@ from difficulty_service.extraction import precision
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
-from tests.fork_server import ForkedContext
+from tests.fork_server import ForkedContext, LightContext, preload
 from tests.warm_command import Call, warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,6 +32,12 @@ PRELOADED = [
     # What the first image, run, picture or download of a process loads.
     *("pandas", "pillow_heif", "pyarrow.dataset", "torchcodec.decoders"),
     *("torch.utils.tensorboard", "matplotlib.figure", "matplotlib.backends.backend_agg", "httpx2"),
+]
+
+PRELOADED_WITH_LIMITS = [
+    *("api.jobs.estimate", "api.results.table_joining", "api.results.thumbnails"),
+    *("PIL.JpegImagePlugin", "PIL.PngImagePlugin", "PIL.WebPImagePlugin"),
+    *("pandas", "tests.fork_server"),
 ]
 
 BERT_WORDS = (
@@ -57,7 +63,7 @@ from difficulty_service.base import apart
 from difficulty_service.cli import main
 
 if not forks:
-    apart.context_of_children = apart.NEW_INTERPRETER
+    apart.context_of_children = apart.context_of_limited = apart.NEW_INTERPRETER
 if "OMP_NUM_THREADS" in environment:
     torch.set_num_threads(int(environment["OMP_NUM_THREADS"]))
 sys.exit(main())
@@ -108,16 +114,18 @@ def shared() -> Path:
 def forkserver() -> Iterator[ForkServerContext]:
     """Starts processes by forking one that has loaded torch and this project, which is slow."""
     context = ForkedContext()
-    context.set_forkserver_preload(PRELOADED)
+    preload(PRELOADED, PRELOADED_WITH_LIMITS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(apart, "context_of_children", context)
+        patch.setattr(apart, "context_of_limited", LightContext())
         yield context
 
 
 @pytest.fixture
 def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has children start with nothing, and be children in every sense, as for users."""
-    monkeypatch.setattr(apart, "context_of_children", apart.NEW_INTERPRETER)
+    for name in ("context_of_children", "context_of_limited"):
+        monkeypatch.setattr(apart, name, apart.NEW_INTERPRETER)
 
 
 @pytest.fixture(scope="session")

@@ -27,7 +27,7 @@ from api.jobs.store import Job
 from api.results.maps import Maps, SimilarImages
 from api.results.score_columns import OpenScores
 from api.storage.artifacts import Artifacts
-from difficulty_service.base.apart import NEW_INTERPRETER, Child
+from difficulty_service.base.apart import Child
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.review.map import tsne_input, within_unit
 
@@ -131,9 +131,7 @@ class TsneMaps:
         with self._lock:
             if self._closed:
                 return "the server stops"
-            child = self._child = Child(
-                serve, places, max_memory=MAX_MEMORY, context=NEW_INTERPRETER
-            )
+            child = self._child = Child(serve, places, max_memory=MAX_MEMORY)
         (connection,) = child.connections
         try:
             while isinstance(message := connection.recv(), float):

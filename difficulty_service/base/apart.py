@@ -35,6 +35,9 @@ may hold locks, for which a fork would wait."""
 context_of_children = NEW_INTERPRETER
 """Starts processes that have no limit of memory."""
 
+context_of_limited = NEW_INTERPRETER
+"""Starts processes with a limit of memory, against which all counts that they have from then."""
+
 
 @contextmanager
 def without_main() -> Iterator[None]:
@@ -77,7 +80,8 @@ class Child:
             argument. An empty message or the end of the first connection asks it to return.
         max_memory: Bytes of data above which allocations fail; on Linux only, as no other system
             has such a limit.
-        context: How the process is started; None for `context_of_children`.
+        context: How the process is started; None for `context_of_children`, or for
+            `context_of_limited` where it has a limit.
 
     Raises:
         OSError: The system has no room for a process.
@@ -97,6 +101,8 @@ class Child:
         # A thread may end while its process goes on, and the kernel watches a thread only.
         watched = threading.current_thread() is threading.main_thread()
         given = (serve, ends, arguments, max_memory, watched)
+        if context is None and max_memory is not None:
+            context = context_of_limited
         try:
             self._process = start_process(_run, *given, context=context)
         finally:
@@ -250,13 +256,11 @@ class Apart(Generic[P, Result]):
         threads: int = 1,
         limits: Limits = Limits(),
     ) -> None:
-        context = None if limits == Limits() else NEW_INTERPRETER
         start = partial(
             Child,
             *(_serve, make, limits),
             connections=threads,
             max_memory=limits.memory,
-            context=context,
         )
         self._places = [_Place(start) for _ in range(processes)]
         self._calls = processes * threads

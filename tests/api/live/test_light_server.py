@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from difficulty_service.backbones import BACKBONES
-from tests.fork_server import fork_server_address
+from tests.fork_server import fork_server_addresses
 
 COMMAND = """
 import sys
@@ -21,7 +21,7 @@ from difficulty_service.cli import main
 from tests.fork_server import fork_children
 
 # Workers and other children load torch, which takes seconds in an interpreter of their own.
-fork_children(sys.argv.pop(1))
+fork_children([sys.argv.pop(1), sys.argv.pop(1)])
 sys.exit(main())
 """
 ROOT = Path(__file__).resolve().parents[3]
@@ -42,7 +42,7 @@ def running(*words: object, log: Path, **settings: object) -> Iterator[tuple[str
     variables = {f"DIFFICULTY_{name.upper()}": str(value) for name, value in settings.items()}
     with log.open("w") as file:
         process = subprocess.Popen(  # noqa: S603 - our own command
-            [sys.executable, "-c", COMMAND, fork_server_address(), *map(str, words)],
+            [sys.executable, "-c", COMMAND, *fork_server_addresses(), *map(str, words)],
             cwd=ROOT,
             env=os.environ | variables,
             stdout=file,

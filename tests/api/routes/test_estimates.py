@@ -64,7 +64,7 @@ def ask(client: TestClient, **options: Any) -> Body:  # noqa: ANN401
     return found
 
 
-@pytest.mark.usefixtures("root")
+@pytest.mark.usefixtures("root", "new_interpreters")
 def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_counted(
     client: TestClient,
 ) -> None:

@@ -143,7 +143,7 @@ def test_a_folder_of_a_hundred_thousand_entries_is_shown_a_page_at_a_time(
     client: TestClient, root: Path
 ) -> None:
     for number in range(100_010):
-        (root / "train" / f"{number:06}.csv").touch()
+        os.mknod(f"{root}/train/{number:06}.csv")  # a third of the time of `touch`
 
     first, peeked = look(client, "train"), look(client)["entries"][0]
     last = look(client, "train", start=100_000 - PAGE)

@@ -23,6 +23,7 @@ def address(settings: Settings, finished: Callable[[], Job]) -> str:
     return f"/v1/jobs/{finished().id}/thumbnails/cat/1.png"
 
 
+@pytest.mark.usefixtures("new_interpreters")
 def test_parts_of_a_thumbnail_make_the_thumbnail(client: TestClient, address: str) -> None:
     whole = client.get(address)
     only = {"If-Range": whole.headers["ETag"]}
