@@ -7,7 +7,7 @@ those of `classes.txt` or `obj.names`, or else numbers.
 """
 
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -94,7 +94,22 @@ def _read_config(place: StoredPath) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     is_config = isinstance(config, dict) and "names" in config and {*SPLITS} & {*config}
-    return config if is_config else {}
+    return config if is_config and _is_flat(config) else {}
+
+
+def _is_flat(config: Mapping[str, Any]) -> bool:
+    """Whether names, splits and path are texts, numbers, or of them.
+
+    Of lists in lists, which a few lines with aliases make, a text would take all memory.
+    """
+    values = [config[name] for name in ("names", "path", *SPLITS) if name in config]
+    return not any(isinstance(each, list | dict) for value in values for each in _elements(value))
+
+
+def _elements(value: object) -> Iterable[object]:
+    if isinstance(value, dict):
+        return [*value.keys(), *value.values()]
+    return value if isinstance(value, list) else [value]
 
 
 @dataclass(frozen=True)

@@ -418,6 +418,22 @@ def test_entities_of_xml_are_refused(tmp_path: Path) -> None:
     ).skipped
 
 
+@pytest.mark.parametrize("key", ["names", "train", "path"])
+def test_aliases_of_yaml_that_repeat_each_other_are_never_written_out(
+    key: str, tmp_path: Path
+) -> None:
+    folder = write_yolo(tmp_path / "fruit")
+    repeated = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12))
+    given = {"names": "[cat]", "train": "images", key: "*a11"}
+    config = folder / "data.yaml"
+    config.write_text(
+        f"a0: &a0 [x]\n{repeated}" + "".join(f"{name}: {value}\n" for name, value in given.items())
+    )
+
+    with pytest.raises(DatasetError, match="is not a dataset that can be read"):
+        _open(config)
+
+
 def test_links_that_lead_out_of_a_boundary_are_not_read(
     form: str, tmp_path: Path, read_samples: Contents
 ) -> None:
