@@ -203,6 +203,14 @@ def write_features() -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def small_networks() -> None:
+    """Has this process know the networks of `tests.small_network`, as those that it forks do."""
+    from tests import small_network
+
+    small_network.make_known()
+
+
+@pytest.fixture(scope="session")
 def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Folder of a random BERT of two layers for texts of at most ten words, with its tokenizer."""
     transformers = pytest.importorskip("transformers")

@@ -28,16 +28,14 @@ from api.storage.database import connect, migrate
 from api.storage.tables import METADATA
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
-from tests import small_network
 
 START_TIMEOUT = 60.0
 ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
 
 
 @pytest.fixture(scope="session", autouse=True)
-def small_networks() -> None:
-    """Has jobs that run in the test know the networks of tests, as processes that it forks do."""
-    small_network.make_known()
+def networks_of_jobs(small_networks: None) -> None:
+    """Has jobs that run in the test know the networks of tests."""
 
 
 @pytest.fixture(scope="session")

@@ -15,6 +15,7 @@ from torch import nn
 
 from difficulty_service.backbones.builtin.network import BuiltinEncoder
 from difficulty_service.cli import main
+from tests.small_network import SMALL
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]
@@ -76,6 +77,12 @@ def builtin(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     path = tmp_path_factory.mktemp("weights") / "encoder.safetensors"
     save_file(network.fold().state_dict(), path)
     return ("--backbone", "builtin", "--weights", str(path), "--device", "cpu")
+
+
+@pytest.fixture(scope="session")
+def network(small_networks: None) -> tuple[str, ...]:  # noqa: ARG001 - it is known
+    """The options that choose a network of few features, which are scored in far less time."""
+    return ("--backbone", SMALL, "--device", "cpu")
 
 
 @pytest.fixture(scope="session")

@@ -18,13 +18,13 @@ Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture
-def extract(difficulty: Command, tmp_path: Path, builtin: tuple[str, ...]) -> Callable[..., str]:
+def extract(difficulty: Command, tmp_path: Path, network: tuple[str, ...]) -> Callable[..., str]:
     """Extracts a dataset into a store in small shards; gives the output, or the error."""
 
     def run(dataset: Path, *options: object, store: str = "store") -> str:
         small = () if "--shard-size" in options else ("--shard-size", 6)
         words = ("extract", dataset, "--out", tmp_path / store, *small, *options)
-        done = difficulty(*words, *builtin)
+        done = difficulty(*words, *network)
         return done.stdout if done.returncode == 0 else done.stderr
 
     return run

@@ -80,12 +80,12 @@ def test_where_nothing_is_dropped_no_list_of_the_others_is_named(
 
 
 def test_surplus_copies_are_dropped_listed_and_counted(
-    difficulty: Command, builtin: tuple[str, ...], tmp_path: Path
+    difficulty: Command, network: tuple[str, ...], tmp_path: Path
 ) -> None:
     photos, scores = write_image_folder(tmp_path / "photos"), tmp_path / "scores.parquet"
     shutil.copy(photos / "cat/0.png", photos / "cat/again.png")
     shutil.copy(photos / "dog/0.png", photos / "bird/dog.png")
-    difficulty("score", photos, "--out", scores, *builtin)
+    difficulty("score", photos, "--out", scores, *network)
 
     done = difficulty("clean", scores, "--drop-duplicates", "--out", tmp_path / "cleaned.csv")
 
@@ -115,7 +115,7 @@ def test_a_condition_on_scores_that_were_not_asked_for_says_how_to_get_them(
 
 
 def test_the_rows_of_a_table_are_found_by_the_options_of_the_first_run(
-    difficulty: Command, builtin: tuple[str, ...], photos: Path, tmp_path: Path
+    difficulty: Command, network: tuple[str, ...], photos: Path, tmp_path: Path
 ) -> None:
     files = sorted(photos.rglob("*.png"))
     lines = [f"{number},{path},{path.parent.name}" for number, path in enumerate(files)]
@@ -123,7 +123,7 @@ def test_the_rows_of_a_table_are_found_by_the_options_of_the_first_run(
     scores, out = tmp_path / "scores.parquet", tmp_path / "cleaned.csv"
     difficulty(
         *("score", tmp_path / "table.csv", "--out", scores, "--id-column", "key"),
-        *("--label-column", "animal", *builtin),
+        *("--label-column", "animal", *network),
     )
 
     done = difficulty("clean", scores, "--drop", "label_name == 'cat'", "--out", out)

@@ -111,11 +111,11 @@ def test_options_of_the_fit_are_refused_for_gaussians_that_are_given(
 
 
 def test_a_missing_dataset_is_one_line_on_standard_error(
-    difficulty_process: Command, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty_process: Command, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     missing = tmp_path / "photos"
 
-    done = difficulty_process("score", missing, "--out", tmp_path / "scores.parquet", *builtin)
+    done = difficulty_process("score", missing, "--out", tmp_path / "scores.parquet", *network)
 
     assert done.returncode == 1
     assert str(missing) in only_line(done.stderr)
@@ -124,9 +124,9 @@ def test_a_missing_dataset_is_one_line_on_standard_error(
 
 
 def test_debug_shows_the_error_itself(
-    difficulty: Command, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
-    arguments = ("--debug", "extract", tmp_path / "photos", "--out", tmp_path / "store", *builtin)
+    arguments = ("--debug", "extract", tmp_path / "photos", "--out", tmp_path / "store", *network)
 
     with pytest.raises(DatasetError, match="photos"):
         difficulty(*arguments)
@@ -144,11 +144,11 @@ def test_an_unknown_backbone_brings_the_closest_name(
 
 
 def test_twenty_pictures_are_enough_for_scores(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--out", scores, *builtin, "--verbose")
+    done = difficulty("score", few_photos, "--out", scores, *network, "--verbose")
 
     table, provenance = read_scores(scores).table, read_scores(scores).provenance
     assert done.returncode == 0, done.stderr
@@ -202,11 +202,11 @@ def test_features_of_other_settings_are_replaced_on_request_only(
     difficulty: Command,
     few_photos: Path,
     tmp_path: Path,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
     changed: tuple[object, ...],
     difference: str,
 ) -> None:
-    arguments = ("extract", few_photos, "--out", tmp_path / "store", *builtin)
+    arguments = ("extract", few_photos, "--out", tmp_path / "store", *network)
     difficulty(*arguments)
 
     refused = difficulty(*arguments, *changed)
@@ -220,13 +220,13 @@ def test_features_of_other_settings_are_replaced_on_request_only(
 
 
 def test_files_of_others_in_the_output_folder_stay(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     foreign = tmp_path / "tables" / "part-00000.arrow"
     foreign.parent.mkdir()
     foreign.write_bytes(b"somebody's table")
 
-    done = difficulty("extract", few_photos, "--out", foreign.parent, *builtin)
+    done = difficulty("extract", few_photos, "--out", foreign.parent, *network)
 
     assert done.returncode == 1
     assert "part-00000.arrow" in only_line(done.stderr)
@@ -234,10 +234,10 @@ def test_files_of_others_in_the_output_folder_stay(
 
 
 def test_missing_gaussians_are_noticed_before_any_image_is_read(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     done = difficulty(
-        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin),
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *network),
         *("--gaussians", tmp_path / "missing.safetensors"),
     )
 
@@ -265,10 +265,10 @@ def test_gaussians_of_other_features_are_refused(
 
 
 def test_an_incomplete_store_says_what_completes_it(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     store = tmp_path / "store"
-    difficulty("extract", few_photos, "--out", store, *builtin, "--shard-size", 5)
+    difficulty("extract", few_photos, "--out", store, *network, "--shard-size", 5)
     (store / "part-00002.arrow").unlink()
 
     done = difficulty("score", store, "--out", tmp_path / "scores.parquet")

@@ -144,7 +144,7 @@ def test_a_thousand_damaged_files_are_listed_and_the_others_are_scored_in_flat_m
 
 
 def test_every_kind_of_damage_has_a_reason_of_its_own(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     picture = (few_photos / "bird" / "000.png").read_bytes()
     bomb = tmp_path / "bomb.png"
@@ -153,7 +153,7 @@ def test_every_kind_of_damage_has_a_reason_of_its_own(
     for number, damage in enumerate(ways.values()):
         damage(few_photos / "cat" / f"{number} bad.png")
 
-    done = difficulty("extract", few_photos, "--out", tmp_path / "store", *builtin)
+    done = difficulty("extract", few_photos, "--out", tmp_path / "store", *network)
 
     assert done.returncode == 0
     assert "20 of 30 images have features" in done.stdout
@@ -180,13 +180,13 @@ def test_every_kind_of_damage_has_a_reason_of_its_own(
 
 
 def test_stopping_at_the_first_damaged_image_names_it(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "bird" / "004.png").write_bytes(b"")
     (few_photos / "cat" / "001.png").write_bytes(b"")
 
     done = difficulty(
-        *("extract", few_photos, "--out", tmp_path / "store", *builtin, "--on-error", "stop")
+        *("extract", few_photos, "--out", tmp_path / "store", *network, "--on-error", "stop")
     )
 
     assert done.returncode == 1
@@ -197,14 +197,14 @@ def test_stopping_at_the_first_damaged_image_names_it(
 
 
 def test_a_dataset_without_a_readable_image_is_an_error(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     for photo in few_photos.rglob("*.png"):
         photo.write_text("no image")
     scores = tmp_path / "scores.parquet"
 
-    first = difficulty("score", few_photos, "--out", scores, *builtin)
-    second = difficulty("score", few_photos, "--out", scores, *builtin)
+    first = difficulty("score", few_photos, "--out", scores, *network)
+    second = difficulty("score", few_photos, "--out", scores, *network)
 
     for done in (first, second):
         assert done.returncode == 1
@@ -213,14 +213,14 @@ def test_a_dataset_without_a_readable_image_is_an_error(
 
 
 def test_a_class_without_a_readable_image_is_a_warning_that_names_it(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     for photo in (few_photos / "bird").iterdir():
         photo.write_text("no image")
     scores = tmp_path / "scores.parquet"
 
     done = difficulty(
-        *("score", few_photos, "--out", scores, *builtin, "--shrinkage", "leave-one-out")
+        *("score", few_photos, "--out", scores, *network, "--shrinkage", "leave-one-out")
     )
 
     assert done.returncode == 0, done.stderr

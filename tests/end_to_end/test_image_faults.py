@@ -21,7 +21,7 @@ def test_faults_are_counted_written_and_dropped(
     difficulty: Command,
     few_photos: Path,
     tmp_path: Path,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
     options: tuple[object, ...],
 ) -> None:
     generator = np.random.default_rng(0)
@@ -33,7 +33,7 @@ def test_faults_are_counted_written_and_dropped(
     scores, cleaned = tmp_path / "scores.parquet", tmp_path / "cleaned.csv"
 
     done = difficulty(
-        "score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas", *options
+        "score", few_photos, "--out", scores, *network, "--shrinkage", "oas", *options
     )
     report = difficulty("report", scores, "--out", tmp_path / "page.html")
     dropped = difficulty(

@@ -132,11 +132,11 @@ def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
 
 
 def test_stopping_ends_at_the_first_image_that_cannot_be_read_and_not_at_what_is_skipped(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "empty class").mkdir()
     (few_photos / "labels.csv").write_text("path,label\n")
-    options = ("--out", tmp_path / "store", *builtin, "--on-error", "stop")
+    options = ("--out", tmp_path / "store", *network, "--on-error", "stop")
     whole = difficulty("extract", few_photos, *options)
     (few_photos / "cat" / "text.jpg").write_text("no image")
 

@@ -52,7 +52,7 @@ def cifar_10(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_recipe_trains_with_the_scores_of_published_files_and_is_evaluated_on_corrupted_ones(
-    difficulty: Command, cifar_10: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, cifar_10: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     recipe, scores, run = (tmp_path / name for name in ("r.toml", "s.parquet", "run"))
     recipe.write_text(RECIPE.format(location=cifar_10))
@@ -61,7 +61,7 @@ def test_a_recipe_trains_with_the_scores_of_published_files_and_is_evaluated_on_
     np.save(tmp_path / "labels.npy", np.tile(np.arange(10), 5))
 
     steps = [
-        difficulty("score", cifar_10, "--split", "train", "--out", scores, *builtin),
+        difficulty("score", cifar_10, "--split", "train", "--out", scores, *network),
         difficulty("train", recipe, "--out", run, "--device", "cpu", "--scores", scores),
         difficulty("evaluate", run, "--data", tmp_path / "fog.npy", "--device", "cpu"),
     ]

@@ -42,10 +42,10 @@ def test_pictures_that_are_left_out_are_told_with_the_option_of_the_command(
 
 
 def test_scores_can_be_followed_by_a_report_at_once(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     out, report = tmp_path / "scores.parquet", tmp_path / "report.html"
-    words = ("score", few_photos, "--out", out, *builtin, "--shrinkage", "leave-one-out")
+    words = ("score", few_photos, "--out", out, *network, "--shrinkage", "leave-one-out")
 
     plain = difficulty(*words)
     done = difficulty(*words, "--report", report)

@@ -27,10 +27,10 @@ def photos(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def scores(difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path: Path) -> Path:
+def scores(difficulty: Command, photos: Path, network: tuple[str, ...], tmp_path: Path) -> Path:
     """Scores of the images, after a first round with marks."""
     out = tmp_path / "scores.parquet"
-    assert difficulty("score", photos, "--out", out, *builtin).returncode == 0
+    assert difficulty("score", photos, "--out", out, *network).returncode == 0
     marks = tmp_path / "marks.csv"
     marks.write_text(MARKS)
 
@@ -61,12 +61,12 @@ def test_the_next_scores_follow_the_decisions(scores: Path) -> None:
 
 
 def test_decisions_hold_after_files_have_moved(
-    difficulty: Command, scores: Path, photos: Path, builtin: tuple[str, ...]
+    difficulty: Command, scores: Path, photos: Path, network: tuple[str, ...]
 ) -> None:
     (photos / WRONG).rename(photos / "cat" / "renamed.png")
     (photos / KEPT).rename(photos / "bird" / "elsewhere.png")
 
-    done = difficulty("score", photos, "--out", scores, *builtin)
+    done = difficulty("score", photos, "--out", scores, *network)
 
     assert done.returncode == 0, done.stderr
     decided = labels_and_marks(scores)
@@ -77,11 +77,11 @@ def test_decisions_hold_after_files_have_moved(
 
 
 def test_decisions_hold_for_other_features(
-    difficulty: Command, scores: Path, photos: Path, builtin: tuple[str, ...], tmp_path: Path
+    difficulty: Command, scores: Path, photos: Path, network: tuple[str, ...], tmp_path: Path
 ) -> None:
     out, remembered = tmp_path / "other.parquet", tmp_path / "scores.marks.csv"
 
-    done = difficulty("score", photos, "--out", out, *builtin, "--flip", "--marks", remembered)
+    done = difficulty("score", photos, "--out", out, *network, "--flip", "--marks", remembered)
 
     assert done.returncode == 0, done.stderr
     assert labels_and_marks(out) == labels_and_marks(scores)
@@ -175,12 +175,12 @@ def test_a_round_is_taken_back_with_those_after_it_and_given_again(
 
 
 def test_marks_of_another_dataset_are_refused_before_anything_is_remembered(
-    difficulty: Command, photos: Path, builtin: tuple[str, ...], tmp_path: Path
+    difficulty: Command, photos: Path, network: tuple[str, ...], tmp_path: Path
 ) -> None:
     (tmp_path / "marks.csv").write_text("sample_id,mark\nelsewhere/1.png,drop\n")
     out = tmp_path / "scores.parquet"
 
-    done = difficulty("score", photos, "--out", out, *builtin, "--marks", tmp_path / "marks.csv")
+    done = difficulty("score", photos, "--out", out, *network, "--marks", tmp_path / "marks.csv")
 
     assert done.returncode == 1
     assert "none of 1 marked sample is in the dataset" in done.stderr.replace("\n", " ")

@@ -30,14 +30,14 @@ def test_the_keys_on_the_page_are_those_of_the_models() -> None:
 
 
 def test_standard_output_is_one_object_that_says_what_the_file_says(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "cat" / "broken.png").write_bytes(b"no image")
     shutil.copy(next((few_photos / "bird").iterdir()), few_photos / "bird" / "copy.png")
     scores, report = tmp_path / "scores.parquet", tmp_path / "page.html"
 
     done = difficulty(
-        *("score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas"),
+        *("score", few_photos, "--out", scores, *network, "--shrinkage", "oas"),
         *("--report", report, "--json"),
     )
 
@@ -60,12 +60,12 @@ def test_standard_output_is_one_object_that_says_what_the_file_says(
 
 
 def test_a_quiet_command_prints_warnings_and_nothing_else(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "cat" / "broken.png").write_bytes(b"no image")
 
     done = difficulty(
-        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin, "--quiet"),
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *network, "--quiet"),
         *("--shrinkage", "oas"),
     )
 
@@ -87,11 +87,11 @@ def test_the_next_command_of_the_process_prints_again(
 
 
 def test_more_than_the_limit_ends_with_a_code_of_its_own_after_all_is_written(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     shutil.copy(next((few_photos / "bird").iterdir()), few_photos / "bird" / "copy.png")
     scores = tmp_path / "scores.parquet"
-    command = ("score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas", "--json")
+    command = ("score", few_photos, "--out", scores, *network, "--shrinkage", "oas", "--json")
 
     above = difficulty(
         *(*command, "--fail-above", "exact copies: 0", "--fail-above", "exact copies:0.001 %"),
@@ -139,13 +139,13 @@ def test_an_option_that_could_have_no_effect_is_refused_before_anything_is_score
 
 
 def test_faults_of_images_have_limits_of_their_own_and_one_in_all(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     for name in ("cat/003.png", "bird/001.png"):
         Image.new("RGB", (30, 24), "red" if name[0] == "b" else "blue").save(few_photos / name)
 
     above = difficulty(
-        *("score", few_photos, "--out", tmp_path / "scores.parquet", *builtin, "--json"),
+        *("score", few_photos, "--out", tmp_path / "scores.parquet", *network, "--json"),
         *("--shrinkage", "oas", "--fail-above", "image faults: 1", "--fail-above", "one colour: 1"),
     )
     faults = ScoreResult.model_validate_json(above.stdout).image_faults or {}
@@ -212,7 +212,7 @@ def test_the_commands_for_continuous_integration_on_the_page_run(
     difficulty: Command,
     few_photos: Path,
     tmp_path: Path,
-    builtin: tuple[str, ...],
+    network: tuple[str, ...],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few_photos.rename(tmp_path / "photos")
@@ -222,6 +222,6 @@ def test_the_commands_for_continuous_integration_on_the_page_run(
 
     for text in folded:
         words = shlex.split(" ".join(text.partition(" > ")[0].split()))[1:]
-        done = difficulty(*words, *builtin, "--shrinkage", "oas")
+        done = difficulty(*words, *network, "--shrinkage", "oas")
 
         assert done.returncode == 0, done.stderr

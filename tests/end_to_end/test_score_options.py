@@ -29,10 +29,10 @@ def by_id(scores: Path, column: str) -> dict[str, float]:
 
 
 def test_a_second_run_with_other_statistics_keeps_the_features(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     scores = tmp_path / "scores.parquet"
-    arguments = ("score", few_photos, "--out", scores, *builtin, "--shrinkage")
+    arguments = ("score", few_photos, "--out", scores, *network, "--shrinkage")
     difficulty(*arguments, "0.5")
     first = numbers(scores, "rmd")
     parts = sorted((tmp_path / "scores.features").glob("part-*.arrow"))
@@ -48,13 +48,13 @@ def test_a_second_run_with_other_statistics_keeps_the_features(
 
 
 def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     files = [tmp_path / f"{name}.parquet" for name in ("first", "again", "other")]
 
     for scores, seed in zip(files, (5, 5, 6), strict=True):
         difficulty(
-            *("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF),
+            *("score", few_photos, "--out", scores, *network, *LEDOIT_WOLF),
             *("--augment-runs", 3, "--seed", seed),
         )
 
@@ -84,11 +84,11 @@ def test_plain_images_are_scored_against_augmented_ones_and_the_other_way_round(
 
 
 def test_a_limit_keeps_every_class(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty(*("score", few_photos, "--out", scores, *builtin, *LEDOIT_WOLF, "--limit", 6))
+    done = difficulty(*("score", few_photos, "--out", scores, *network, *LEDOIT_WOLF, "--limit", 6))
 
     assert done.returncode == 0
     assert sorted(by_id(scores, "label_name").values()) == ["bird"] * 3 + ["cat"] * 3
@@ -110,7 +110,7 @@ def test_a_split_is_the_only_folder_that_is_scored(
 
 
 def test_a_table_names_its_own_ids(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     photos = sorted(few_photos.rglob("*.png"))
     table = pa.table(
@@ -124,7 +124,7 @@ def test_a_table_names_its_own_ids(
     scores = tmp_path / "scores.parquet"
 
     done = difficulty(
-        *("score", tmp_path / "table.csv", "--out", scores, *builtin, *LEDOIT_WOLF),
+        *("score", tmp_path / "table.csv", "--out", scores, *network, *LEDOIT_WOLF),
         *("--image-column", "path", "--label-column", "kind", "--id-column", "key"),
     )
 
@@ -154,12 +154,12 @@ def test_images_are_scored_against_gaussians_of_mirror_images_with_flip_only(
 
 
 def test_corrupted_images_are_harder_for_the_gaussians_of_clean_ones(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     gaussians = tmp_path / "clean.safetensors"
-    difficulty("extract", few_photos, "--out", tmp_path / "clean", *builtin)
+    difficulty("extract", few_photos, "--out", tmp_path / "clean", *network)
     difficulty("fit", tmp_path / "clean", "--out", gaussians, *LEDOIT_WOLF)
-    arguments = ("score", few_photos, *builtin, "--gaussians", gaussians, "--out")
+    arguments = ("score", few_photos, *network, "--gaussians", gaussians, "--out")
 
     difficulty(*arguments, tmp_path / "clean.parquet")
     for severity in (1, 5):

@@ -70,13 +70,13 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_read(
 
 
 def test_images_with_another_label_are_named_with_the_class_they_look_like(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "bird" / "003.png").rename(few_photos / "cat" / "wrong.png")
     shutil.copy(few_photos / "bird" / "004.png", few_photos / "cat" / "copy.png")
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--scorers", "rmd", "--out", scores, *builtin, *RIDGE)
+    done = difficulty("score", few_photos, "--scorers", "rmd", "--out", scores, *network, *RIDGE)
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -117,12 +117,12 @@ def test_the_images_to_check_are_the_most_suspicious(
 
 
 def test_near_copies_are_found_where_they_are_asked_for(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     with Image.open(few_photos / "bird" / "004.png") as image:
         image.resize((160, 160)).save(few_photos / "cat" / "larger.png")
     scores = tmp_path / "scores.parquet"
-    words = ("score", few_photos, "--out", scores, *builtin, *RIDGE)
+    words = ("score", few_photos, "--out", scores, *network, *RIDGE)
 
     plain = difficulty(*words)
     done = difficulty(*words, "--near-duplicates", "0.97")
@@ -153,13 +153,13 @@ def test_a_number_that_is_no_cosine_of_near_copies_is_a_wrong_call(
 
 
 def test_small_classes_are_named_before_the_first_image_is_read(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     (few_photos / "owl").mkdir()
     (few_photos / "bird" / "003.png").rename(few_photos / "owl" / "only.png")
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--out", scores, *builtin, *RIDGE)
+    done = difficulty("score", few_photos, "--out", scores, *network, *RIDGE)
 
     before, _, after = done.stderr.partition("features go to ")
     assert "found 20 images of 3 classes, 1 to 10 in each" in before
@@ -170,12 +170,12 @@ def test_small_classes_are_named_before_the_first_image_is_read(
 
 
 def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
-    difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
+    difficulty: Command, few_photos: Path, tmp_path: Path, network: tuple[str, ...]
 ) -> None:
     shutil.rmtree(few_photos / "cat")
     scores = tmp_path / "scores.parquet"
 
-    done = difficulty("score", few_photos, "--out", scores, *builtin, "--shrinkage", "oas")
+    done = difficulty("score", few_photos, "--out", scores, *network, "--shrinkage", "oas")
 
     assert done.returncode == 0, done.stderr
     assert "all images are of one class, 'bird'" in done.stderr

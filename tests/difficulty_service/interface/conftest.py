@@ -24,3 +24,8 @@ def features(labels: NDArray[np.int64]) -> NDArray[np.float32]:
 @pytest.fixture(scope="session")
 def scores(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:
     return score(features, labels)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def networks(small_networks: None) -> None:
+    """Has this process know the networks of tests."""

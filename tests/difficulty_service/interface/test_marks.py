@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 import difficulty_service as ds
 from difficulty_service.base.errors import CleaningError, ConfigError
 from tests.factories import write_image_folder
+from tests.small_network import SMALL
 
 MARKS = {
     "sample_id": ["0", "1", "2"],
@@ -62,7 +63,7 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
     marks = pa.table({"sample_id": ["cat/1.png"], "mark": ["relabel"], "label": ["dog"]})
 
     scores = [
-        ds.score_dataset(photos, out=out, progress=False, marks=given, backbone="builtin")
+        ds.score_dataset(photos, out=out, progress=False, marks=given, backbone=SMALL)
         for given in (marks, None)
     ]
 
@@ -72,14 +73,12 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
         assert rows["cat/1.png"]["mark"] == "relabel"
 
     undone = ds.score_dataset(
-        photos, out=out, progress=False, undo_round=1, backbone="builtin"
+        photos, out=out, progress=False, undo_round=1, backbone=SMALL
     ).to_arrow()
     assert "mark" not in undone.column_names
     assert (tmp_path / "scores.marks.undone.csv").exists()
     with pytest.raises(ConfigError, match="call them in turn"):
-        ds.score_dataset(
-            photos, out=out, progress=False, undo_round=1, marks=marks, backbone="builtin"
-        )
+        ds.score_dataset(photos, out=out, progress=False, undo_round=1, marks=marks, backbone=SMALL)
 
 
 @pytest.mark.parametrize(

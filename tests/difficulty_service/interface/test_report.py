@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 import difficulty_service as ds
+from tests.small_network import SMALL
 
 ROWS = 40
 
@@ -32,7 +33,7 @@ def pairs() -> list[tuple[Image.Image, str]]:
 def test_scores_of_images_in_memory_have_pictures_where_the_images_are_given(
     tmp_path: Path, pairs: list[tuple[Image.Image, str]]
 ) -> None:
-    scores = ds.score_dataset(pairs, shrinkage="leave-one-out", progress=False, backbone="builtin")
+    scores = ds.score_dataset(pairs, shrinkage="leave-one-out", progress=False, backbone=SMALL)
 
     path = ds.report(scores, tmp_path / "report.html", images=pairs, compare="md_agnostic")
 
@@ -57,7 +58,7 @@ def test_without_images_a_warning_says_how_to_bring_them(tmp_path: Path) -> None
 def test_columns_of_tables_are_in_the_page_and_what_does_not_match_is_a_warning(
     tmp_path: Path, pairs: list[tuple[Image.Image, str]]
 ) -> None:
-    scores = ds.score_dataset(pairs, shrinkage="leave-one-out", progress=False, backbone="builtin")
+    scores = ds.score_dataset(pairs, shrinkage="leave-one-out", progress=False, backbone=SMALL)
     ids = scores.table["sample_id"].to_pylist()
     rows = "".join(f"{each},{'ab'[row % 2]},{row}\n" for row, each in enumerate(ids[:-1]))
     (tmp_path / "table.csv").write_text(f"sample_id,</script>,weight\n{rows}")

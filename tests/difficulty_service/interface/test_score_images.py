@@ -18,6 +18,7 @@ from difficulty_service.base.errors import ConfigError, DatasetError, ImageError
 from difficulty_service.interface.encoder import Encoder, backbone
 from difficulty_service.interface.score import score, score_dataset
 from difficulty_service.interface.scores import Scores
+from tests.small_network import SMALL
 
 NUM_IMAGES = 24
 CLASSES = ("cat", "dog")
@@ -50,7 +51,7 @@ def folder(pixels: Pixels, labels: list[int], tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(scope="module")
 def scores(folder: Path) -> Scores:
-    return score_dataset(folder, **OPTIONS, backbone="builtin")
+    return score_dataset(folder, **OPTIONS, backbone=SMALL)
 
 
 def by_row(scores: Scores) -> list[float]:
@@ -118,7 +119,7 @@ SOURCES: dict[str, Callable[[Pixels, Path], Any]] = {
 def test_the_object_that_holds_the_images_does_not_change_the_scores(
     convert: Callable[[Pixels, Path], Any], pixels: Pixels, folder: Path, scores: Scores
 ) -> None:
-    converted = score_dataset(convert(pixels, folder), **OPTIONS, backbone="builtin")
+    converted = score_dataset(convert(pixels, folder), **OPTIONS, backbone=SMALL)
 
     # Sums over samples in another order differ by rounding.
     np.testing.assert_allclose(converted["rmd"], by_row(scores), rtol=1e-3, atol=1e-3)
@@ -145,7 +146,7 @@ def test_mirror_images_are_averaged_with_the_images_on_request(
 def test_a_file_of_scores_and_the_features_are_kept_if_a_file_is_named(
     folder: Path, scores: Scores, tmp_path: Path
 ) -> None:
-    kept = score_dataset(folder, out=tmp_path / "scores.parquet", **OPTIONS, backbone="builtin")
+    kept = score_dataset(folder, out=tmp_path / "scores.parquet", **OPTIONS, backbone=SMALL)
 
     assert kept.table == scores.table
     assert (tmp_path / "scores.parquet").is_file()
@@ -157,7 +158,7 @@ def test_images_in_memory_are_extracted_again_because_they_may_have_changed(
 ) -> None:
     def score(images: Pixels) -> Scores:
         pairs = [(image, row % 2) for row, image in enumerate(images)]
-        return score_dataset(pairs, out=tmp_path / "scores.parquet", **OPTIONS, backbone="builtin")
+        return score_dataset(pairs, out=tmp_path / "scores.parquet", **OPTIONS, backbone=SMALL)
 
     assert score(pixels)["rmd"] != score(pixels[::-1])["rmd"]
 
@@ -170,7 +171,7 @@ def test_images_that_cannot_be_read_are_listed(pixels: Pixels) -> None:
     pairs[5] = (b"GIF8", 1)
 
     with pytest.warns(UserWarning, match="reason: 1 image, 3: .*; 1 image, 5: "):
-        scores = score_dataset(pairs, **OPTIONS, backbone="builtin")
+        scores = score_dataset(pairs, **OPTIONS, backbone=SMALL)
 
     assert scores.bad_images["sample_id"].to_pylist() == ["3", "5"]
     assert "float64" in scores.bad_images["reason"][0].as_py()
@@ -181,7 +182,7 @@ def test_an_image_without_a_label_is_left_out(pixels: Pixels) -> None:
     pairs = [(image, None if row == 4 else row % 2) for row, image in enumerate(pixels)]
 
     with pytest.warns(UserWarning, match="1 of 24 images are left out: they have no label"):
-        scores = score_dataset(pairs, **OPTIONS, backbone="builtin")
+        scores = score_dataset(pairs, **OPTIONS, backbone=SMALL)
 
     assert "4" not in scores["sample_id"].to_pylist()
 
@@ -191,7 +192,7 @@ def test_labels_and_names_are_taken_from_a_torchvision_dataset(pixels: Pixels) -
     dataset.targets = [1 - row % 2 for row in range(NUM_IMAGES)]  # type: ignore[attr-defined]
     dataset.classes = list(CLASSES)  # type: ignore[attr-defined]
 
-    scores = score_dataset(dataset, **OPTIONS, backbone="builtin")
+    scores = score_dataset(dataset, **OPTIONS, backbone=SMALL)
 
     assert scores["label_name"].to_pylist()[:2] == ["dog", "cat"]
 
@@ -201,8 +202,8 @@ def test_several_splits_need_a_name(pixels: Pixels, folder: Path) -> None:
     splits = datasets.DatasetDict({"train": rows, "test": rows})
 
     with pytest.raises(DatasetError, match=r"choose one of \['train', 'test'\] as split"):
-        score_dataset(splits, **OPTIONS, backbone="builtin")
-    assert len(score_dataset(splits, split="test", **OPTIONS, backbone="builtin")) == NUM_IMAGES
+        score_dataset(splits, **OPTIONS, backbone=SMALL)
+    assert len(score_dataset(splits, split="test", **OPTIONS, backbone=SMALL)) == NUM_IMAGES
 
 
 def stream() -> Iterator[tuple[Image.Image, int]]:
@@ -220,17 +221,17 @@ def stream() -> Iterator[tuple[Image.Image, int]]:
 )
 def test_objects_that_are_no_labelled_images_are_named(images: object, message: str) -> None:
     with pytest.raises(DatasetError, match=message):
-        score_dataset(images, **OPTIONS, backbone="builtin")
+        score_dataset(images, **OPTIONS, backbone=SMALL)
 
 
 def test_an_option_that_does_not_exist_is_a_type_error(folder: Path) -> None:
     with pytest.raises(TypeError, match=r"'shrink'; did you mean 'shrinkage'\?"):
-        score_dataset(folder, shrink="auto", backbone="builtin")  # type: ignore[call-arg]
+        score_dataset(folder, shrink="auto", backbone=SMALL)  # type: ignore[call-arg]
 
 
 def test_an_unknown_precision_is_named(folder: Path) -> None:
     with pytest.raises(ConfigError, match="'auto', 'fp32' or 'bf16'"):
-        score_dataset(folder, precision="fp16", backbone="builtin")
+        score_dataset(folder, precision="fp16", backbone=SMALL)
 
 
 def test_a_progress_bar_is_shown_on_request(
@@ -238,7 +239,7 @@ def test_a_progress_bar_is_shown_on_request(
 ) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of tqdm, where a notebook lacks its widgets
-        score_dataset(folder, **(OPTIONS | {"progress": True}), backbone="builtin")
+        score_dataset(folder, **(OPTIONS | {"progress": True}), backbone=SMALL)
 
     assert "24/24" in capsys.readouterr().err
 

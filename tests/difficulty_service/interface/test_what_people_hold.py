@@ -17,6 +17,7 @@ import difficulty_service as ds
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.interface.image_sources import open_images, zip_labels
+from tests.small_network import SMALL
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 4, 5, 3), dtype=np.uint8)
 NUMBERS = np.arange(12) % 3
@@ -125,11 +126,9 @@ def test_images_and_labels_apart_are_scored_as_pairs_are() -> None:
     pairs = list(zip(images, labels, strict=True))
 
     with pytest.warns(UserWarning, match="unreliable"):
-        apart = ds.score_dataset(
-            images, labels, shrinkage="oas", progress=False, backbone="builtin"
-        )
+        apart = ds.score_dataset(images, labels, shrinkage="oas", progress=False, backbone=SMALL)
     with pytest.warns(UserWarning, match="unreliable"):
-        together = ds.score_dataset(pairs, shrinkage="oas", progress=False, backbone="builtin")
+        together = ds.score_dataset(pairs, shrinkage="oas", progress=False, backbone=SMALL)
 
     assert apart["rmd"].to_pylist() == together["rmd"].to_pylist()
     assert apart["label_name"].to_pylist() == labels
