@@ -259,7 +259,7 @@ class _Found:
         columns: dict[str, object] = {"test": pa.repeat(self.test.name, len(pairs))}
         for side, split in (("test", self.test), ("train", self.train)):
             positions, places = np.unique(pairs[side], return_inverse=True)
-            samples = split.samples_at(positions).take(pa.array(places))
+            samples = split.samples_at(positions).take(pa.array(places, pa.int64()))
             columns[f"{side}_id"] = samples["sample_id"]
             columns[f"{side}_label"] = samples["label"]
         columns["similarity"] = pairs["cosine"].clip(max=1)

@@ -12,7 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.errors import FeatureStoreError, Setting, StatisticsError
+from difficulty_service.base.errors import (
+    FeatureStoreError,
+    ScoreFileError,
+    Setting,
+    StatisticsError,
+)
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
@@ -133,6 +138,9 @@ class Split:
         if left_out:
             samples = f"{count_of(left_out, self.noun)} of {self.name} {is_or_are(left_out)}"
             warnings.append(f"{samples} left out, which have features but no scores")
+        if self.given is not None and (lost := len(self.given) - self.num_samples):
+            samples = f"{count_of(lost, self.noun)} of {self.name} {is_or_are(lost)}"
+            warnings.append(f"{samples} left out, which have scores but no features")
         if self.ignores_labels:
             warnings.append(
                 f"the labels of {self.name} are clusters, which are not compared with other labels"
@@ -187,9 +195,9 @@ class Split:
 
     def samples_at(self, positions: Rows) -> pa.Table:
         """Columns `sample_id`, `label` (text, or null) and `content` of some samples, ascending."""
-        ids = self.sample_ids.take(pa.array(positions))
+        ids = self.sample_ids.take(pa.array(positions, pa.int64()))
         labels = self.labels[positions]
-        known = pa.array(np.where(labels < 0, 0, labels), mask=labels < 0)
+        known = pa.array(np.where(labels < 0, 0, labels), pa.int64(), mask=labels < 0)
         contents: list[bytes | None] = []
         start = 0
         for shard in range(self.source.num_parts):
@@ -233,7 +241,12 @@ def open_split(path: Path) -> Split:
         return Split(str(path), open_features(path))
     if path.is_dir() or not path.exists():
         raise _no_features(path, f"{path} holds no features")
-    scores = read_scores(path, ["sample_id", "label_name"])
+    try:
+        scores = read_scores(path, ["sample_id", "label_name"])
+    except ScoreFileError as error:
+        if error.remedy:  # it is a score file, and this says what to do with it
+            raise
+        raise _no_features(path, error.problem) from error
     folder = path.with_suffix(".features")
     if not is_store(folder):
         raise _no_features(path, f"{path} has no features beside it, in {folder}")
