@@ -31,6 +31,10 @@ HELD_BYTES = 1 << 28
 MOST_PAIRS = 1 << 21
 """Pairs of a test set that are listed: conflicts, and then those with the largest cosine."""
 
+FEWEST_NEAR, MOST_CONFLICTING = 20, 0.05
+"""Samples with near copies only from which, and share of them with another label beyond which, it
+is said that these may be other images: of real copies few labels differ."""
+
 EXACT_KIND, NEAR_KIND = "exact", "near"
 
 HOW_READ = ("decoder", "corruption", "augment_runs")
@@ -273,6 +277,15 @@ class _Found:
             yield (
                 f"{self.num_pairs:,} pairs of {self.test.name} are counted, of which the first "
                 f"{MOST_PAIRS:,} are listed; a larger cosine finds fewer"
+            )
+        near = self.copies & ~self.exact
+        number, differ = int(near.sum()), int((near & self.conflicting).sum())
+        if number >= FEWEST_NEAR and differ > MOST_CONFLICTING * number:
+            yield (
+                f"{differ / number:.0%} of the {number:,} {self.test.noun}s of {self.test.name} "
+                f"with near copies only have one with another label; unless that many labels are "
+                f"wrong, some are other {self.test.noun}s that look alike, and a larger cosine "
+                "would leave them out"
             )
 
 

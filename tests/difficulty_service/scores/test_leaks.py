@@ -187,6 +187,23 @@ def test_pairs_beyond_the_limit_are_counted_but_not_listed(
     assert any("the first 5 are listed" in warning for warning in report.warnings)
 
 
+@pytest.mark.parametrize(("wrong", "sentences"), [(1, 0), (2, 1)])
+def test_many_near_copies_with_another_label_are_a_warning(
+    tmp_path: Path, wrong: int, sentences: int
+) -> None:
+    features, labels = random_features(25, 0), torch.zeros(25).long()
+    labels[:wrong] = 1
+    train = split_of(tmp_path / "a", features, torch.zeros(25).long())
+    test = split_of(tmp_path / "b", 2 * features, labels, "t")
+
+    report = find_leaks(train, [test], 0.999)
+
+    assert report.tests[0].conflicting == wrong
+    warned = [warning for warning in report.warnings if "look alike" in warning]
+    assert len(warned) == sentences
+    assert all(warning.startswith("8% of the 25 images of") for warning in warned)
+
+
 def test_marks_drop_what_is_copied_from_either_set(tmp_path: Path) -> None:
     train, test = sets_of(tmp_path)
 
