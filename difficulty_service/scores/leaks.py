@@ -7,7 +7,7 @@ found is kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -89,8 +89,8 @@ class SetLeaks:
     conflicting: int
     train_copies: int
     num_pairs: int
-    pairs: pa.Table
-    drops: Mapping[str, MarkedSample]
+    pairs: pa.Table = field(repr=False)
+    drops: Mapping[str, MarkedSample] = field(repr=False)
 
     @property
     def marks(self) -> pa.Table:
@@ -120,7 +120,7 @@ class LeakReport:
     num_train: int
     near_duplicates: float | None
     tests: Sequence[SetLeaks]
-    train_drops: Mapping[str, MarkedSample]
+    train_drops: Mapping[str, MarkedSample] = field(repr=False)
     warnings: tuple[str, ...]
 
     @property

@@ -230,8 +230,11 @@ def bytes_of(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
     return values[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
 
 
-def open_split(path: Path) -> Split:
+def open_split(path: Path, like: Split | None = None) -> Split:
     """The split of a folder or file of features, or of a score file with its features beside it.
+
+    Args:
+        like: Split whose backbone an error names, so that the features go together; None for none.
 
     Raises:
         FeatureStoreError: It is neither; or the features are incomplete, damaged or not there.
@@ -240,16 +243,16 @@ def open_split(path: Path) -> Split:
     if is_store(path) or is_array_file(path):
         return Split(str(path), open_features(path))
     if path.is_dir() or not path.exists():
-        raise _no_features(path, f"{path} holds no features")
+        raise _no_features(path, f"{path} holds no features", like)
     try:
         scores = read_scores(path, ["sample_id", "label_name"])
     except ScoreFileError as error:
         if error.remedy:  # it is a score file, and this says what to do with it
             raise
-        raise _no_features(path, error.problem) from error
+        raise _no_features(path, error.problem, like) from error
     folder = path.with_suffix(".features")
     if not is_store(folder):
-        raise _no_features(path, f"{path} has no features beside it, in {folder}")
+        raise _no_features(path, f"{path} has no features beside it, in {folder}", like)
     made = scores.provenance.made_labels
     return Split(
         str(path),
@@ -259,9 +262,13 @@ def open_split(path: Path) -> Split:
     )
 
 
-def _no_features(path: Path, problem: str) -> FeatureStoreError:
+def _no_features(path: Path, problem: str, like: Split | None) -> FeatureStoreError:
+    known = None if like is None else like.source.description.backbone
+    chosen = "" if known is None else f" --backbone {known}"
+    dataset = path if path.is_dir() else "DATASET"
     return FeatureStoreError(
         problem,
-        f"make them with `difficulty extract DATASET --out {path.with_suffix('.features')}`, with "
-        "the same backbone for both sets, and name that folder",
+        f"make them with `difficulty extract {dataset}{chosen} --out "
+        f"{path.with_suffix('.features')}`, with the same backbone for both sets, and name that "
+        "folder",
     )

@@ -350,6 +350,18 @@ def test_what_holds_no_features_is_named_with_a_remedy(tmp_path: Path, name: str
         open_split(tmp_path / name)
 
 
+def test_the_remedy_names_the_folder_and_the_backbone_of_the_other_set(tmp_path: Path) -> None:
+    train = split_of(tmp_path / "a", random_features(4, 0), labels_of(4))
+    photos = tmp_path / "photos"
+    photos.mkdir()
+
+    with pytest.raises(FeatureStoreError) as raised:
+        open_split(photos, train)
+
+    command = f"`difficulty extract {photos} --backbone builtin --out {photos}.features`"
+    assert command in str(raised.value)
+
+
 def test_a_table_of_images_is_named_with_a_remedy(tmp_path: Path) -> None:
     pq.write_table(pa.table({"image": [b"1"], "label": ["cat"]}), tmp_path / "photos.parquet")
 
