@@ -76,7 +76,8 @@ def leaks(
     from difficulty_service.scores.leaks import find_leaks
     from difficulty_service.scores.splits import open_split
 
-    splits = [open_split(path) for path in (train, *tests)]
+    splits = [open_split(train)]
+    splits += [open_split(path, splits[0]) for path in tests]
     found = find_leaks(splits[0], splits[1:], copies.cosine)
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):
@@ -98,16 +99,20 @@ def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None
     from difficulty_service.base.errors import CleaningError, DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
+    from difficulty_service.scores.marks import marks_file
 
     read = [path.resolve() for path in (train, *tests)]
     if len(set(read)) < len(read):
         raise WrongCall("a set is given twice, and would be a copy of itself")
+    kept = [marks_file(path) for path in read]
     named = [path.resolve() for path in written if path is not None]
     if len(set(named)) < len(named):
         raise WrongCall("two results would be written to the same file")
     for path in named:
         if any(path == each or path.is_relative_to(each) for each in read):
             raise WrongCall(f"{path} would be written over, but is read")
+        if path in kept:
+            raise WrongCall(f"{path} has what people decided, and would be written over")
     out, _, *marks = written
     if out is not None:
         require_output_file(out, WRITERS, DatasetError)

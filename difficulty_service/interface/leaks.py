@@ -65,7 +65,8 @@ def leaks(
     if report is not None:
         require_leak_page(Path(report))
     splits = [_open("train", train)]
-    splits += [_open(f"test {number}", test) for number, test in enumerate(tests, start=1)]
+    for number, test in enumerate(tests, start=1):
+        splits.append(_open(f"test {number}", test, splits[0]))
     found = find_leaks(splits[0], splits[1:], options.cosine)
     notes: Sequence[str] = ()
     if report is not None:
@@ -77,8 +78,8 @@ def leaks(
     return found
 
 
-def _open(name: str, samples: Samples) -> Split:
+def _open(name: str, samples: Samples, like: Split | None = None) -> Split:
     if isinstance(samples, str | Path):
-        return open_split(Path(samples))
+        return open_split(Path(samples), like)
     features, labels, *ids = samples
     return Split(name, read_arrays(features, labels, ids[0] if ids else None))

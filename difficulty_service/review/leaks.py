@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from difficulty_service.base.errors import DifficultyError, ReportError, Setting, Spell
 from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.review.cards import Pictures, dataset_name, read_pictures
@@ -141,7 +143,7 @@ def _chosen(test: SetLeaks) -> tuple[Sequence[dict[str, Any]], Sequence[int]]:
         first.setdefault(sample_id, row)
         counts[sample_id] = counts.get(sample_id, 0) + 1
     shown = list(first.items())[:MOST_SHOWN]
-    rows = test.pairs.take([row for _, row in shown]).to_pylist()
+    rows = test.pairs.take(pa.array([row for _, row in shown], pa.int64())).to_pylist()
     return rows, [counts[sample_id] for sample_id, _ in shown]
 
 

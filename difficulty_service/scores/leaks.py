@@ -7,7 +7,7 @@ found is kept.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 
@@ -30,6 +30,10 @@ HELD_BYTES = 1 << 28
 
 MOST_PAIRS = 1 << 21
 """Pairs of a test set that are listed: conflicts, and then those with the largest cosine."""
+
+FEWEST_NEAR, MOST_CONFLICTING = 20, 0.05
+"""Samples with near copies only from which, and share of them with another label beyond which, it
+is said that these may be other images: of real copies few labels differ."""
 
 EXACT_KIND, NEAR_KIND = "exact", "near"
 
@@ -85,8 +89,8 @@ class SetLeaks:
     conflicting: int
     train_copies: int
     num_pairs: int
-    pairs: pa.Table
-    drops: Mapping[str, MarkedSample]
+    pairs: pa.Table = field(repr=False)
+    drops: Mapping[str, MarkedSample] = field(repr=False)
 
     @property
     def marks(self) -> pa.Table:
@@ -116,7 +120,7 @@ class LeakReport:
     num_train: int
     near_duplicates: float | None
     tests: Sequence[SetLeaks]
-    train_drops: Mapping[str, MarkedSample]
+    train_drops: Mapping[str, MarkedSample] = field(repr=False)
     warnings: tuple[str, ...]
 
     @property
@@ -259,7 +263,7 @@ class _Found:
         columns: dict[str, object] = {"test": pa.repeat(self.test.name, len(pairs))}
         for side, split in (("test", self.test), ("train", self.train)):
             positions, places = np.unique(pairs[side], return_inverse=True)
-            samples = split.samples_at(positions).take(pa.array(places))
+            samples = split.samples_at(positions).take(pa.array(places, pa.int64()))
             columns[f"{side}_id"] = samples["sample_id"]
             columns[f"{side}_label"] = samples["label"]
         columns["similarity"] = pairs["cosine"].clip(max=1)
@@ -273,6 +277,15 @@ class _Found:
             yield (
                 f"{self.num_pairs:,} pairs of {self.test.name} are counted, of which the first "
                 f"{MOST_PAIRS:,} are listed; a larger cosine finds fewer"
+            )
+        near = self.copies & ~self.exact
+        number, differ = int(near.sum()), int((near & self.conflicting).sum())
+        if number >= FEWEST_NEAR and differ > MOST_CONFLICTING * number:
+            yield (
+                f"{differ / number:.0%} of the {number:,} {self.test.noun}s of {self.test.name} "
+                f"with near copies only have one with another label; unless that many labels are "
+                f"wrong, some are other {self.test.noun}s that look alike, and a larger cosine "
+                "would leave them out"
             )
 
 

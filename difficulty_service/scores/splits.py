@@ -12,7 +12,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.errors import FeatureStoreError, Setting, StatisticsError
+from difficulty_service.base.errors import (
+    FeatureStoreError,
+    ScoreFileError,
+    Setting,
+    StatisticsError,
+)
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
@@ -133,6 +138,9 @@ class Split:
         if left_out:
             samples = f"{count_of(left_out, self.noun)} of {self.name} {is_or_are(left_out)}"
             warnings.append(f"{samples} left out, which have features but no scores")
+        if self.given is not None and (lost := len(self.given) - self.num_samples):
+            samples = f"{count_of(lost, self.noun)} of {self.name} {is_or_are(lost)}"
+            warnings.append(f"{samples} left out, which have scores but no features")
         if self.ignores_labels:
             warnings.append(
                 f"the labels of {self.name} are clusters, which are not compared with other labels"
@@ -187,9 +195,9 @@ class Split:
 
     def samples_at(self, positions: Rows) -> pa.Table:
         """Columns `sample_id`, `label` (text, or null) and `content` of some samples, ascending."""
-        ids = self.sample_ids.take(pa.array(positions))
+        ids = self.sample_ids.take(pa.array(positions, pa.int64()))
         labels = self.labels[positions]
-        known = pa.array(np.where(labels < 0, 0, labels), mask=labels < 0)
+        known = pa.array(np.where(labels < 0, 0, labels), pa.int64(), mask=labels < 0)
         contents: list[bytes | None] = []
         start = 0
         for shard in range(self.source.num_parts):
@@ -222,8 +230,11 @@ def bytes_of(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
     return values[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
 
 
-def open_split(path: Path) -> Split:
+def open_split(path: Path, like: Split | None = None) -> Split:
     """The split of a folder or file of features, or of a score file with its features beside it.
+
+    Args:
+        like: Split whose backbone an error names, so that the features go together; None for none.
 
     Raises:
         FeatureStoreError: It is neither; or the features are incomplete, damaged or not there.
@@ -232,11 +243,16 @@ def open_split(path: Path) -> Split:
     if is_store(path) or is_array_file(path):
         return Split(str(path), open_features(path))
     if path.is_dir() or not path.exists():
-        raise _no_features(path, f"{path} holds no features")
-    scores = read_scores(path, ["sample_id", "label_name"])
+        raise _no_features(path, f"{path} holds no features", like)
+    try:
+        scores = read_scores(path, ["sample_id", "label_name"])
+    except ScoreFileError as error:
+        if error.remedy:  # it is a score file, and this says what to do with it
+            raise
+        raise _no_features(path, error.problem, like) from error
     folder = path.with_suffix(".features")
     if not is_store(folder):
-        raise _no_features(path, f"{path} has no features beside it, in {folder}")
+        raise _no_features(path, f"{path} has no features beside it, in {folder}", like)
     made = scores.provenance.made_labels
     return Split(
         str(path),
@@ -246,9 +262,13 @@ def open_split(path: Path) -> Split:
     )
 
 
-def _no_features(path: Path, problem: str) -> FeatureStoreError:
+def _no_features(path: Path, problem: str, like: Split | None) -> FeatureStoreError:
+    known = None if like is None else like.source.description.backbone
+    chosen = "" if known is None else f" --backbone {known}"
+    dataset = path if path.is_dir() else "DATASET"
     return FeatureStoreError(
         problem,
-        f"make them with `difficulty extract DATASET --out {path.with_suffix('.features')}`, with "
-        "the same backbone for both sets, and name that folder",
+        f"make them with `difficulty extract {dataset}{chosen} --out "
+        f"{path.with_suffix('.features')}`, with the same backbone for both sets, and name that "
+        "folder",
     )

@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -29,6 +30,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--
 QUALITY = 80
 PORT = 8731
 TRAINING_DIGITS = 1200
+COPIED_DIGITS, RELABELLED = 15, (3, 8)
 
 DESKTOP: dict[str, Any] = {"viewport": {"width": 1200, "height": 800}}
 DARK = DESKTOP | {"color_scheme": "dark"}
@@ -55,6 +57,7 @@ def main(folder: Path) -> None:
         take_explorer(browser, place, folder)
         take_jobs(browser, place, folder)
         take_comparisons(browser, place, folder)
+        take_leaks(browser, place, folder)
         browser.close()
 
 
@@ -136,6 +139,27 @@ def take_comparisons(browser: Browser, place: Path, folder: Path) -> None:
     difficulty(place, "compare", *runs, "--out", "training.md")
     page = opened(browser, (place / "training.html").as_uri(), DESKTOP)
     save(folder / "training-comparison.webp", page)
+
+
+def take_leaks(browser: Browser, place: Path, folder: Path) -> None:
+    """The page of a test set with copies of training images, of which some have another label."""
+    digits = pq.read_table(Path(str(files("difficulty_service.demo"))) / "digits.parquet")
+    pq.write_table(digits.slice(0, TRAINING_DIGITS), place / "train.parquet")
+    copies = digits.slice(0, COPIED_DIGITS).to_pylist()
+    rows = [
+        row | {"id": f"copy-{number}", "label": 9 if number in RELABELLED else row["label"]}
+        for number, row in enumerate(copies)
+    ]
+    copied = pa.Table.from_pylist(rows, digits.schema)
+    pq.write_table(
+        pa.concat_tables([digits.slice(TRAINING_DIGITS), copied]), place / "test.parquet"
+    )
+    for name in ("train", "test"):
+        options = ("--backbone", "builtin", "--id-column", "id", "--out", f"{name}.features")
+        difficulty(place, "extract", f"{name}.parquet", *options)
+    words = ("train.features", "test.features", "--near-duplicates", "0.98")
+    difficulty(place, "leaks", *words, "--report", "leaks.html")
+    save(folder / "leaks.webp", opened(browser, (place / "leaks.html").as_uri(), DESKTOP))
 
 
 def difficulty(place: Path, *words: str) -> None:

@@ -229,6 +229,7 @@ def test_a_set_is_not_compared_with_itself(difficulty: Command, tmp_path: Path) 
         (("--train-images", "photos"), "need a page"),
         (("--out", "a.csv", "--drop-train", "a.csv"), "written to the same file"),
         (("--out", "train/part.csv"), "would be written over"),
+        (("--drop-train", "train.marks.csv"), "has what people decided"),
         (
             ("--near-duplicates", "2"),
             "--near-duplicates 2 should be 'none' or be less than or equal to 1",

@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.base.errors import FeatureStoreError, StatisticsError
+from difficulty_service.base.errors import FeatureStoreError, ScoreFileError, StatisticsError
 from difficulty_service.datasets.sample import UNLABELLED
 from difficulty_service.scores import leaks, splits
 from difficulty_service.scores.file import write_scores
@@ -185,6 +187,23 @@ def test_pairs_beyond_the_limit_are_counted_but_not_listed(
     assert any("the first 5 are listed" in warning for warning in report.warnings)
 
 
+@pytest.mark.parametrize(("wrong", "sentences"), [(1, 0), (2, 1)])
+def test_many_near_copies_with_another_label_are_a_warning(
+    tmp_path: Path, wrong: int, sentences: int
+) -> None:
+    features, labels = random_features(25, 0), torch.zeros(25).long()
+    labels[:wrong] = 1
+    train = split_of(tmp_path / "a", features, torch.zeros(25).long())
+    test = split_of(tmp_path / "b", 2 * features, labels, "t")
+
+    report = find_leaks(train, [test], 0.999)
+
+    assert report.tests[0].conflicting == wrong
+    warned = [warning for warning in report.warnings if "look alike" in warning]
+    assert len(warned) == sentences
+    assert all(warning.startswith("8% of the 25 images of") for warning in warned)
+
+
 def test_marks_drop_what_is_copied_from_either_set(tmp_path: Path) -> None:
     train, test = sets_of(tmp_path)
 
@@ -279,7 +298,8 @@ def test_samples_without_labels_conflict_with_nothing(tmp_path: Path) -> None:
 
 def with_scores(folder: Path, letter: str, labels: list[int], **provenance: object) -> Split:
     """Four samples with features, of which the scored ones have other labels."""
-    split_of(folder / "scores.features", random_features(4, 0), torch.zeros(4).long(), letter)
+    features, labels_of_store = random_features(4, 0), torch.zeros(4).long()
+    split_of(folder / "scores.features", features, labels_of_store, letter, fingerprint=letter)
     ids = [f"{letter}{row}" for row in range(len(labels))]
     table = score_table(labels, ONE, ids, rmd=[0.0] * len(labels))
     write_scores(folder / "scores.parquet", table, Provenance.of(provenance))
@@ -301,6 +321,17 @@ def test_samples_and_labels_of_a_score_file_count(tmp_path: Path) -> None:
     assert any("1 image of" in w and "no scores" in w for w in report.warnings)
 
 
+def test_samples_with_scores_but_no_features_are_a_warning(tmp_path: Path) -> None:
+    train = with_scores(tmp_path / "a", "s", [2, 1, 0, 0, 1, 1])
+    test = with_scores(tmp_path / "b", "t", [2, 2, 0, 0])
+
+    report = find_leaks(train, [test], None)
+
+    assert report.warnings == (
+        f"2 images of {train.name} are left out, which have scores but no features",
+    )
+
+
 def test_clusters_are_no_labels_to_compare(tmp_path: Path) -> None:
     train = with_scores(tmp_path / "a", "s", [2, 1, 0], made_labels={"clusters": 3})
     test = with_scores(tmp_path / "b", "t", [0, 2, 1])
@@ -317,6 +348,32 @@ def test_what_holds_no_features_is_named_with_a_remedy(tmp_path: Path, name: str
 
     with pytest.raises(FeatureStoreError, match=f"{name} holds no features.*difficulty extract"):
         open_split(tmp_path / name)
+
+
+def test_the_remedy_names_the_folder_and_the_backbone_of_the_other_set(tmp_path: Path) -> None:
+    train = split_of(tmp_path / "a", random_features(4, 0), labels_of(4))
+    photos = tmp_path / "photos"
+    photos.mkdir()
+
+    with pytest.raises(FeatureStoreError) as raised:
+        open_split(photos, train)
+
+    command = f"`difficulty extract {photos} --backbone builtin --out {photos}.features`"
+    assert command in str(raised.value)
+
+
+def test_a_table_of_images_is_named_with_a_remedy(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"image": [b"1"], "label": ["cat"]}), tmp_path / "photos.parquet")
+
+    with pytest.raises(FeatureStoreError, match=r"not a score file.*difficulty extract"):
+        open_split(tmp_path / "photos.parquet")
+
+
+def test_a_damaged_score_file_keeps_its_own_remedy(tmp_path: Path) -> None:
+    (tmp_path / "scores.parquet").write_bytes(b"PAR1 damaged PAR1")
+
+    with pytest.raises(ScoreFileError, match="score again"):
+        open_split(tmp_path / "scores.parquet")
 
 
 def test_a_score_file_without_features_is_named_with_a_remedy(tmp_path: Path) -> None:
