@@ -9,9 +9,10 @@ small to show anything, as an image that cannot be read.
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import AnyStr
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,13 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
-from difficulty_service.datasets.storage import StoredPath
+from difficulty_service.datasets.sample import (
+    Dataset,
+    DatasetOptions,
+    ImageOpener,
+    Revise,
+    Skipped,
+)
 from difficulty_service.datasets.table_files import require_rows
 from difficulty_service.images.crops import CONTEXT, CropOpener, Sides
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
@@ -110,30 +116,12 @@ def _problem(sides: Sequence[object]) -> str | None:
     return None if right > left and bottom > top else "its box has no area"
 
 
-Revise = Callable[[Mapping[str, str | None]], "Revision"]
-"""The files of a dataset with other categories of some boxes, by id; None removes the box."""
-
-
-@dataclass(frozen=True)
-class Revision:
-    """A dataset in which some boxes have another category or are gone.
-
-    Attributes:
-        root: Folder that all its files are below.
-        changed: New content by the path below the root.
-        others: Paths below the root of the files that stay as they are.
-    """
-
-    root: StoredPath
-    changed: Mapping[str, bytes]
-    others: Sequence[str]
-
-
 def build_boxes(
     location: str,
     options: DatasetOptions,
     categories: Sequence[str],
     boxes: Boxes,
+    revise: Revise,
 ) -> Dataset:
     """The dataset of boxes whose labels are places in `categories`."""
     if options.limits is not None:
@@ -155,7 +143,8 @@ def build_boxes(
     )
     max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
     open_at = partial(_open_at, boxes.images, rows, sides, max_pixels)
-    return build_dataset(location, options, listing, open_at, lambda position: repr(ids[position]))
+    describe = [repr(name) for name in ids].__getitem__
+    return replace(build_dataset(location, options, listing, open_at, describe), revise=revise)
 
 
 def _open_at(
@@ -248,3 +237,24 @@ def choose_split(splits: Sequence[str], split: str | None, location: str) -> str
         Setting("split", None if split is not None else splits[0]),
         parameter="split",
     )
+
+
+def edited(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
+    """A text or bytes with some of it replaced.
+
+    Args:
+        edits: The first place that is replaced, the one after the last, and what comes there. They
+            do not overlap.
+    """
+    done = 0
+    parts: list[AnyStr] = []
+    for start, end, new in sorted(edits):
+        parts += [text[done:start], new]
+        done = end
+    return text[:0].join([*parts, text[done:]])
+
+
+def new_names(changes: Mapping[str, str | None], known: Iterable[str]) -> list[str]:
+    """The categories of changes that a dataset does not have, in their order."""
+    wanted = dict.fromkeys(label for label in changes.values() if label is not None)
+    return [name for name in wanted if name not in set(known)]
