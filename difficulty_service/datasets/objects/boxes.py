@@ -251,7 +251,8 @@ def edited(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
     for start, end, new in sorted(edits):
         parts += [text[done:start], new]
         done = end
-    return text[:0].join([*parts, text[done:]])
+    parts.append(text[done:])
+    return text[:0].join(parts)
 
 
 def new_names(changes: Mapping[str, str | None], known: Iterable[str]) -> list[str]:
