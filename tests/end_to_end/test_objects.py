@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import difficulty_service as ds
 from difficulty_service.scores.file import read_scores
-from tests.boxed_images import SCENES, WRITERS, Scene, many_scenes, write_image
+from tests.boxed_images import CATEGORIES, SCENES, WRITERS, Scene, many_scenes, write_image
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -74,6 +75,21 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     assert after == expected
     assert next(out.rglob("scene005.png")).is_symlink()
     assert dropped in (out / "dropped.csv").read_text()
+
+
+def test_python_scores_and_shows_boxes_as_it_does_images(
+    tmp_path: Path, scenes: list[Scene]
+) -> None:
+    folder = WRITERS["yolo"](tmp_path / "fruit", scenes)
+
+    scores = ds.score_dataset(
+        folder, out=tmp_path / "scores.parquet", backbone="builtin", progress=False
+    )
+
+    assert len(scores) == 120
+    assert {*scores["label_name"].to_pylist()} == {*CATEGORIES}
+    ds.report(tmp_path / "scores.parquet", tmp_path / "report.html")
+    assert (tmp_path / "report.html").read_text().count("data:image/webp") > 100
 
 
 def test_a_json_is_written_beside_that_of_the_dataset(

@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import AnyStr
+from typing import AnyStr, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from difficulty_service.datasets.sample import (
     Skipped,
 )
 from difficulty_service.datasets.table_files import require_rows
-from difficulty_service.images.crops import CONTEXT, CropOpener, Sides
+from difficulty_service.images.crops import CONTEXT, Crop, CropOpener, Sides
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 
 DOUBLED = 0.9
@@ -124,8 +124,6 @@ def build_boxes(
     revise: Revise,
 ) -> Dataset:
     """The dataset of boxes whose labels are places in `categories`."""
-    if options.limits is not None:
-        require_rows(len(boxes.rows) + len(boxes.skipped), options.limits, repr(location))
     sides = np.array(boxes.sides, np.float64).reshape(-1, 4)
     rows, labels = np.array(boxes.rows, np.int64), np.array(boxes.labels, np.int32)
     ids = boxes.ids()
@@ -157,7 +155,7 @@ def _open_at(
     for position in positions.tolist():
         image = images[rows[position]]
         left, top, right, bottom = sides[position].tolist()
-        yield CropOpener(image.open, (left, top, right, bottom), image.frame, max_pixels)
+        yield CropOpener(image.open, Crop((left, top, right, bottom), image.frame), max_pixels)
 
 
 def distinct_names(categories: Sequence[str]) -> tuple[str, ...]:
@@ -253,6 +251,17 @@ def edited(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
         done = end
     parts.append(text[done:])
     return text[:0].join(parts)
+
+
+Row = TypeVar("Row")
+
+
+def within_limits(rows: Iterable[Row], options: DatasetOptions, location: str) -> Iterator[Row]:
+    """The rows, of which people who are not trusted may have a limited number."""
+    for number, row in enumerate(rows, 1):
+        if options.limits is not None:
+            require_rows(number, options.limits, repr(location))
+        yield row
 
 
 def new_names(changes: Mapping[str, str | None], known: Iterable[str]) -> list[str]:

@@ -41,6 +41,7 @@ from difficulty_service.datasets.storage import (
     reading,
     resolve,
 )
+from difficulty_service.datasets.table_files import require_rows
 
 EXTENSION = ".json"
 ANNOTATIONS = "annotations"
@@ -54,6 +55,7 @@ _SAME_IMAGES = ("captions_", "person_keypoints_", "stuff_", "panoptic_")
 """What names of files with other annotations of the same images begin with."""
 
 _LOOKED_AT = 100
+_MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
 _TRIED = 5
 """Number of images by which their folder is found."""
 
@@ -143,7 +145,9 @@ def open_coco(location: str, options: DatasetOptions) -> Dataset:
     """Opens a file of annotations, or the folder that holds one for each split."""
     check_options(options, "boxes in COCO's format")
     place, root = _choose_file(location, options)
-    read = read_coco(place, location)
+    read = read_coco(place, location, MOST_BYTES if options.limits is None else _MOST_LIMITED)
+    if options.limits is not None:
+        require_rows(len(read.annotations), options.limits, repr(location))
     boxes, _ = _boxes(read, place)
     names = [name for _, name in read.categories]
     return build_boxes(location, options, names, boxes, partial(_revise, place, root))
@@ -161,13 +165,13 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
     return files[choose_split(list(files), options.split, location)], root
 
 
-def read_coco(place: StoredPath, location: str) -> CocoText:
+def read_coco(place: StoredPath, location: str, most_bytes: int = MOST_BYTES) -> CocoText:
     """Parses a file; raises DatasetError where it is no JSON or not of this format."""
     with reading(repr(location)), open_file(place) as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
         raise DatasetError(
-            f"{place.name!r} has more than {MOST_BYTES:,} bytes", "split its images into several"
+            f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
         )
     try:
         read = CocoText(data.decode())

@@ -21,6 +21,7 @@ from difficulty_service.datasets.objects.boxes import (
     build_boxes,
     choose_split,
     edited,
+    within_limits,
 )
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
@@ -132,7 +133,7 @@ def open_voc(location: str, options: DatasetOptions) -> Dataset:
     categories = sorted(set(names))
     labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
     labels[None] = "it has no category"
-    for row, number, found in objects:
+    for row, number, found in within_limits(objects, options, location):
         boxes.add(row, str(number), labels[found.name], _sides(found))
     return build_boxes(location, options, categories, boxes, partial(_revise, location, options))
 

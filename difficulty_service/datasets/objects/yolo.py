@@ -28,6 +28,7 @@ from difficulty_service.datasets.objects.boxes import (
     distinct_names,
     edited,
     new_names,
+    within_limits,
 )
 from difficulty_service.datasets.objects.files import (
     nested,
@@ -133,7 +134,7 @@ def open_yolo(location: str, options: DatasetOptions) -> Dataset:
     """Opens the folder of a dataset, or its `data.yaml`."""
     check_options(options, "boxes in YOLO's format")
     split = find_split(location, options)
-    lines = list(read_lines(split))
+    lines = list(within_limits(read_lines(split), options, location))
     classes = _classes(split, lines)
     labels = {number: label for label, number in enumerate(classes)}
     boxes = Boxes()
