@@ -20,7 +20,12 @@ from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 MOST_ENTRIES = 100_000  # of a folder that are looked at
 PEEKED_ENTRIES = 300  # of each folder in it
 PAGE = 100
-DATASETS = {"table": LIMITED_EXTENSIONS, "tar": TAR_EXTENSIONS, "zip": (ZIP_EXTENSION,)}
+DATASETS = {
+    "table": LIMITED_EXTENSIONS,
+    "tar": TAR_EXTENSIONS,
+    "zip": (ZIP_EXTENSION,),
+    "annotation file": (".json", ".yaml", ".yml"),  # of boxes
+}
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
 
 

@@ -18,7 +18,8 @@ from difficulty_service.base.apart import Apart, Limits, ProcessEnded, TookTooLo
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
-from difficulty_service.images.header import picture_maker, read_encoded
+from difficulty_service.images.crops import Crop, CropOpener, picture_maker
+from difficulty_service.images.header import read_encoded
 
 LONGEST = 20.0  # seconds for one picture
 ATTEMPTS = 2  # the process may have been killed before it saw the image
@@ -35,15 +36,15 @@ class PictureProcesses:
         self._pictures = Apart(partial(picture_maker, max_pixels), processes=number, limits=limits)
         self._longest = longest
 
-    def shrink(self, data: bytes, size: int) -> bytes:
-        """A small JPEG of an image; waits for a process that is idle.
+    def shrink(self, data: bytes, size: int, crop: Crop | None = None) -> bytes:
+        """A small JPEG of an image, or of a crop of it; waits for a process that is idle.
 
         The longer side gets at most `size` pixels; smaller images keep their size. An `ImageError`
         says that the image cannot be decoded, takes too long, or ends the process.
         """
         for _ in range(ATTEMPTS):
             try:
-                return self._pictures.call_within(self._longest, data, size)
+                return self._pictures.call_within(self._longest, data, size, crop)
             except TookTooLong:
                 raise ImageError(f"takes more than {self._longest:g} s to decode") from None
             except ProcessEnded as error:
@@ -99,8 +100,12 @@ class Thumbnails:
         opener = self._find(wanted)
         if opener is None:
             return None
-        data = read_encoded(opener, self._settings.max_pixels)
-        picture = self._processes.shrink(data, wanted.size)
+        # A crop is made of the whole image, which only those processes decode.
+        image, crop = opener, None
+        if isinstance(opener, CropOpener):
+            image, crop = opener.image, opener.crop
+        data = read_encoded(image, self._settings.max_pixels)
+        picture = self._processes.shrink(data, wanted.size, crop)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_bytes(picture)

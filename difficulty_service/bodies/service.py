@@ -101,7 +101,10 @@ class Backbones(BaseModel):
 
 
 class FolderEntry(BaseModel):
-    """A root, folder, table, tar or zip; `path` is that of a job, null where it cannot be named."""
+    """A root, folder, table, tar, zip or file of boxes; `path` is that of a job, or null.
+
+    It is null where a job cannot name it.
+    """
 
     name: str
     path: str | None

@@ -40,7 +40,8 @@ def clean(
 
     Args:
         scores: Score file.
-        out: List to write, ending in .csv or .parquet, or a new folder of images.
+        out: List to write, ending in .csv or .parquet, or a new folder of images. Boxes of objects
+            are written in their own format into a folder, and those of COCO into a .json, too.
         marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
             (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
         drop: Drop samples by their scores: 'label_margin > 4'.
@@ -56,9 +57,11 @@ def clean(
     from difficulty_service.review.clean import (
         check_new_folder,
         check_output,
+        is_annotations,
         is_list,
         write_folder,
         write_list,
+        write_revision,
     )
     from difficulty_service.review.decisions import CleaningRules, decide
     from difficulty_service.scores.file import read_scores
@@ -78,14 +81,15 @@ def clean(
             "nothing to do: give --marks, --drop, --relabel or --drop-duplicates; "
             f"{beside} holds no marks either"
         )
-    if link is not None and is_list(out):
-        raise WrongCall(f"--link and --copy need a folder, and {out} is a list")
+    is_file = is_list(out) or is_annotations(out)
+    if link is not None and is_file:
+        raise WrongCall(f"--link and --copy need a folder, and {out} is a file")
     if new_classes and marks is None and not beside.exists():
         raise WrongCall("--new-classes needs --marks")
     score_file = read_scores(scores)
     inputs = [scores, beside] if marks is None else [scores, beside, marks]
     check_output(out, inputs, images.images or score_file.provenance.dataset)
-    if not is_list(out):
+    if not is_file:
         check_new_folder(out)
     ids = set(score_file.table["sample_id"].to_pylist())
     later = NO_MARKS if marks is None else read_marks(marks, ids)
@@ -99,12 +103,22 @@ def clean(
     )
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
+    revise = None if source is None else source.dataset.revise
+    if is_annotations(out) and revise is None:
+        raise WrongCall(
+            f"{out}: only boxes of objects are written as .json; end the name in .csv or .parquet "
+            "for a list, or name a folder"
+        )
     report_decisions(decisions)
     if dry_run:
         console.print("nothing is written")
         return
     if source is None or is_list(out):
         report_cleaned(out, write_list(out, decisions, source))
+    elif revise is not None:
+        read = score_file.provenance.dataset_options
+        split = images.split or (None if read is None else read.split)
+        report_cleaned(out, write_revision(out, decisions, revise, link=bool(link)), split)
     else:
         report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
 
@@ -136,8 +150,8 @@ def report_decisions(decisions: "Decisions") -> None:
     print_warnings(decisions.warnings)
 
 
-def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
-    """Prints where the cleaned dataset is and how to score it."""
+def report_cleaned(out: Path, cleaned: "Cleaned", split: str | None = None) -> None:
+    """Prints where the cleaned dataset is and how to score it, or the split that was cleaned."""
     from difficulty_service.base.wording import count_of, is_or_are
 
     print_warnings(cleaned.warnings)
@@ -146,5 +160,6 @@ def report_cleaned(out: Path, cleaned: "Cleaned") -> None:
     if cleaned.num_others:
         console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
     if cleaned.has_images:
-        ids = "" if out.is_dir() else " --id-column sample_id"
-        console.print(f"to score them: difficulty score {out}{ids} --out …", markup=False)
+        reading = "" if out.is_dir() else " --id-column sample_id"
+        reading += "" if split is None else f" --split {split}"
+        console.print(f"to score them: difficulty score {out}{reading} --out …", markup=False)

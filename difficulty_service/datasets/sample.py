@@ -1,13 +1,13 @@
 """The interface of all datasets: shards of samples with an id, an encoded image and a label."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.datasets.storage import Boundary
+from difficulty_service.datasets.storage import Boundary, StoredPath
 from difficulty_service.images.opener import ImageOpener as ImageOpener
 
 UNLABELLED = "unlabelled"
@@ -105,6 +105,29 @@ class DatasetOptions:
 
 
 @dataclass(frozen=True)
+class Revision:
+    """The files of a dataset in which some samples have another class or are gone.
+
+    Attributes:
+        root: Folder that all files are below.
+        changed: New content of files by their paths below the root.
+        others: Paths below the root of the files that stay as they are.
+        unknown: Ids that are not in the dataset.
+        warnings: What else had to be changed, in sentences.
+    """
+
+    root: StoredPath
+    changed: Mapping[str, bytes]
+    others: Sequence[str]
+    unknown: Sequence[str] = ()
+    warnings: Sequence[str] = ()
+
+
+Revise = Callable[[Mapping[str, str | None]], Revision]
+"""Changes the classes of samples, by their ids; None takes the sample out."""
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples in a fixed order, cut into shards of equal size; opened by `open_dataset`.
 
@@ -120,6 +143,8 @@ class Dataset:
         containers: Digest of the paths, sizes and times of local files that hold many samples each;
             None where there are none. It is not part of the fingerprint, because times differ from
             one machine to the next.
+        revise: Function that gives the dataset in its own format with other labels; None where a
+            list or class folders are written instead.
     """
 
     location: str
@@ -133,6 +158,7 @@ class Dataset:
     warnings: tuple[str, ...] = ()
     modality: str = "image"
     containers: str | None = None
+    revise: Revise | None = None
 
     @property
     def has_labels(self) -> bool:

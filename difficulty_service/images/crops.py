@@ -16,9 +16,11 @@ from difficulty_service.base.files import content_digest
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
     decode_to_pil,
+    naming_memory,
     open_header,
     orientation,
     read_encoded,
+    small_picture,
 )
 from difficulty_service.images.opener import ImageOpener
 
@@ -39,32 +41,27 @@ Sides = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
-class CropOpener:
-    """Opener of the object in a box: a square around it, as far as the image goes.
+class Crop:
+    """The object in a box: a square around it, as far as the image goes.
 
     A square, because networks see a square in the middle, and of a long box would see a part.
 
     Attributes:
-        image: Opener of the whole image.
         sides: Sides of the box, from the upper left corner of the upright image.
         frame: Width and height of the image in the unit of the sides, such as (1, 1) for shares of
             it; None for pixels. An image that was resized since has other pixels than its frame.
-        max_pixels: Maximum number of pixels of the whole image.
     """
 
-    image: ImageOpener
     sides: Sides
     frame: tuple[float, float] | None = None
-    max_pixels: int = DEFAULT_MAX_PIXELS
 
-    def __call__(self) -> BinaryIO:
-        """Opens the crop as PNG, without compression; raises ImageError."""
-        picture, turn = _decode_once(read_encoded(self.image, self.max_pixels), self.max_pixels)
+    def cut(self, data: bytes, max_pixels: int) -> bytes:
+        """The crop of an encoded image as PNG, without compression; raises ImageError."""
+        picture, turn = _decode_once(data, max_pixels)
         crop = picture.crop(_region(self._in_pixels(picture.size, turn), picture.size))
         file = io.BytesIO()
         crop.save(file, "PNG", compress_level=0)
-        file.seek(0)
-        return file
+        return file.getvalue()
 
     def _in_pixels(self, size: tuple[int, int], turn: int) -> Sides:
         """The sides in pixels of the upright image."""
@@ -81,6 +78,39 @@ class CropOpener:
             sides, width, height = _turned(sides, turn, (width, height)), height, width
         across, down = size[0] / width, size[1] / height
         return sides[0] * across, sides[1] * down, sides[2] * across, sides[3] * down
+
+
+@dataclass(frozen=True)
+class CropOpener:
+    """Opener of a crop.
+
+    Attributes:
+        image: Opener of the whole image.
+        max_pixels: Maximum number of pixels of the whole image.
+    """
+
+    image: ImageOpener
+    crop: Crop
+    max_pixels: int = DEFAULT_MAX_PIXELS
+
+    def __call__(self) -> BinaryIO:
+        """Opens the crop as an encoded image."""
+        return io.BytesIO(self.crop.cut(read_encoded(self.image, self.max_pixels), self.max_pixels))
+
+
+def picture_maker(max_pixels: int) -> Callable[[bytes, int, Crop | None], bytes]:
+    """Makes a small picture of an image of at most `max_pixels`, or of a crop of it.
+
+    It takes the encoded image, the longest side of the picture, and the crop.
+    """
+
+    def make(data: bytes, size: int, crop: Crop | None = None) -> bytes:
+        if crop is not None:
+            with naming_memory():
+                data = crop.cut(data, max_pixels)
+        return small_picture(data, size, max_pixels)
+
+    return make
 
 
 def _is_shape(first: tuple[float, float], second: tuple[float, float]) -> bool:

@@ -11,8 +11,7 @@ import io
 import os
 import struct
 import warnings
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -285,18 +284,13 @@ QUALITY = 85
 """JPEG quality of small pictures."""
 
 
-def picture_maker(max_pixels: int) -> Callable[[bytes, int], bytes]:
-    """`small_picture` of images of at most `max_pixels`."""
-    return partial(small_picture, max_pixels=max_pixels)
-
-
 def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
     """A JPEG of an image, at most `size` pixels long and wide.
 
     Raises an `ImageError` where it cannot be decoded, has more pixels than `max_pixels`, or takes
     more memory than this process may have.
     """
-    try:
+    with naming_memory():
         header = open_header(data, max_pixels)
         header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
         picture = decode_to_pil(header)
@@ -304,6 +298,13 @@ def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
         target = io.BytesIO()
         picture.save(target, "JPEG", quality=QUALITY)
         return target.getvalue()
+
+
+@contextlib.contextmanager
+def naming_memory() -> Iterator[None]:
+    """Raises ImageError where an image takes more memory than this process may have."""
+    try:
+        yield
     except (ImageError, MemoryError) as error:
         if MemoryError in (type(error), type(error.__cause__)):
             raise ImageError("takes more memory to decode than a thumbnail may") from None

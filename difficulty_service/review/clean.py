@@ -1,10 +1,12 @@
 """Writes a cleaned dataset: a list of samples as CSV or Parquet, or class folders of images.
 
-A list is a table that can be scored like any other dataset.
+A list is a table that can be scored like any other dataset. Boxes of objects are written in the
+format that they were read in.
 """
 
 import fnmatch
 import os
+import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,14 +18,20 @@ import pyarrow.csv
 from difficulty_service.base.errors import CleaningError, DatasetError
 from difficulty_service.base.files import filling, replacing
 from difficulty_service.base.tables import parquet_writer, write_parquet
+from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
+from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
-from difficulty_service.datasets.storage import resolve
+from difficulty_service.datasets.sample import Revise, Revision
+from difficulty_service.datasets.storage import open_file, resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
-from difficulty_service.review.decisions import Decisions
+from difficulty_service.review.decisions import LISTED, Decisions
 from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
 
-OTHER_FILES = (".json", ".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
+ANNOTATIONS = ".json"
+"""Extension of a single file of annotations, which only boxes of objects are written into."""
+
+OTHER_FILES = (".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
 """Extensions of files that are not written, so that none of them becomes the name of a folder."""
 
 
@@ -53,6 +61,11 @@ def is_list(out: Path) -> bool:
             parameter="out",
         )
     return extension in (".csv", ".parquet")
+
+
+def is_annotations(out: Path) -> bool:
+    """Whether a cleaned dataset at this path is a single file of annotations."""
+    return out.suffix.lower() == ANNOTATIONS and not out.is_dir()
 
 
 def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
@@ -115,6 +128,90 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
         has_images=True,
         warnings=tuple(warnings),
     )
+
+
+def write_revision(out: Path, decisions: Decisions, revise: Revise, *, link: bool) -> Cleaned:
+    """Writes the whole dataset in its own format, or into a `.json` the annotations alone.
+
+    All that nobody decided about stays as it is, also what has no scores. A folder also gets
+    `dropped.csv`, a file has a list of that name beside it.
+    """
+    table = decisions.table
+    changes = {
+        sample_id: label if reason is None else None
+        for sample_id, label, before, reason in zip(
+            *(
+                table[name].to_pylist()
+                for name in ("sample_id", "label", "original_label", "reason")
+            ),
+            strict=True,
+        )
+        if reason is not None or label != before
+    }
+    revision, others = revise(changes), decisions.dropped()
+    warnings = [*revision.warnings]
+    if revision.unknown:
+        warnings.append(
+            f"{count_of(len(revision.unknown), 'sample')} cannot be changed, because the dataset "
+            f"does not have it any more: {list_names(revision.unknown, LISTED)}"
+        )
+    if is_annotations(out):
+        dropped_file = out.with_suffix(f".{DROPPED_FILE}")
+        _write_single(out, revision)
+        write_table(others, dropped_file)
+    else:
+        dropped_file = out / DROPPED_FILE
+        _refuse_inside(out, revision)
+        with filling(out) as folder:
+            warnings += _write_files(folder, revision, link=link)
+            write_table(others, folder / DROPPED_FILE)
+    kept = decisions.kept()
+    return Cleaned(len(kept), len(others), dropped_file, not is_annotations(out), tuple(warnings))
+
+
+def _write_single(out: Path, revision: Revision) -> None:
+    files = [name for name in revision.changed if name.lower().endswith(ANNOTATIONS)]
+    if len(files) != 1:
+        raise CleaningError(
+            f"{out} is one file, and the dataset has others for its boxes",
+            "name a folder",
+            parameter="out",
+        )
+    with replacing(out) as temporary:
+        temporary.write_bytes(revision.changed[files[0]])
+
+
+def _refuse_inside(out: Path, revision: Revision) -> None:
+    root = revision.root
+    if root.is_local and out.resolve().is_relative_to(Path(root.path).resolve()):
+        raise CleaningError(
+            f"{out} is inside the dataset {root.path}, which must not change",
+            "choose a path outside of it",
+            parameter="out",
+        )
+
+
+def _write_files(folder: Path, revision: Revision, *, link: bool) -> list[str]:
+    """Writes all files of a dataset; the images may be links. Says what could not be copied."""
+    problems = list[str]()
+    for name in revision.others:
+        place, target = revision.root.join(name), folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if link and place.is_local and has_image_extension(name):
+            target.symlink_to(Path(place.path).resolve())
+            continue
+        try:
+            with open_file(place) as file, target.open("wb") as copy:
+                shutil.copyfileobj(file, copy)
+        except OSError as error:
+            problems.append(f"{name} ({error.strerror or error})")
+    for name, data in revision.changed.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    if not problems:
+        return []
+    files = count_of(len(problems), "file")
+    return [f"{files} cannot be copied: {list_names(problems, LISTED)}"]
 
 
 def _without(kept: pa.Table, problems: MissingImages) -> pa.Table:

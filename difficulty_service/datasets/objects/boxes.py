@@ -9,9 +9,10 @@ small to show anything, as an image that cannot be read.
 import hashlib
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import AnyStr, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +20,15 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Skipped
-from difficulty_service.datasets.storage import StoredPath
+from difficulty_service.datasets.sample import (
+    Dataset,
+    DatasetOptions,
+    ImageOpener,
+    Revise,
+    Skipped,
+)
 from difficulty_service.datasets.table_files import require_rows
-from difficulty_service.images.crops import CONTEXT, CropOpener, Sides
+from difficulty_service.images.crops import CONTEXT, Crop, CropOpener, Sides
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 
 DOUBLED = 0.9
@@ -110,34 +116,14 @@ def _problem(sides: Sequence[object]) -> str | None:
     return None if right > left and bottom > top else "its box has no area"
 
 
-Revise = Callable[[Mapping[str, str | None]], "Revision"]
-"""The files of a dataset with other categories of some boxes, by id; None removes the box."""
-
-
-@dataclass(frozen=True)
-class Revision:
-    """A dataset in which some boxes have another category or are gone.
-
-    Attributes:
-        root: Folder that all its files are below.
-        changed: New content by the path below the root.
-        others: Paths below the root of the files that stay as they are.
-    """
-
-    root: StoredPath
-    changed: Mapping[str, bytes]
-    others: Sequence[str]
-
-
 def build_boxes(
     location: str,
     options: DatasetOptions,
     categories: Sequence[str],
     boxes: Boxes,
+    revise: Revise,
 ) -> Dataset:
     """The dataset of boxes whose labels are places in `categories`."""
-    if options.limits is not None:
-        require_rows(len(boxes.rows) + len(boxes.skipped), options.limits, repr(location))
     sides = np.array(boxes.sides, np.float64).reshape(-1, 4)
     rows, labels = np.array(boxes.rows, np.int64), np.array(boxes.labels, np.int32)
     ids = boxes.ids()
@@ -155,7 +141,8 @@ def build_boxes(
     )
     max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
     open_at = partial(_open_at, boxes.images, rows, sides, max_pixels)
-    return build_dataset(location, options, listing, open_at, lambda position: repr(ids[position]))
+    describe = [repr(name) for name in ids].__getitem__
+    return replace(build_dataset(location, options, listing, open_at, describe), revise=revise)
 
 
 def _open_at(
@@ -168,7 +155,7 @@ def _open_at(
     for position in positions.tolist():
         image = images[rows[position]]
         left, top, right, bottom = sides[position].tolist()
-        yield CropOpener(image.open, (left, top, right, bottom), image.frame, max_pixels)
+        yield CropOpener(image.open, Crop((left, top, right, bottom), image.frame), max_pixels)
 
 
 def distinct_names(categories: Sequence[str]) -> tuple[str, ...]:
@@ -248,3 +235,36 @@ def choose_split(splits: Sequence[str], split: str | None, location: str) -> str
         Setting("split", None if split is not None else splits[0]),
         parameter="split",
     )
+
+
+def edited(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
+    """A text or bytes with some of it replaced.
+
+    Args:
+        edits: The first place that is replaced, the one after the last, and what comes there. They
+            do not overlap.
+    """
+    done = 0
+    parts: list[AnyStr] = []
+    for start, end, new in sorted(edits):
+        parts += [text[done:start], new]
+        done = end
+    parts.append(text[done:])
+    return text[:0].join(parts)
+
+
+Row = TypeVar("Row")
+
+
+def within_limits(rows: Iterable[Row], options: DatasetOptions, location: str) -> Iterator[Row]:
+    """The rows, of which people who are not trusted may have a limited number."""
+    for number, row in enumerate(rows, 1):
+        if options.limits is not None:
+            require_rows(number, options.limits, repr(location))
+        yield row
+
+
+def new_names(changes: Mapping[str, str | None], known: Iterable[str]) -> list[str]:
+    """The categories of changes that a dataset does not have, in their order."""
+    wanted = dict.fromkeys(label for label in changes.values() if label is not None)
+    return [name for name in wanted if name not in set(known)]

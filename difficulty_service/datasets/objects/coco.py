@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
@@ -25,9 +25,12 @@ from difficulty_service.datasets.objects.boxes import (
     Boxes,
     build_boxes,
     choose_split,
+    distinct_names,
+    edited,
+    new_names,
 )
-from difficulty_service.datasets.objects.files import nested
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.objects.files import nested, walk
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -38,6 +41,7 @@ from difficulty_service.datasets.storage import (
     reading,
     resolve,
 )
+from difficulty_service.datasets.table_files import require_rows
 
 EXTENSION = ".json"
 ANNOTATIONS = "annotations"
@@ -51,6 +55,7 @@ _SAME_IMAGES = ("captions_", "person_keypoints_", "stuff_", "panoptic_")
 """What names of files with other annotations of the same images begin with."""
 
 _LOOKED_AT = 100
+_MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
 _TRIED = 5
 """Number of images by which their folder is found."""
 
@@ -139,27 +144,34 @@ class CocoText:
 def open_coco(location: str, options: DatasetOptions) -> Dataset:
     """Opens a file of annotations, or the folder that holds one for each split."""
     check_options(options, "boxes in COCO's format")
-    place = _choose_file(location, options)
-    return _list(read_coco(place, location), place, location, options)
+    place, root = _choose_file(location, options)
+    read = read_coco(place, location, MOST_BYTES if options.limits is None else _MOST_LIMITED)
+    if options.limits is not None:
+        require_rows(len(read.annotations), options.limits, repr(location))
+    boxes, _ = _boxes(read, place)
+    names = [name for _, name in read.categories]
+    return build_boxes(location, options, names, boxes, partial(_revise, place, root))
 
 
-def _choose_file(location: str, options: DatasetOptions) -> StoredPath:
+def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, StoredPath | None]:
+    """The file of annotations, and the folder of the dataset where that is named."""
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         check_options(options, "a single file of annotations", ("split",))
-        return place
+        return place, None
     with reading(repr(location), "listed"):
-        files = next(filter(None, (_find_files(*each) for each in nested(place))))
-    return files[choose_split(list(files), options.split, location)]
+        found = ((root, _find_files(root, entries)) for root, entries in nested(place))
+        root, files = next(each for each in found if each[1])
+    return files[choose_split(list(files), options.split, location)], root
 
 
-def read_coco(place: StoredPath, location: str) -> CocoText:
+def read_coco(place: StoredPath, location: str, most_bytes: int = MOST_BYTES) -> CocoText:
     """Parses a file; raises DatasetError where it is no JSON or not of this format."""
     with reading(repr(location)), open_file(place) as file:
-        data = file.read(MOST_BYTES + 1)
-    if len(data) > MOST_BYTES:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
         raise DatasetError(
-            f"{place.name!r} has more than {MOST_BYTES:,} bytes", "split its images into several"
+            f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
         )
     try:
         read = CocoText(data.decode())
@@ -261,10 +273,10 @@ def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> No
     read.spans.append(span)
 
 
-def _list(read: CocoText, place: StoredPath, location: str, options: DatasetOptions) -> Dataset:
-    boxes = Boxes()
-    folder = _find_images(place, [_file_name(image) for image in read.images])
-    rows = _add_images(boxes, read, folder)
+def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
+    """The boxes of a file, and which annotation each of them is, by its id."""
+    boxes, numbers = Boxes(), list[int]()
+    rows = _add_images(boxes, read, find_images(place, read))
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
     for number, (name, image, category, box) in enumerate(read.annotations):
         known = rows.get(_key(image))
@@ -272,12 +284,12 @@ def _list(read: CocoText, place: StoredPath, location: str, options: DatasetOpti
             reason = "it has no image" if image is None else f"there is no image {image!r}"
             boxes.skip(f"annotation {number if name is None else name}", reason)
             continue
-        label = labels.get(_key(category), f"there is no category {category!r}")
+        label: int | str = labels.get(_key(category), f"there is no category {category!r}")
         if name is None:
             label = "it has no id"
         boxes.add(known, f"#{number}" if name is None else str(name), label, _sides(box))
-    categories = [name for _, name in read.categories]
-    return build_boxes(location, options, categories, boxes)
+        numbers += [number] * (len(boxes.rows) - len(numbers))
+    return boxes, dict(zip(boxes.ids(), numbers, strict=True))
 
 
 def _sides(box: object) -> Sequence[object]:
@@ -302,8 +314,9 @@ def _file_name(image: Mapping[str, Any]) -> str | None:
     return name if isinstance(name, str) and name else None
 
 
-def _find_images(place: StoredPath, names: Sequence[str | None]) -> StoredPath:
+def find_images(place: StoredPath, read: CocoText) -> StoredPath:
     """The folder that the names of images are relative to; that of the file where none is there."""
+    names = map(_file_name, read.images)
     here, split = place.parent, _split_of(place.name)
     candidates = [
         here,
@@ -367,3 +380,88 @@ def _sizes(folder: StoredPath, below: set[str]) -> dict[str, int]:
             continue
         sizes |= {posixpath.normpath(posixpath.join(name, file)): size for file, _, size in entries}
     return sizes
+
+
+def _revise(
+    place: StoredPath, root: StoredPath | None, changes: Mapping[str, str | None]
+) -> Revision:
+    """The same text but for the annotations that have another category or are gone."""
+    read = read_coco(place, place.name)
+    numbers = _boxes(read, place)[1]
+    keys = dict(
+        zip(
+            distinct_names([name for _, name in read.categories]),
+            (key for key, _ in read.categories),
+            strict=True,
+        )
+    )
+    edits, added = _new_categories(read, new_names(changes, keys))
+    keys |= added
+    removed = set[int]()
+    for sample_id, label in changes.items():
+        number = numbers.get(sample_id)
+        if number is None:
+            continue
+        if label is None:
+            removed.add(number)
+        else:
+            start, end = _walk(read.text, read.spans[number][0], {})["category_id"]
+            edits.append((start, end, json.dumps(keys[label])))
+    edits += _removals(read.spans, removed)
+    images = find_images(place, read)
+    if root is None:
+        root = _above_both(place.parent, images)
+        names = [_file_name(image) or "" for image in read.images]
+        files = [_below(root, images.join(name)) for name in names if _is_file(images.join(name))]
+    else:
+        files = list(walk(root))
+    path = _below(root, place)
+    return Revision(
+        root,
+        {path: edited(read.text, edits).encode()},
+        [file for file in dict.fromkeys(files) if file not in {"", path}],
+        [name for name in changes if name not in numbers],
+    )
+
+
+TextEdit = tuple[int, int, str]
+
+
+def _new_categories(
+    read: CocoText, names: Sequence[str]
+) -> tuple[list[TextEdit], dict[str, object]]:
+    """Adds categories at the end of their list; the id of each by its name."""
+    if not names:
+        return [], {}
+    start, end = read.lists["categories"]
+    numbers = [key for key, _ in read.categories if isinstance(key, int)]
+    first = max(numbers, default=0) + 1
+    added = dict(zip(names, range(first, first + len(names)), strict=True))
+    texts = [
+        json.dumps({"id": key, "name": name}, ensure_ascii=False) for name, key in added.items()
+    ]
+    inside = read.text[start + 1 : end - 1].rstrip()
+    at = start + 1 + len(inside)
+    return [(at, at, (", " if inside else "") + ", ".join(texts))], dict(added)
+
+
+def _removals(spans: Sequence[Span], removed: set[int]) -> list[TextEdit]:
+    """What takes elements out of a list with the commas after them, or before the last ones."""
+    last = len(spans)
+    while last - 1 in removed:
+        last -= 1
+    edits = [(spans[each][0], spans[each + 1][0], "") for each in removed if each < last]
+    if last < len(spans):
+        edits.append((spans[last - 1][1] if last else spans[0][0], spans[-1][1], ""))
+    return edits
+
+
+def _above_both(first: StoredPath, second: StoredPath) -> StoredPath:
+    return replace(first, path=posixpath.commonpath([first.path, second.path]))
+
+
+def _below(root: StoredPath, place: StoredPath) -> str:
+    """The path of a place below a folder; empty where it is elsewhere."""
+    path = posixpath.normpath(place.path)
+    above = root.path.rstrip("/") + "/"
+    return path[len(above) :] if path.startswith(above) else ""

@@ -5,18 +5,26 @@ the images of each split. The corners are pixels that are counted from 1 and bel
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from xml.parsers import expat
+from xml.sax.saxutils import escape
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.class_folders import SPLIT_NAMES
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
-from difficulty_service.datasets.listing import check_options
-from difficulty_service.datasets.objects.boxes import BoxedImage, Boxes, build_boxes, choose_split
+from difficulty_service.datasets.listing import as_text, check_options
+from difficulty_service.datasets.objects.boxes import (
+    BoxedImage,
+    Boxes,
+    build_boxes,
+    choose_split,
+    edited,
+    within_limits,
+)
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -62,11 +70,16 @@ def _has_annotation(place: StoredPath, entries: list[Entry]) -> bool:
 
 @dataclass(frozen=True)
 class VocSplit:
-    """The files of annotations of a split and all images, by paths below the root."""
+    """The files of annotations of a split, and all files, by paths below the root.
+
+    Attributes:
+        images: Bytes of each image.
+    """
 
     root: StoredPath
     files: Sequence[str]
     images: Mapping[str, int]
+    everything: Sequence[str]
 
 
 @dataclass
@@ -101,29 +114,62 @@ def open_voc(location: str, options: DatasetOptions) -> Dataset:
     split = find_split(location, options)
     boxes, names = Boxes(), list[str]()
     objects = list[tuple[int, int, VocObject]]()
-    by_stem = {posixpath.splitext(image)[0]: image for image in split.images}
-    contents = read_files([split.root.join(file) for file in split.files])
-    for file, data in zip(split.files, contents, strict=True):
-        parsed = (
-            f"its boxes cannot be read: the file {data}" if isinstance(data, str) else parse(data)
-        )
-        if isinstance(parsed, str):
-            boxes.skip(file, parsed)
+    for each in _read(split):
+        if isinstance(each.content, str):
+            boxes.skip(each.file, each.content)
             continue
-        image = _find_image(file, parsed.image, split.images, by_stem)
-        missing = f"no image of this name: {parsed.image!r}" if parsed.image else "no image"
-        opener = refusing(missing) if image is None else partial(open_image, split.root.join(image))
-        size = split.images.get(image or "", 0)
-        boxes.images.append(BoxedImage(image or parsed.image or file, opener, parsed.size, size))
+        named = each.content.image
+        missing = f"no image of this name: {named!r}" if named else "no image"
+        opener = (
+            refusing(missing)
+            if each.image is None
+            else partial(open_image, split.root.join(each.image))
+        )
+        size = split.images.get(each.image or "", 0)
+        boxes.images.append(BoxedImage(each.name, opener, each.content.size, size))
         row = len(boxes.images) - 1
-        objects += [(row, number, each) for number, each in enumerate(parsed.objects, 1)]
-        names += [each.name for each in parsed.objects if each.name]
+        objects += [(row, number, found) for number, found in enumerate(each.content.objects, 1)]
+        names += [found.name for found in each.content.objects if found.name]
     categories = sorted(set(names))
     labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
     labels[None] = "it has no category"
-    for row, number, each in objects:
-        boxes.add(row, str(number), labels[each.name], _sides(each))
-    return build_boxes(location, options, categories, boxes)
+    for row, number, found in within_limits(objects, options, location):
+        boxes.add(row, str(number), labels[found.name], _sides(found))
+    return build_boxes(location, options, categories, boxes, partial(_revise, location, options))
+
+
+@dataclass(frozen=True)
+class _ReadFile:
+    """A file of annotations and its image.
+
+    Attributes:
+        image: Path of its image; None where there is none.
+        content: What it says, or the reason why it cannot be read.
+    """
+
+    file: str
+    data: bytes
+    image: str | None
+    content: VocFile | str
+
+    @property
+    def name(self) -> str:
+        """What the ids of its boxes begin with."""
+        named = "" if isinstance(self.content, str) else self.content.image
+        return self.image or named or self.file
+
+
+def _read(split: VocSplit) -> Iterator[_ReadFile]:
+    by_stem = {posixpath.splitext(image)[0]: image for image in split.images}
+    contents = read_files([split.root.join(file) for file in split.files])
+    for file, data in zip(split.files, contents, strict=True):
+        if isinstance(data, str):
+            yield _ReadFile(file, b"", None, f"its boxes cannot be read: the file {data}")
+            continue
+        content = parse(data)
+        named = None if isinstance(content, str) else content.image
+        image = None if named is None else _find_image(file, named, split.images, by_stem)
+        yield _ReadFile(file, data, image, content)
 
 
 def find_split(location: str, options: DatasetOptions) -> VocSplit:
@@ -150,7 +196,7 @@ def find_split(location: str, options: DatasetOptions) -> VocSplit:
         files = [name for name in files if posixpath.basename(name)[: -len(EXTENSION)] in stems]
     if not files:
         raise DatasetError(f"{location!r} has no annotations in XML files", parameter="location")
-    return VocSplit(root, files, images)
+    return VocSplit(root, files, images, list(everything))
 
 
 def _find_image(
@@ -192,7 +238,7 @@ def _sides(each: VocObject) -> Sequence[object]:
 
 def parse(data: bytes) -> VocFile | str:
     """What the bytes of a file say, or the reason why they cannot be read."""
-    reader = _Reader()
+    reader = _Reader(data)
     try:
         reader.parser.Parse(data, True)  # noqa: FBT003
     except (expat.ExpatError, ValueError) as error:
@@ -209,10 +255,44 @@ def _number(text: str) -> float:
         return 0.0
 
 
+def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
+    """The same files but for the objects that have another category or are gone."""
+    split = find_split(location, options)
+    changed, known = dict[str, bytes](), set[str]()
+    for each in _read(split):
+        if isinstance(each.content, str):
+            continue
+        edits = []
+        for number, found in enumerate(each.content.objects, 1):
+            sample_id = as_text(f"{each.name}#{number}")
+            known.add(sample_id)
+            if sample_id in changes:
+                edits.append(_edit(each.data, found, changes[sample_id]))
+        if edits:
+            changed[each.file] = edited(each.data, edits)
+    return Revision(
+        split.root,
+        changed,
+        [name for name in split.everything if name not in changed],
+        [name for name in changes if name not in known],
+    )
+
+
+def _edit(data: bytes, found: VocObject, label: str | None) -> tuple[int, int, bytes]:
+    """What gives an object another category, or takes it out with the blanks before it."""
+    start, end = found.span
+    if label is None:
+        return len(data[:start].rstrip(b" \t\r\n")), end, b""
+    start, end = found.name_span or (end, end)
+    # References to characters are the same in every encoding.
+    return start, end, escape(label).encode("ascii", "xmlcharrefreplace")
+
+
 class _Reader:
     """Reads an annotation as it is parsed, with the places of what may be changed."""
 
-    def __init__(self) -> None:
+    def __init__(self, data: bytes) -> None:
+        self.data = data
         self.parser = expat.ParserCreate()
         self.parser.buffer_text = True
         self.parser.StartElementHandler = self._start
@@ -241,10 +321,11 @@ class _Reader:
     def _end(self, name: str) -> None:
         path, end = self._path[1:], self.parser.CurrentByteIndex
         if path == ["object"]:
-            self.objects[-1].span = (self.objects[-1].span[0], end)
+            last = self.data.index(b">", end) + 1
+            self.objects[-1].span = (self.objects[-1].span[0], last)
         elif path == ["object", "name"]:
             self.objects[-1].name = self._text.strip() or None
-            self.objects[-1].name_span = (self._began, end)
+            self.objects[-1].name_span = (self.data.index(b">", self._began) + 1, end)
         elif path[:-1] == ["object", "bndbox"] and self.objects[-1].sides is not None:
             self.objects[-1].sides[name] = self._text
         elif path in (["filename"], ["size", "width"], ["size", "height"]):

@@ -6,7 +6,9 @@ outline. `data.yaml` names the classes and the folders of the splits; without it
 those of `classes.txt` or `obj.names`, or else numbers.
 """
 
+import json
 import posixpath
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -14,11 +16,20 @@ from typing import Any
 
 import yaml
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import CleaningError, DatasetError
 from difficulty_service.datasets.class_folders import SPLIT_NAMES
 from difficulty_service.datasets.image_openers import has_image_extension, open_image
-from difficulty_service.datasets.listing import check_options
-from difficulty_service.datasets.objects.boxes import BoxedImage, Boxes, build_boxes, choose_split
+from difficulty_service.datasets.listing import as_text, check_options
+from difficulty_service.datasets.objects.boxes import (
+    BoxedImage,
+    Boxes,
+    build_boxes,
+    choose_split,
+    distinct_names,
+    edited,
+    new_names,
+    within_limits,
+)
 from difficulty_service.datasets.objects.files import (
     nested,
     read_file,
@@ -26,7 +37,7 @@ from difficulty_service.datasets.objects.files import (
     read_or_reason,
     walk,
 )
-from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -43,6 +54,7 @@ CLASS_FILES = ("classes.txt", "obj.names", "labels/classes.txt")
 SPLITS = ("train", "val", "test")
 
 _OTHER_TEXTS = frozenset(("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt"))
+_CACHES = ".cache"  # what a program made of the labels
 _LOOKED_AT = 100
 _SHARES = (1.0, 1.0)
 _VALUES = 4
@@ -137,11 +149,8 @@ def open_yolo(location: str, options: DatasetOptions) -> Dataset:
     """Opens the folder of a dataset, or its `data.yaml`."""
     check_options(options, "boxes in YOLO's format")
     split = find_split(location, options)
-    lines = list(read_lines(split))
-    classes = split.classes
-    if classes is None:
-        numbers = [line.number for line in lines if line.number is not None and line.number >= 0]
-        classes = {number: str(number) for number in sorted(set(numbers))}
+    lines = list(within_limits(read_lines(split), options, location))
+    classes = _classes(split, lines)
     labels = {number: label for label, number in enumerate(classes)}
     boxes = Boxes()
     places = dict[str, int]()
@@ -159,7 +168,16 @@ def open_yolo(location: str, options: DatasetOptions) -> Dataset:
         unknown = f"there is no class {line.number} among the {len(classes)} of the dataset"
         label = labels.get(-1 if line.number is None else line.number, unknown)
         boxes.add(places[line.image], str(line.row), label, line.sides)
-    return build_boxes(location, options, list(classes.values()), boxes)
+    names = list(classes.values())
+    return build_boxes(location, options, names, boxes, partial(_revise, location, options))
+
+
+def _classes(split: YoloSplit, lines: Sequence["Line"]) -> Mapping[int, str]:
+    """Name of each class by its number, which it is called where nothing names it."""
+    if split.classes is not None:
+        return split.classes
+    numbers = {line.number for line in lines if line.number is not None and line.number >= 0}
+    return {number: str(number) for number in sorted(numbers)}
 
 
 def find_split(location: str, options: DatasetOptions) -> YoloSplit:
@@ -347,8 +365,8 @@ def read_lines(split: YoloSplit) -> Iterator[Line]:
         if isinstance(data, str):
             yield Line(text, image, problem=f"its boxes cannot be read: the text {data}")
             continue
-        for row, line in enumerate(data.decode(errors="replace").splitlines(), 1):
-            parts = line.split()
+        for row, line in enumerate(data.splitlines(), 1):
+            parts = line.decode(errors="replace").split()
             if parts:
                 yield _parse(Line(text, image, row), parts, has_keypoints=split.has_keypoints)
 
@@ -373,3 +391,87 @@ def _parse(line: Line, parts: Sequence[str], *, has_keypoints: bool) -> Line:
 
 def _wrong(line: Line, problem: str) -> Line:
     return Line(line.text, line.image, line.row, problem=problem)
+
+
+def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
+    """The same texts but for the lines that have another class or are gone."""
+    split = find_split(location, options)
+    lines = list(read_lines(split))
+    classes = _classes(split, lines)
+    names = distinct_names(list(classes.values()))
+    numbers = dict(zip(names, classes, strict=True))
+    added = new_names(changes, numbers)
+    first = max(classes, default=-1) + 1
+    numbers |= dict(zip(added, range(first, first + len(added)), strict=True))
+    changed, warnings = _with_names(split, classes, added)
+    known = set[str]()
+    rows: dict[str, dict[int, str | None]] = {}
+    for line in lines:
+        sample_id = as_text(f"{line.image}#{line.row}")
+        known.add(sample_id)
+        if sample_id in changes:
+            rows.setdefault(line.text, {})[line.row] = changes[sample_id]
+    for text, changes_of_text in rows.items():
+        kept = read_file(split.root.join(text)).splitlines(keepends=True)
+        for row, label in changes_of_text.items():
+            number = b"" if label is None else str(numbers[label]).encode()
+            kept[row - 1] = re.sub(rb"\S+", number, kept[row - 1], count=1) if number else b""
+        changed[text] = b"".join(kept)
+    return Revision(
+        split.root,
+        changed,
+        [name for name in walk(split.root) if name not in changed and not name.endswith(_CACHES)],
+        [name for name in changes if name not in known],
+        warnings,
+    )
+
+
+def _with_names(
+    split: YoloSplit, classes: Mapping[int, str], added: Sequence[str]
+) -> tuple[dict[str, bytes], list[str]]:
+    """The file that names the classes, with new ones, and without the path to the original."""
+    if split.config is not None:
+        data = read_file(split.config).decode()
+        edits, warnings = _config_edits(data, classes, added)
+        new = edited(data, edits).encode()
+        return ({split.config.name: new} if edits else {}), warnings
+    if not added:
+        return {}, []
+    for file in CLASS_FILES:
+        named = read_or_reason(split.root.join(file))
+        if isinstance(named, bytes):
+            lines = "".join(f"{name}\n" for name in added)
+            return {file: named.rstrip(b"\r\n") + b"\n" + lines.encode()}, []
+    raise CleaningError(
+        f"there is no class {added[0]!r}, and the dataset has numbers in place of names",
+        "write them into classes.txt, one a line, and score it again",
+        parameter="marks",
+    )
+
+
+def _config_edits(
+    text: str, classes: Mapping[int, str], added: Sequence[str]
+) -> tuple[list[tuple[int, int, str]], list[str]]:
+    nodes = {key.value: value for key, value in yaml.compose(text, yaml.SafeLoader).value}
+    edits, warnings = list[tuple[int, int, str]](), list[str]()
+    base = nodes.get("path")
+    if base is not None and base.value not in {"", ".", "null", "~"}:
+        edits.append((base.start_mark.index, base.end_mark.index, '""'))
+        warnings.append(
+            f"path in data.yaml was {base.value!r} and is empty now, so that other paths are from "
+            "the folder of the file and not from that of the original dataset"
+        )
+    if not added:
+        return edits, warnings
+    names = nodes["names"]
+    is_list = isinstance(names, yaml.SequenceNode)
+    first = max(classes, default=-1) + 1
+    quoted = [json.dumps(name, ensure_ascii=False) for name in added]
+    items = quoted if is_list else [f"{first + place}: {each}" for place, each in enumerate(quoted)]
+    last = names.value[-1] if is_list else names.value[-1][1]
+    between = f"\n{' ' * names.start_mark.column}{'- ' if is_list else ''}"
+    new = "".join((", " if names.flow_style else between) + item for item in items)
+    edits.append((last.end_mark.index, last.end_mark.index, new))
+    if (count := nodes.get("nc")) is not None:
+        edits.append((count.start_mark.index, count.end_mark.index, str(first + len(added))))
+    return edits, warnings

@@ -17,7 +17,8 @@ from PIL import Image
 from api.results.thumbnails import PictureProcesses
 from difficulty_service.base.apart import Apart, Limits
 from difficulty_service.base.errors import ImageError
-from difficulty_service.images.header import picture_maker, small_picture
+from difficulty_service.images.crops import Crop, picture_maker
+from difficulty_service.images.header import small_picture
 
 MAX_PIXELS = 1_000_000
 
@@ -105,6 +106,18 @@ def test_nothing_runs_before_the_first_picture_or_after_the_end() -> None:
     assert not process.is_alive()
 
 
+def test_a_picture_of_a_box_is_cut_from_the_image_in_the_process(
+    pictures: PictureProcesses,
+) -> None:
+    small = Image.open(io.BytesIO(pictures.shrink(image(600, 300), 64, Crop((0, 0, 50, 50)))))
+    assert small.size == (60, 60)
+
+    with pytest.raises(ImageError, match="is outside of the image"):
+        pictures.shrink(image(600, 300), 64, Crop((700, 0, 750, 50)))
+    with pytest.raises(ImageError, match="not an image of a known format"):
+        pictures.shrink(b"no image", 64, Crop((0, 0, 50, 50)))
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
 def test_an_image_that_needs_too_much_memory_is_refused_and_the_process_continues() -> None:
     before = set(active_children())
@@ -112,10 +125,10 @@ def test_an_image_that_needs_too_much_memory_is_refused_and_the_process_continue
 
     with closing(Apart(make, limits=Limits(memory=250 << 20))) as pictures:
         with pytest.raises(ImageError, match="takes more memory to decode than a thumbnail may"):
-            pictures.call(image(9000, 9000), 64)
+            pictures.call(image(9000, 9000), 64, None)
         process = started(before)
 
-        assert pictures.call(image(20, 20), 64)
+        assert pictures.call(image(20, 20), 64, None)
         assert started(before) is process
 
 
@@ -125,6 +138,6 @@ def test_an_extremely_long_image_is_refused_before_it_is_decoded() -> None:
 
 
 def test_the_process_imports_no_torch() -> None:
-    code = "import sys, difficulty_service.images.header; sys.exit('torch' in sys.modules)"
+    code = "import sys, difficulty_service.images.crops; sys.exit('torch' in sys.modules)"
 
     subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - our own code
