@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.score_result import Found, Limit
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall, as_option
 from difficulty_service.options import JsonOption, LeakOptions
@@ -78,7 +79,9 @@ def leaks(
 
     splits = [open_split(train)]
     splits += [open_split(path, splits[0]) for path in tests]
-    found = find_leaks(splits[0], splits[1:], copies.cosine)
+    total = splits[0].num_samples * sum(test.num_samples for test in splits[1:])
+    with exit_when_interrupted("stopped; nothing is written"), comparison_bar(total) as advance:
+        found = find_leaks(splits[0], splits[1:], copies.cosine, advance)
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):
         report_leaks(found)

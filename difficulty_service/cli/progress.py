@@ -1,10 +1,10 @@
-"""The progress bar of an extraction."""
+"""The progress bars of an extraction and of a comparison of samples."""
 
 import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import FrameType
@@ -16,6 +16,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     TaskID,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -104,6 +105,16 @@ class ImageProgressBar:
         self._end_download()
         if self._task is not None:
             self._bar.stop()
+
+
+@contextmanager
+def comparison_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """A bar with the time left; gives a function that takes how many pairs were compared since."""
+    columns = (TextColumn("compared"), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    left = (TextColumn("left"), TimeRemainingColumn())
+    with Progress(*columns, *left, console=err, disable=not err.is_terminal) as bar:
+        task = bar.add_task("compared", total=total)
+        yield lambda compared: bar.advance(task, compared)
 
 
 def following_downloads(request: "ExtractRequest", bar: ImageProgressBar) -> "ExtractRequest":

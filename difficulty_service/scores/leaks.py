@@ -6,7 +6,7 @@ features have a large cosine. Both sets are read some thousand rows at a time, a
 found is kept.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -139,7 +139,16 @@ class LeakReport:
             write(self.pairs)
 
 
-def find_leaks(train: Split, tests: Sequence[Split], near_duplicates: float | None) -> LeakReport:
+def ignore(_compared: int) -> None:
+    """The callback that does nothing."""
+
+
+def find_leaks(
+    train: Split,
+    tests: Sequence[Split],
+    near_duplicates: float | None,
+    on_compared: Callable[[int], None] = ignore,
+) -> LeakReport:
     """Looks for copies of the samples of test sets in a training set.
 
     Args:
@@ -147,6 +156,8 @@ def find_leaks(train: Split, tests: Sequence[Split], near_duplicates: float | No
         tests: Test sets with features of the same kind.
         near_duplicates: Smallest cosine of near copies, in (0, 1]; the time is that of comparing
             all samples with all others. None to look for exact copies only, at once.
+        on_compared: Called with the number of pairs of samples that were compared since the last
+            call; whatever it raises ends the search.
 
     Raises:
         FeatureStoreError: Features are of another network or preparation, or damaged.
@@ -157,7 +168,7 @@ def find_leaks(train: Split, tests: Sequence[Split], near_duplicates: float | No
         require_same_kind(train, test)
     found = [_Found(train, test) for test in tests]
     for each in found:
-        each.search(near_duplicates)
+        each.search(near_duplicates, on_compared)
     in_train = np.logical_or.reduce([each.in_train for each in found])
     return LeakReport(
         train=train.name,
@@ -210,17 +221,18 @@ class _Found:
         self.copies, self.exact, self.conflicting = (np.zeros(size, bool) for _ in range(3))
         self.in_train: Flags = np.zeros(len(train.labels), bool)
         self.num_pairs = 0
-        self._pairs = [np.empty(0, FOUND)]
+        self._pairs, self._num_kept = [np.empty(0, FOUND)], 0
 
-    def search(self, near_duplicates: float | None) -> None:
+    def search(self, near_duplicates: float | None, on_compared: Callable[[int], None]) -> None:
         """Compares all samples of both sets."""
         waiting = self.test.blocks()
-        while first := next(waiting, None):
+        while (first := next(waiting, None)) is not None:
             at_once = max(1, HELD_BYTES // (ROWS_AT_ONCE * first.features[:1].nbytes))
             held = [first, *islice(waiting, at_once - 1)]
             for references in self.train.blocks():
                 for queries in held:
                     self._add(compare_blocks(queries, references, near_duplicates))
+                on_compared(len(references) * sum(map(len, held)))
 
     def _add(self, pairs: NDArray[np.void]) -> None:
         if not len(pairs):
@@ -234,8 +246,10 @@ class _Found:
         self.conflicting[test[pairs["conflict"]]] = True
         self.num_pairs += len(pairs)
         self._pairs.append(pairs)
-        if sum(map(len, self._pairs)) > 2 * MOST_PAIRS:
+        self._num_kept += len(pairs)
+        if self._num_kept > 2 * MOST_PAIRS:
             self._pairs = [self._first_pairs()]
+            self._num_kept = len(self._pairs[0])
 
     def _first_pairs(self) -> NDArray[np.void]:
         """The pairs in their order, as many as are listed."""

@@ -163,7 +163,9 @@ class Split:
             contents = source.contents(shard)
             if contents is not None:
                 contents = contents.slice(first, size)
-            yield self._block(start, part.features(), contents)
+            block = self._block(start, part.features(), contents)
+            if len(block):
+                yield block
             start, first = start + size, first + size
 
     def _block(self, start: int, rows: Tensor, contents: pa.FixedSizeBinaryArray | None) -> Block:

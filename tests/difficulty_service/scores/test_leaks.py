@@ -128,6 +128,20 @@ def test_the_counts_are_of_samples_and_not_of_pairs(tmp_path: Path) -> None:
     assert found.share == found.copies / TEST
 
 
+@pytest.mark.parametrize("cosine", [COSINE, None])
+def test_every_pair_of_samples_is_compared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cosine: float | None
+) -> None:
+    monkeypatch.setattr(splits, "ROWS_AT_ONCE", 8)
+    train, test = sets_of(tmp_path)
+    compared: list[int] = []
+
+    find_leaks(train, [test, test], cosine, compared.append)
+
+    assert len(compared) > 10
+    assert sum(compared) == 2 * TRAIN * TEST
+
+
 def test_conflicts_come_first_and_then_the_most_similar(tmp_path: Path) -> None:
     train, test = sets_of(tmp_path)
 
@@ -296,11 +310,13 @@ def test_samples_without_labels_conflict_with_nothing(tmp_path: Path) -> None:
     assert report.warnings == ()
 
 
-def with_scores(folder: Path, letter: str, labels: list[int], **provenance: object) -> Split:
-    """Four samples with features, of which the scored ones have other labels."""
+def with_scores(
+    folder: Path, letter: str, labels: list[int], first: int = 0, **provenance: object
+) -> Split:
+    """Four samples with features, of which the scored ones, from `first` on, have other labels."""
     features, labels_of_store = random_features(4, 0), torch.zeros(4).long()
     split_of(folder / "scores.features", features, labels_of_store, letter, fingerprint=letter)
-    ids = [f"{letter}{row}" for row in range(len(labels))]
+    ids = [f"{letter}{first + row}" for row in range(len(labels))]
     table = score_table(labels, ONE, ids, rmd=[0.0] * len(labels))
     write_scores(folder / "scores.parquet", table, Provenance.of(provenance))
     return open_split(folder / "scores.parquet")
@@ -319,6 +335,18 @@ def test_samples_and_labels_of_a_score_file_count(tmp_path: Path) -> None:
     }
     assert (report.num_train, report.tests[0].num_samples) == (3, 4)
     assert any("1 image of" in w and "no scores" in w for w in report.warnings)
+
+
+def test_samples_after_some_that_are_left_out_are_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "ROWS_AT_ONCE", 1)
+    train = with_scores(tmp_path / "a", "s", [1, 1], first=2)
+    test = with_scores(tmp_path / "b", "t", [1, 0, 1], first=1)
+
+    report = find_leaks(train, [test], COSINE)
+
+    assert {("t2", "s2", "exact", True), ("t3", "s3", "exact", False)} <= pairs_of(report)
 
 
 def test_samples_with_scores_but_no_features_are_a_warning(tmp_path: Path) -> None:
