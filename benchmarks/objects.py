@@ -1,6 +1,6 @@
 """Wrong categories of boxes: how many are found, in each format.
 
-    DIFFICULTY_SHARED=FOLDER python benchmarks/objects.py [--images 500] [--backbone builtin-photos]
+    DIFFICULTY_SHARED=FOLDER python benchmarks/objects.py [--images 125] [--backbone builtin-photos]
 
 Pastes eight photographs of CIFAR-10's test set at 40 to 90 pixels into each image, whose ground is
 an enlarged photograph of Tiny ImageNet, writes their boxes as COCO, YOLO and Pascal VOC, gives 5 %
@@ -141,7 +141,7 @@ WRITERS: dict[str, Callable[[Path, Sequence[Sequence[Object]]], Path]] = {
 def main() -> None:
     """Writes, scores and prints a line for each format."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--images", type=int, default=125)
     parser.add_argument("--backbone", default="builtin-photos")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
