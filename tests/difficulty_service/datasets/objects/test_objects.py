@@ -22,6 +22,7 @@ from tests.boxed_images import (
     WRITERS,
     Scene,
     image_ids,
+    shown,
     write_coco,
     write_image,
     write_voc,
@@ -59,14 +60,6 @@ def _expected(form: str) -> dict[str, str]:
     }
 
 
-def _shown(data: bytes | str) -> str:
-    """The category of the colour that most of a crop has."""
-    assert isinstance(data, bytes), data
-    with Image.open(io.BytesIO(data)) as image:
-        pixels = np.asarray(image).astype(int)
-    return max(COLOURS, key=lambda name: (abs(pixels - COLOURS[name]).max(axis=2) < 40).sum())
-
-
 def test_a_box_is_a_sample_whose_label_is_its_category(form: str, tmp_path: Path) -> None:
     dataset = _open(WRITERS[form](tmp_path / "fruit"))
 
@@ -83,7 +76,7 @@ def test_a_crop_shows_the_object_with_what_is_around_it(
     contents = read_samples(dataset)
 
     for sample_id, category in _labels(dataset).items():
-        assert _shown(contents[sample_id]) == category
+        assert shown(contents[sample_id]) == category
     # The leaf of scene a, 40 pixels wide and 50 high, in a square with a tenth on each side.
     with Image.open(io.BytesIO(contents[dataset.sample_ids[1]])) as crop:  # type: ignore[arg-type]
         assert crop.size == (60, 60)
@@ -260,7 +253,7 @@ def test_boxes_of_an_image_that_was_resized_or_is_stored_on_its_side_are_where_t
                 "its box is of an image of 200 x 100 pixels, and this one has 100 x 100"
             )
         else:
-            assert _shown(after[sample_id]) == _shown(before[sample_id])
+            assert shown(after[sample_id]) == shown(before[sample_id])
 
 
 def test_an_image_with_many_boxes_is_decoded_once(
@@ -328,8 +321,8 @@ def test_yolo_reads_outlines_confidences_and_key_points(
 
     contents = read_samples(_open(folder))
 
-    assert _shown(contents["images/train/a.png#1"]) == "leaf"
-    assert _shown(contents["images/train/a.png#2"]) == "apple"
+    assert shown(contents["images/train/a.png#1"]) == "leaf"
+    assert shown(contents["images/train/a.png#2"]) == "apple"
 
     with (folder / "data.yaml").open("a") as file:
         file.write("kpt_shape: [2, 2]\n")
@@ -469,102 +462,3 @@ def test_archives_of_boxes_are_to_be_unpacked_or_named_by_a_uri(form: str, tmp_p
 
     in_archive = open_dataset(f"zip://::{archive}", DatasetOptions(split="train"))
     assert in_archive.sample_ids == _open(folder, split="train").sample_ids
-
-
-def _cvat_yolo(folder: Path) -> None:
-    write_yolo(folder, splits=("data",))
-    (folder / "data.yaml").unlink()
-    for path in (*(folder / "images/data").iterdir(), *(folder / "labels/data").iterdir()):
-        (folder / "obj_train_data").mkdir(exist_ok=True)
-        path.rename(folder / "obj_train_data" / path.name)
-    (folder / "obj.names").write_text("".join(f"{name}\n" for name in CATEGORIES))
-    (folder / "obj.data").write_text(
-        "classes = 3\ntrain = data/train.txt\nnames = data/obj.names\n"
-    )
-    (folder / "train.txt").write_text("data/obj_train_data/a.png\n")
-    for name in ("images", "labels"):
-        shutil.rmtree(folder / name)
-
-
-def _cvat_ultralytics(folder: Path) -> None:
-    write_yolo(folder)
-    names = "".join(f"  {number}: {name}\n" for number, name in enumerate(CATEGORIES))
-    (folder / "data.yaml").write_text(f"names:\n{names}path: .\ntrain: train.txt\n")
-    lines = "".join(f"data/images/train/{scene.name}.png\n" for scene in SCENES)
-    (folder / "train.txt").write_text(lines)
-
-
-def _cvat_coco(folder: Path) -> None:
-    write_coco(folder, split="default")
-    (folder / "images").mkdir()
-    (folder / "default").rename(folder / "images/default")
-
-
-def _cvat_voc(folder: Path) -> None:
-    write_voc(folder)
-    for name in ("JPEGImages", "Annotations"):
-        (folder / "moved").mkdir()
-        for path in [*(folder / name).iterdir()]:
-            path.rename(folder / "moved" / path.name)
-        (folder / "moved").rename(folder / name / "day 1")
-    (folder / "labelmap.txt").write_text("# label:color_rgb:parts:actions\n")
-
-
-def _label_studio_yolo(folder: Path) -> None:
-    write_yolo(folder)
-    (folder / "data.yaml").unlink()
-    for name in ("images", "labels"):
-        (folder / name / "train").rename(folder / "moved")
-        (folder / name).rmdir()
-        (folder / "moved").rename(folder / name)
-    (folder / "classes.txt").write_text("\n".join(CATEGORIES))
-    (folder / "notes.json").write_text('{"categories": [{"id": 0, "name": "apple"}], "info": {}}')
-
-
-def _label_studio_coco(folder: Path) -> None:
-    write_coco(folder, split="images")
-    path = folder / "annotations/instances_images.json"
-    text = path.read_text().replace('"file_name": "', '"file_name": "images/')
-    (folder / "result.json").write_text(text)
-    shutil.rmtree(folder / "annotations")
-
-
-def _label_studio_voc(folder: Path) -> None:
-    write_voc(folder)
-    (folder / "JPEGImages").rename(folder / "images")
-    shutil.rmtree(folder / "ImageSets")
-
-
-def _fiftyone_coco(folder: Path) -> None:
-    write_coco(folder, split="data")
-    (folder / "annotations/instances_data.json").rename(folder / "labels.json")
-    (folder / "annotations").rmdir()
-
-
-def _fiftyone_voc(folder: Path) -> None:
-    write_voc(folder)
-    (folder / "JPEGImages").rename(folder / "data")
-    (folder / "Annotations").rename(folder / "labels")
-    shutil.rmtree(folder / "ImageSets")
-
-
-EXPORTS = (
-    *(_cvat_yolo, _cvat_ultralytics, _cvat_coco, _cvat_voc),
-    *(_label_studio_yolo, _label_studio_coco, _label_studio_voc, _fiftyone_coco, _fiftyone_voc),
-)
-
-
-@pytest.mark.parametrize("write", EXPORTS, ids=[each.__name__.strip("_") for each in EXPORTS])
-def test_what_tools_export_is_read(
-    write: Callable[[Path], None], tmp_path: Path, read_samples: Contents
-) -> None:
-    write(tmp_path / "project")
-
-    dataset = _open(tmp_path)
-    contents = read_samples(dataset)
-
-    assert dataset.class_names == CATEGORIES
-    assert not dataset.skipped
-    assert len(contents) == 7
-    for sample_id, category in _labels(dataset).items():
-        assert _shown(contents[sample_id]) == category
