@@ -21,7 +21,6 @@ from difficulty_service.datasets.objects.boxes import (
     build_boxes,
     choose_split,
     edited,
-    within_limits,
 )
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
@@ -33,6 +32,7 @@ from difficulty_service.datasets.storage import (
     reading,
     resolve,
 )
+from difficulty_service.datasets.table_files import require_rows
 
 EXTENSION = ".xml"
 ANNOTATIONS, LISTS = "Annotations", "ImageSets/Main"
@@ -137,10 +137,12 @@ def open_voc(location: str, options: DatasetOptions) -> Dataset:
         row = len(boxes.images) - 1
         objects += [(row, number, found) for number, found in enumerate(each.content.objects, 1)]
         names += [found.name for found in each.content.objects if found.name]
+        if options.limits is not None:
+            require_rows(len(objects), options.limits, repr(location))
     categories = sorted(set(names))
     labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
     labels[None] = "it has no category"
-    for row, number, found in within_limits(objects, options, location):
+    for row, number, found in objects:
         boxes.add(row, str(number), labels[found.name], _sides(found))
     return build_boxes(location, options, categories, boxes, partial(_revise, location, options))
 
