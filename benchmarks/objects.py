@@ -1,6 +1,6 @@
 """Wrong categories of boxes: how many are found, in each format.
 
-    DIFFICULTY_SHARED=FOLDER python benchmarks/objects.py [--images 500] [--backbone builtin-photos]
+    DIFFICULTY_SHARED=FOLDER python benchmarks/objects.py [--images 125] [--backbone builtin-photos]
 
 Pastes eight photographs of CIFAR-10's test set at 40 to 90 pixels into each image, whose ground is
 an enlarged photograph of Tiny ImageNet, writes their boxes as COCO, YOLO and Pascal VOC, gives 5 %
@@ -12,6 +12,7 @@ import argparse
 import io
 import json
 import os
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from sklearn.metrics import roc_auc_score
 
 import difficulty_service as ds
 
+SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 SIDES = (640, 320)
 ROWS, COLUMNS, CELL = 2, 4, 160
@@ -141,12 +143,14 @@ WRITERS: dict[str, Callable[[Path, Sequence[Sequence[Object]]], Path]] = {
 def main() -> None:
     """Writes, scores and prints a line for each format."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--images", type=int, default=500)
+    parser.add_argument("--images", type=int, default=125)
     parser.add_argument("--backbone", default="builtin-photos")
     arguments = parser.parse_args()
+    if not (SHARED / "data/cifar10_test.parquet").exists():
+        sys.exit(f"skipped: CIFAR-10 is not in {SHARED} (DIFFICULTY_SHARED)")
     with tempfile.TemporaryDirectory() as temporary:
         images = Path(temporary) / "images"
-        scenes = paste(Path(os.environ["DIFFICULTY_SHARED"]), arguments.images, images)
+        scenes = paste(SHARED, arguments.images, images)
         is_wrong = np.array([each.is_wrong for scene in scenes for each in scene])
         for name, write in WRITERS.items():
             folder = Path(temporary) / name

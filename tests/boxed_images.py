@@ -1,5 +1,6 @@
 """Images with coloured objects, and their boxes in the formats that are read."""
 
+import io
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -146,3 +147,11 @@ def image_ids(form: str) -> Mapping[str, str]:
     """Path of the image of each scene in a dataset of a format, as ids begin with it."""
     folder = {"coco": "", "yolo": "images/train/", "voc": "JPEGImages/"}[form]
     return {scene.name: f"{folder}{scene.name}.png" for scene in SCENES}
+
+
+def shown(data: bytes | str) -> str:
+    """The category of the colour that most of a crop has."""
+    assert isinstance(data, bytes), data
+    with Image.open(io.BytesIO(data)) as image:
+        pixels = np.asarray(image).astype(int)
+    return max(COLOURS, key=lambda name: (abs(pixels - COLOURS[name]).max(axis=2) < 40).sum())

@@ -43,6 +43,7 @@ PAGES = {"README.md": DOCS.parent / "README.md"} | {
 }
 
 SMALLER = (
+    ("copies: 0", "copies: 100%", "pictures of the same ten shapes are copies"),
     ("--backbone clip-vit-b16", "--backbone builtin", "its weights would be downloaded"),
     ("--only clip-vit-b16 --only timm:resnet18", "--only builtin", "they take a minute"),
     ("--benchmark --images", "--benchmark --only builtin --images", "all of them take minutes"),

@@ -27,8 +27,8 @@ class ObjectFormat:
 
 
 OBJECT_FORMATS: dict[str, ObjectFormat] = {
+    "yolo": ObjectFormat(open_yolo, is_yolo, is_yolo_file),  # may have notes in JSON beside it
     "coco": ObjectFormat(open_coco, is_coco, is_coco_file),
-    "yolo": ObjectFormat(open_yolo, is_yolo, is_yolo_file),
     "voc": ObjectFormat(open_voc, is_voc),
 }
 

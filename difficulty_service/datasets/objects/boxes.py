@@ -108,9 +108,11 @@ class Boxes:
 def _problem(sides: Sequence[object]) -> str | None:
     """The reason why four sides are no box; None where they are one."""
     numbers = [each for each in sides if isinstance(each, int | float)]
-    if len(numbers) < len(sides) or isinstance(sides, str) or not all(map(math.isfinite, numbers)):
-        return "its box is not four numbers"
-    if len(numbers) != 4:  # noqa: PLR2004
+    try:
+        is_box = len(numbers) == len(sides) == 4 and all(map(math.isfinite, numbers))  # noqa: PLR2004
+    except OverflowError:  # a whole number beyond those of floating point
+        is_box = False
+    if not is_box:
         return "its box is not four numbers"
     left, top, right, bottom = numbers
     return None if right > left and bottom > top else "its box has no area"

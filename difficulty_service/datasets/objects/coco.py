@@ -278,7 +278,8 @@ def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
     boxes, numbers = Boxes(), list[int]()
     rows = _add_images(boxes, read, find_images(place, read))
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
-    for number, (name, image, category, box) in enumerate(read.annotations):
+    for number, (key, image, category, box) in enumerate(read.annotations):
+        name = _key(key)
         known = rows.get(_key(image))
         if known is None:
             reason = "it has no image" if image is None else f"there is no image {image!r}"
@@ -296,7 +297,10 @@ def _sides(box: object) -> Sequence[object]:
     """Left, top, right and bottom, of a box that also says its width and height."""
     if not isinstance(box, list) or len(box) != 4 or not all(map(_is_number, box)):  # noqa: PLR2004
         return ()
-    left, top, width, height = box
+    try:
+        left, top, width, height = map(float, box)
+    except OverflowError:
+        return ()
     return left, top, left + width, top + height
 
 
@@ -311,22 +315,21 @@ def _key(value: object) -> object:
 
 def _file_name(image: Mapping[str, Any]) -> str | None:
     name = image.get("file_name")
-    return name if isinstance(name, str) and name else None
+    try:
+        return name if isinstance(name, str) and name and name.encode() else None
+    except UnicodeEncodeError:  # half of a surrogate pair, which no file is called
+        return None
 
 
 def find_images(place: StoredPath, read: CocoText) -> StoredPath:
     """The folder that the names of images are relative to; that of the file where none is there."""
     names = map(_file_name, read.images)
     here, split = place.parent, _split_of(place.name)
+    folders = (here, here.parent)
     candidates = [
         here,
-        here.join("images"),
-        *(
-            above.join(below)
-            for above in (here, here.parent)
-            for below in (split, f"images/{split}")
-        ),
-        here.parent.join("images"),
+        *(above.join(below) for above in folders for below in (split, f"images/{split}")),
+        *(above.join(below) for above in folders for below in ("images", "data")),
         here.parent,
         here.parent.join(f"{split}/images"),
     ]
@@ -367,7 +370,10 @@ def _add_images(boxes: Boxes, read: CocoText, folder: StoredPath) -> dict[object
 def _frame(width: object, height: object) -> tuple[float, float] | None:
     if not isinstance(width, int | float) or not isinstance(height, int | float):
         return None
-    return (float(width), float(height)) if min(width, height) > 0 else None
+    try:
+        return (float(width), float(height)) if min(width, height) > 0 else None
+    except OverflowError:
+        return None
 
 
 def _sizes(folder: StoredPath, below: set[str]) -> dict[str, int]:

@@ -87,11 +87,11 @@ def read_files(places: Sequence[StoredPath]) -> Iterator[bytes | str]:
             yield from pool.map(read_or_reason, places[start : start + _READ_AHEAD])
 
 
-def read_or_reason(place: StoredPath) -> bytes | str:
+def read_or_reason(place: StoredPath, most_bytes: int = MOST_BYTES) -> bytes | str:
     """The content of a small file, or the reason why it cannot be read."""
     try:
         with open_file(place) as file:
-            data = file.read(MOST_BYTES + 1)
+            data = file.read(most_bytes + 1)
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
-    return data if len(data) <= MOST_BYTES else f"has more than {MOST_BYTES:,} bytes"
+    return data if len(data) <= most_bytes else f"has more than {most_bytes:,} bytes"

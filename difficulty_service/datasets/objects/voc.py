@@ -21,7 +21,6 @@ from difficulty_service.datasets.objects.boxes import (
     build_boxes,
     choose_split,
     edited,
-    within_limits,
 )
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
@@ -33,15 +32,18 @@ from difficulty_service.datasets.storage import (
     reading,
     resolve,
 )
+from difficulty_service.datasets.table_files import require_rows
 
 EXTENSION = ".xml"
 ANNOTATIONS, LISTS = "Annotations", "ImageSets/Main"
-IMAGE_FOLDERS = ("JPEGImages", "images", "Images")
+IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "data")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
+_ANNOTATION_FOLDERS = (ANNOTATIONS.lower(), "labels")
 _ROOT = b"<annotation"
 _HEAD_BYTES = 1024
 _LOOKED_AT = 20
+_MOST_DEPTH = 32
 
 Span = tuple[int, int]
 
@@ -49,23 +51,28 @@ Span = tuple[int, int]
 def is_voc(place: StoredPath, entries: list[Entry]) -> bool:
     """Whether a folder has annotations of images in XML files, also in a folder for each split."""
     folders = [name for name, is_dir, _ in entries if is_dir]
-    likely = [name for name in folders if name in {ANNOTATIONS, ANNOTATIONS.lower()}]
+    likely = [name for name in folders if name.lower() in _ANNOTATION_FOLDERS]
     likely += [name for name in folders if name.lower() in SPLIT_NAMES]
     try:
         return _has_annotation(place, entries) or any(
-            _has_annotation(place.join(name), list_folder(place.join(name))) for name in likely
+            _has_annotation(place.join(name), list_folder(place.join(name)), levels=1)
+            for name in likely
         )
     except OSError:
         return False
 
 
-def _has_annotation(place: StoredPath, entries: list[Entry]) -> bool:
+def _has_annotation(place: StoredPath, entries: list[Entry], levels: int = 0) -> bool:
+    """Whether a folder has a file of annotations, or a folder in it, some levels deep."""
     files = [name for name, is_dir, _ in entries if not is_dir and name.lower().endswith(EXTENSION)]
     for name in sorted(files)[:_LOOKED_AT]:
         with open_file(place.join(name)) as file:
             if _ROOT in file.read(_HEAD_BYTES):
                 return True
-    return False
+    folders = [place.join(name) for name, is_dir, _ in sorted(entries) if is_dir and levels]
+    return any(
+        _has_annotation(each, list_folder(each), levels - 1) for each in folders[:_LOOKED_AT]
+    )
 
 
 @dataclass(frozen=True)
@@ -130,10 +137,12 @@ def open_voc(location: str, options: DatasetOptions) -> Dataset:
         row = len(boxes.images) - 1
         objects += [(row, number, found) for number, found in enumerate(each.content.objects, 1)]
         names += [found.name for found in each.content.objects if found.name]
+        if options.limits is not None:
+            require_rows(len(objects), options.limits, repr(location))
     categories = sorted(set(names))
     labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
     labels[None] = "it has no category"
-    for row, number, found in within_limits(objects, options, location):
+    for row, number, found in objects:
         boxes.add(row, str(number), labels[found.name], _sides(found))
     return build_boxes(location, options, categories, boxes, partial(_revise, location, options))
 
@@ -206,7 +215,7 @@ def _find_image(
     folder, stem = posixpath.dirname(file), posixpath.basename(file)[: -len(EXTENSION)]
     above, last = posixpath.split(folder)
     beside = [folder]
-    if last.lower() == ANNOTATIONS.lower():
+    if last.lower() in _ANNOTATION_FOLDERS:
         beside = [*(posixpath.join(above, each) for each in IMAGE_FOLDERS), above, folder]
     elif f"/{ANNOTATIONS.lower()}/" in f"/{folder.lower()}/":
         parts = folder.split("/")
@@ -302,7 +311,7 @@ class _Reader:
         self.texts: dict[str, str] = {}
         self.objects: list[VocObject] = []
         self._path: list[str] = []
-        self._text = ""
+        self._parts: list[str] = []
         self._began = 0
 
     def _refuse(self, *_: object) -> None:
@@ -310,25 +319,28 @@ class _Reader:
 
     def _start(self, name: str, _attributes: object) -> None:
         self._path.append(name)
-        self._text = ""
+        if len(self._path) > _MOST_DEPTH:
+            raise ValueError("it is nested too deeply")
+        self._parts = []
         self._began = self.parser.CurrentByteIndex
         if self._path[1:] == ["object"]:
             self.objects.append(VocObject((self._began, self._began), sides={}))
 
     def _take(self, text: str) -> None:
-        self._text += text
+        self._parts.append(text)
 
     def _end(self, name: str) -> None:
         path, end = self._path[1:], self.parser.CurrentByteIndex
+        text = "".join(self._parts)
         if path == ["object"]:
             last = self.data.index(b">", end) + 1
             self.objects[-1].span = (self.objects[-1].span[0], last)
         elif path == ["object", "name"]:
-            self.objects[-1].name = self._text.strip() or None
+            self.objects[-1].name = text.strip() or None
             self.objects[-1].name_span = (self.data.index(b">", self._began) + 1, end)
         elif path[:-1] == ["object", "bndbox"] and self.objects[-1].sides is not None:
-            self.objects[-1].sides[name] = self._text
+            self.objects[-1].sides[name] = text
         elif path in (["filename"], ["size", "width"], ["size", "height"]):
-            self.texts[name] = self._text
+            self.texts[name] = text
         self._path.pop()
-        self._text = ""
+        self._parts = []

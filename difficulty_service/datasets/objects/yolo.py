@@ -9,7 +9,7 @@ those of `classes.txt` or `obj.names`, or else numbers.
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -56,6 +56,7 @@ SPLITS = ("train", "val", "test")
 _OTHER_TEXTS = frozenset(("classes.txt", "train.txt", "val.txt", "valid.txt", "test.txt"))
 _CACHES = ".cache"  # what a program made of the labels
 _LOOKED_AT = 100
+_MOST_CONFIGS, _MOST_CONFIG_BYTES = 10, 1 << 20
 _SHARES = (1.0, 1.0)
 _VALUES = 4
 _CORNERS = 6  # of the smallest outline
@@ -92,13 +93,13 @@ def _has_text(folder: StoredPath) -> bool:
 def _find_config(place: StoredPath, entries: list[Entry]) -> StoredPath | None:
     files = [name for name, is_dir, _ in sorted(entries) if not is_dir]
     files.sort(key=lambda name: name != "data.yaml")
-    found = (place.join(name) for name in files if name.lower().endswith(YAML_EXTENSIONS))
-    return next(filter(is_yolo_file, found), None)
+    found = [place.join(name) for name in files if name.lower().endswith(YAML_EXTENSIONS)]
+    return next(filter(is_yolo_file, found[:_MOST_CONFIGS]), None)
 
 
 def _read_config(place: StoredPath) -> dict[str, Any]:
     """What `data.yaml` says; nothing where it is no such file."""
-    data = read_or_reason(place)
+    data = read_or_reason(place, _MOST_CONFIG_BYTES)
     if isinstance(data, str):
         return {}
     try:
@@ -106,22 +107,15 @@ def _read_config(place: StoredPath) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}
     is_config = isinstance(config, dict) and "names" in config and {*SPLITS} & {*config}
-    return config if is_config and _is_flat(config) else {}
+    # Aliases can make a short file a list of any size, once it is written out.
+    return config if is_config and all(map(_is_flat, config.values())) else {}
 
 
-def _is_flat(config: Mapping[str, Any]) -> bool:
-    """Whether names, splits and path are texts, numbers, or of them.
-
-    Of lists in lists, which a few lines with aliases make, a text would take all memory.
-    """
-    values = [config[name] for name in ("names", "path", *SPLITS) if name in config]
-    return not any(isinstance(each, list | dict) for value in values for each in _elements(value))
-
-
-def _elements(value: object) -> Iterable[object]:
-    if isinstance(value, dict):
-        return [*value.keys(), *value.values()]
-    return value if isinstance(value, list) else [value]
+def _is_flat(value: object) -> bool:
+    """Whether a value is a scalar, or holds scalars alone."""
+    parts = [*value, *value.values()] if isinstance(value, dict) else value
+    parts = parts if isinstance(parts, list) else [parts]
+    return not any(isinstance(each, list | dict | set) for each in parts)
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from tests.boxed_images import (
     WRITERS,
     Scene,
     image_ids,
+    shown,
     write_coco,
     write_image,
     write_voc,
@@ -59,14 +60,6 @@ def _expected(form: str) -> dict[str, str]:
     }
 
 
-def _shown(data: bytes | str) -> str:
-    """The category of the colour that most of a crop has."""
-    assert isinstance(data, bytes), data
-    with Image.open(io.BytesIO(data)) as image:
-        pixels = np.asarray(image).astype(int)
-    return max(COLOURS, key=lambda name: (abs(pixels - COLOURS[name]).max(axis=2) < 40).sum())
-
-
 def test_a_box_is_a_sample_whose_label_is_its_category(form: str, tmp_path: Path) -> None:
     dataset = _open(WRITERS[form](tmp_path / "fruit"))
 
@@ -83,7 +76,7 @@ def test_a_crop_shows_the_object_with_what_is_around_it(
     contents = read_samples(dataset)
 
     for sample_id, category in _labels(dataset).items():
-        assert _shown(contents[sample_id]) == category
+        assert shown(contents[sample_id]) == category
     # The leaf of scene a, 40 pixels wide and 50 high, in a square with a tenth on each side.
     with Image.open(io.BytesIO(contents[dataset.sample_ids[1]])) as crop:  # type: ignore[arg-type]
         assert crop.size == (60, 60)
@@ -260,7 +253,7 @@ def test_boxes_of_an_image_that_was_resized_or_is_stored_on_its_side_are_where_t
                 "its box is of an image of 200 x 100 pixels, and this one has 100 x 100"
             )
         else:
-            assert _shown(after[sample_id]) == _shown(before[sample_id])
+            assert shown(after[sample_id]) == shown(before[sample_id])
 
 
 def test_an_image_with_many_boxes_is_decoded_once(
@@ -328,8 +321,8 @@ def test_yolo_reads_outlines_confidences_and_key_points(
 
     contents = read_samples(_open(folder))
 
-    assert _shown(contents["images/train/a.png#1"]) == "leaf"
-    assert _shown(contents["images/train/a.png#2"]) == "apple"
+    assert shown(contents["images/train/a.png#1"]) == "leaf"
+    assert shown(contents["images/train/a.png#2"]) == "apple"
 
     with (folder / "data.yaml").open("a") as file:
         file.write("kpt_shape: [2, 2]\n")
