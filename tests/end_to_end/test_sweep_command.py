@@ -118,19 +118,21 @@ def test_a_sweep_goes_on_where_it_stopped_and_keeps_what_is_finished(
     assert (second / "metrics.json").read_bytes() == metrics
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_diverges_does_not_stop_the_others(
-    difficulty: Command, folder: Path, tmp_path: Path
+    jobs: int, difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "sweep"
     over = ("--over", "optimiser.learning_rate=1e38,0.1", "--set", "regulariser.alpha=0.1")
 
     done = difficulty(
         "sweep", folder / "probe.toml", *over, "--scores", folder / "scores.parquet",
-        "--out", out, "--device", "cpu", "--resamples", 0,
+        "--out", out, "--device", "cpu", "--resamples", 0, "--jobs", jobs,
     )  # fmt: skip
 
     assert done.returncode == 1
-    assert "error: optimiser.learning_rate=1e+38: " in done.stderr
+    if jobs == 1:  # processes that tests fork write elsewhere
+        assert "error: optimiser.learning_rate=1e+38: " in done.stderr
     assert (out / "optimiser.learning_rate=0.1" / "seed-0" / "metrics.json").exists()
     assert "optimiser.learning_rate=0.1" in (out / "comparison.md").read_text()
 
@@ -172,21 +174,6 @@ def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
             )
             torch.testing.assert_close(ours, theirs)
     assert (both / "comparison.md").exists()
-
-
-def test_a_seed_that_diverges_does_not_stop_those_beside_it(
-    difficulty: Command, folder: Path, tmp_path: Path
-) -> None:
-    out = tmp_path / "sweep"
-    over = ("--over", "optimiser.learning_rate=1e38,0.1", "--set", "regulariser.alpha=0.1")
-
-    done = difficulty(
-        "sweep", folder / "probe.toml", *over, "--scores", folder / "scores.parquet",
-        "--out", out, "--device", "cpu", "--resamples", 0, "--jobs", 2,
-    )  # fmt: skip
-
-    assert done.returncode == 1
-    assert "optimiser.learning_rate=0.1" in (out / "comparison.md").read_text()
 
 
 def test_a_signal_saves_all_seeds_that_are_trained_at_once(
