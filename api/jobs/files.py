@@ -285,11 +285,13 @@ def count_result(engine: Engine, artifacts: Artifacts, job: Job) -> None:
 
 def _delete_left_tables(folder: Path) -> int:
     """Deletes tables whose server was killed while it joined them; returns their number."""
-    left = folder.iterdir() if folder.is_dir() else ()
-    old = [path for path in left if path.stat().st_mtime < time.time() - LONGEST_JOINING]
-    for path in old:
-        shutil.rmtree(path, ignore_errors=True)
-    return len(old)
+    deleted = 0
+    for path in folder.iterdir() if folder.is_dir() else ():
+        with suppress(FileNotFoundError):  # another process deletes them, too
+            if path.stat().st_mtime < time.time() - LONGEST_JOINING:
+                shutil.rmtree(path, ignore_errors=True)
+                deleted += 1
+    return deleted
 
 
 def _finish(engine: Engine, settings: Settings, artifacts: Artifacts, job_id: str) -> bool:

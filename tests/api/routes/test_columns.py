@@ -263,9 +263,8 @@ def test_tables_that_a_killed_server_left_are_deleted_after_a_week(
         at = time.time() - age
         os.utime(joining_folder(settings) / name, (at, at))
 
-    deleted = delete_left_files(state.engine, settings, state.artifacts)
+    delete_left_files(state.engine, settings, state.artifacts)  # if the server was not first
 
-    assert deleted == 1
     assert [path.name for path in joining_folder(settings).iterdir()] == ["new"]
 
 
