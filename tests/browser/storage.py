@@ -1,20 +1,27 @@
 """What a page keeps in the browser, which writes it down after the page has gone on."""
 
+import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
+SECONDS = 60
+
 
 def reload(page: "Page") -> None:
     """Reloads a page once others of its origin see what it has kept.
 
-    They do before a person could press a key.
+    They do before a person could press a key. What a page keeps as it opens, the first one sees as
+    late, so that both are asked again.
     """
     kept = "JSON.stringify(Object.entries(localStorage).sort())"
     other = page.context.new_page()
     other.goto(page.url)
-    other.wait_for_function(f"kept => {kept} === kept", arg=page.evaluate(kept))
+    deadline = time.monotonic() + SECONDS
+    while (here := page.evaluate(kept)) != (there := other.evaluate(kept)):
+        assert time.monotonic() < deadline, (here, there)
+        other.wait_for_timeout(20)
     other.close()
     page.bring_to_front()
     page.reload()
