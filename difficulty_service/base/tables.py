@@ -69,6 +69,15 @@ def to_numpy(column: pa.Array) -> NDArray[Any]:
     return np.from_dlpack(column)
 
 
+def bytes_of(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
+    """Values of equal length as bytes, in the memory of the column: not to be written to.
+
+    Shape (rows, bytes).
+    """
+    rows = np.frombuffer(column.buffers()[1] or b"", np.uint8).reshape(-1, column.type.byte_width)
+    return rows[column.offset : column.offset + len(column)]
+
+
 def count_positive(column: pa.Array | pa.ChunkedArray) -> int:
     """Number of values above 0, of which missing ones and NaN are none."""
     return pc.sum(pc.greater(column, 0)).as_py() or 0

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
-from difficulty_service.cli.score_result import Found, Limit
-from difficulty_service.cli.wrong_call import AboveLimit, WrongCall, as_option
+from difficulty_service.cli.score_result import Found, Limit, require_below
+from difficulty_service.cli.wrong_call import WrongCall, as_option
 from difficulty_service.options import JsonOption, LeakOptions
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def leaks(
     results = [SetResult.of(test) for test in found.tests]
     if output.json_:
         sys.stdout.write(LeakResult.of(found, results).model_dump_json(indent=2) + "\n")
-    require_few(limits, results)
+    require_below(limits, {f"{result.name}: ": result for result in results})
 
 
 def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None]) -> None:
@@ -288,19 +288,3 @@ class LeakResult(Found):
             tests=tuple(tests),
             warnings=found.warnings,
         )
-
-
-def require_few(limits: Sequence[Limit], results: Sequence[SetResult]) -> None:
-    """Ends the command where a test set is above a limit.
-
-    Raises:
-        AboveLimit: It is, with all limits that are exceeded.
-    """
-    exceeded = [
-        f"{result.name}: {text}"
-        for result in results
-        for limit in limits
-        if (text := limit.explain(result)) is not None
-    ]
-    if exceeded:
-        raise AboveLimit("; ".join(exceeded))

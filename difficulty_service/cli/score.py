@@ -142,7 +142,7 @@ def score(
     result = ScoreResult.of(summary, out, written, extracted)
     if output.json_:
         sys.stdout.write(result.model_dump_json(indent=2) + "\n")
-    require_below(limits, result)
+    require_below(limits, {"": result})
 
 
 def report_all(

@@ -4,7 +4,7 @@ Names and meanings of this object stay; later versions may add some.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
@@ -273,11 +273,20 @@ def require_looks(limits: Sequence[Limit], store: "FeatureSource") -> None:
         raise WrongCall(f"--fail-above '{on_faults[0].kind}': {NO_LOOKS}")
 
 
-def require_below(limits: Sequence[Limit], result: ScoreResult) -> None:
+def require_below(limits: Sequence[Limit], results: Mapping[str, Counted]) -> None:
     """Ends the command where a result is above a limit.
+
+    Args:
+        results: Results by what stands before each sentence about one.
 
     Raises:
         AboveLimit: It is, with all limits that are exceeded.
     """
-    if exceeded := [text for limit in limits if (text := limit.explain(result)) is not None]:
+    exceeded = [
+        f"{before}{text}"
+        for before, result in results.items()
+        for limit in limits
+        if (text := limit.explain(result)) is not None
+    ]
+    if exceeded:
         raise AboveLimit("; ".join(exceeded))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import CONTENT_BYTES
-from difficulty_service.base.tables import to_arrow, to_numpy
+from difficulty_service.base.tables import bytes_of, to_arrow, to_numpy
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.known_images import ImageList
 from difficulty_service.features.part import REMEDY, map_part, open_part, write_batch
@@ -18,10 +18,8 @@ from difficulty_service.features.part import REMEDY, map_part, open_part, write_
 def read_images(path: Path, runs: int, *, with_ids: bool) -> ImageList:
     """The images that a part holds features of."""
     batch, _ = map_part(path)
-    column = _column(path, batch, "content")
-    contents = np.frombuffer(column.buffers()[1] or b"", np.uint8).reshape(-1, CONTENT_BYTES)
     return ImageList(
-        contents[column.offset : column.offset + len(column) : runs].copy(),
+        bytes_of(_column(path, batch, "content"))[::runs].copy(),
         _stamps(_column(path, batch, "stamp"))[::runs].copy(),
         _column(path, batch, "sample_id").to_pylist()[::runs] if with_ids else None,
     )

@@ -18,7 +18,7 @@ from difficulty_service.base.errors import (
     Setting,
     StatisticsError,
 )
-from difficulty_service.base.tables import to_numpy
+from difficulty_service.base.tables import bytes_of, to_numpy
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.array_files import is_array_file, open_features
@@ -223,13 +223,6 @@ def _labels_of(source: FeatureSource) -> Rows:
     ]
     everyone: Rows = torch.cat(labels).numpy() if labels else np.empty(0, np.int64)
     return everyone
-
-
-def bytes_of(column: pa.FixedSizeBinaryArray) -> NDArray[np.uint8]:
-    """Texts of equal length as bytes. Shape (rows, bytes), which must not be written to."""
-    width = column.type.byte_width
-    values = np.frombuffer(column.buffers()[1], np.uint8)
-    return values[column.offset * width : (column.offset + len(column)) * width].reshape(-1, width)
 
 
 def open_split(path: Path, like: Split | None = None) -> Split:
