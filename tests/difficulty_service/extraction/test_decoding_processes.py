@@ -98,32 +98,32 @@ def test_the_seconds_of_all_processes_are_on_the_clock(photos: Path) -> None:
     assert busy["decode and resize"] > 0
 
 
+def children() -> set[int]:
+    """Process ids of the children that this process started; other tests may keep some of them."""
+    return {child.pid or 0 for child in multiprocessing.active_children()}
+
+
 def test_closing_ends_the_processes(photos: Path) -> None:
     groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
-    before = set(psutil.Process().children())
+    before = children()
 
     with closing(prepared_apart(groups, HOW, 2, None)) as batches:
         next(batches)
-        started = set(psutil.Process().children(recursive=True)) - before
+        started = [psutil.Process(pid) for pid in children() - before]
 
-    assert started
-    _, alive = psutil.wait_procs(multiprocessing_children(started), timeout=20)
+    assert len(started) == 2
+    _, alive = psutil.wait_procs(started, timeout=20)
     assert not alive
-
-
-def multiprocessing_children(started: set[psutil.Process]) -> list[psutil.Process]:
-    """Without servers that fork for other tests."""
-    ours = {child.pid for child in multiprocessing.active_children()}
-    return [process for process in started if process.pid in ours]
 
 
 def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path) -> None:
     groups = groups_of(open_dataset(str(photos), DatasetOptions()), size=1)
+    before = children()
 
     def kill_one() -> Iterator[Group]:
         for number, group in enumerate(groups * 4):
             if number == 20:
-                os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+                os.kill(min(children() - before), signal.SIGKILL)
             yield group
 
     with pytest.raises(DifficultyError, match=r"process that decodes images has ended") as caught:
