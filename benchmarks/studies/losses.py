@@ -8,7 +8,6 @@ runs/study-losses, and a study that was stopped resumes.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,7 +22,12 @@ import pyarrow.parquet as pq
 
 from benchmarks.evidence.training.comparison import Difference, differences
 from benchmarks.studies.cifar10 import shared_folder
-from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
+from benchmarks.studies.tables import (
+    print_searches,
+    print_test_table,
+    seed_metrics,
+    validation_nll,
+)
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
 from difficulty_service.base.files import replacing
 from difficulty_service.base.threads import num_workers
@@ -161,9 +165,9 @@ def run_study(name: str, arguments: argparse.Namespace) -> None:
 def print_differences(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> None:
     """Prints what difficulty-weighted entropy has more than every other method."""
     (weighted,) = (trial for trial in trials if trial.method == DIFFICULTY)
-    own = _metrics(study, weighted, seeds)
+    own = seed_metrics(study, weighted, seeds)
     rows = {
-        trial.method: differences(own, _metrics(study, trial, seeds))
+        trial.method: differences(own, seed_metrics(study, trial, seeds))
         for trial in trials
         if trial is not weighted
     }
@@ -182,14 +186,6 @@ def _cell(difference: Difference) -> str:
     text = f"{mean:+.{measure.digits}f} ± {error:.{measure.digits}f}"
     mark = {1: "**", 0: "", -1: "*"}[difference.verdict]
     return f"{mark}{text}{mark}"
-
-
-def _metrics(study: Study, trial: Trial, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
-    folder = study.run_folder(trial)
-    return {
-        seed: {"metrics": json.loads((folder / f"seed-{seed}" / "metrics.json").read_text())}
-        for seed in seeds
-    }
 
 
 def _difficulty(*arguments: object) -> None:

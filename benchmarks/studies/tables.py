@@ -1,6 +1,8 @@
 """The tables of a study: test metrics of the chosen trials, and the searches that chose them."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from benchmarks.studies.trials import Criterion, SearchResult, Study, Trial
 from trainer.evaluation.prediction_file import Predictions, read_predictions
@@ -34,6 +36,15 @@ def validation_nll_with(labels: Mapping[str, int]) -> Criterion:
         return Predictions(predictions.sample_ids, predictions.logits, targets)
 
     return lambda study, trial, seeds: _mean_nll(study, trial, seeds, relabelled)
+
+
+def seed_metrics(study: Study, trial: Trial, seeds: Sequence[int]) -> dict[int, dict[str, Any]]:
+    """Metrics of a trial's test samples by seed, in the form that differences are taken of."""
+    folder = study.run_folder(trial)
+    return {
+        seed: {"metrics": json.loads((folder / f"seed-{seed}" / "metrics.json").read_text())}
+        for seed in seeds
+    }
 
 
 def print_test_table(study: Study, trials: Sequence[Trial]) -> None:

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 from torch.nn import functional as F
 
-from benchmarks.studies import losses, toys
+from benchmarks.studies import ablations, losses, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -38,6 +38,52 @@ def test_every_loss_of_the_study_of_losses_has_constants_that_its_epochs_allow(
     settings = ("training.epochs=20", *losses.NETWORK)
     recipe = Study("cifar10_small_resnet", settings, tmp_path, 1).recipe_of(trial)
     assert recipe.training.epochs == 20
+
+
+@pytest.mark.parametrize(
+    "trial",
+    dict.fromkeys(
+        trial
+        for pair in ablations.pairs(Path("measures.parquet"), Path("losses.parquet"))
+        for trial in (pair.method, pair.reference)
+    ),
+    ids=lambda trial: trial.method,
+)
+def test_every_method_of_the_ablations_has_settings_that_count(
+    trial: Trial, tmp_path: Path
+) -> None:
+    recipe = Study("cifar10_small_resnet", losses.NETWORK, tmp_path, 1).recipe_of(trial)
+
+    assert recipe.name == trial.method
+
+
+def test_each_comparison_of_the_ablations_changes_one_thing() -> None:
+    compared = ablations.pairs(Path("measures.parquet"), Path("losses.parquet"))
+
+    changed: dict[str, set[str]] = {}
+    for pair in compared:
+        differ = set(pair.method.settings) ^ set(pair.reference.settings)
+        changed.setdefault(pair.question, set()).update(
+            setting.partition("=")[0] for setting in differ
+        )
+
+    weights = {f"regulariser.{key}" for key in ("weights", "scores", "column", "score_temperature")}
+    assert changed == {
+        "weights on the gradient": {"loss.name"},
+        "entropy over alpha": weights,
+        "T of min-max weights": {"regulariser.score_temperature"},
+        "measures of difficulty": {"regulariser.column", "regulariser.scores"},
+        "beside cross-entropy": {"regulariser.alpha", *weights},
+    }
+
+
+def test_differences_of_the_ablations_are_paired_by_the_seed() -> None:
+    ours, theirs = [3.0, 5.0, 4.5], [2.0, 4.5, 3.0]
+
+    mean, error = ablations.paired(ours, theirs)
+
+    interval = stats.ttest_rel(ours, theirs).confidence_interval(0.95)
+    assert (mean - error, mean + error) == pytest.approx((interval.low, interval.high))
 
 
 @pytest.mark.parametrize(
