@@ -4,10 +4,9 @@ bfloat16 is several times as fast there with some networks and changes the ranks
 others, so some images of the dataset are encoded in both precisions before the choice.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +15,7 @@ from torch import Tensor
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.base.errors import StatisticsError
+from difficulty_service.base.processors import computes_in_bfloat16
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.batches import FORWARD
 from difficulty_service.extraction.runtime import settle_runtime
@@ -165,9 +165,6 @@ LEAST_SPEEDUP = 1.2
 LEAST_IMAGES = 2048
 """Number of images from which on the comparison takes less time than bfloat16 can save."""
 
-NATIVE_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16")
-"""Instructions that multiply in bfloat16, as torch names them: two of x86 and that of Arm."""
-
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
@@ -178,12 +175,6 @@ class SettledPrecision:
     network: BackboneOptions
     options: ExtractOptions
     reason: str | None
-
-
-def computes_in_bfloat16() -> bool:
-    """Whether the processor of this machine has instructions for bfloat16."""
-    capabilities: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return any(capabilities.get(name) for name in NATIVE_BFLOAT16)
 
 
 def settle_precision(

@@ -23,7 +23,7 @@ from trainer.runs.head import HeadRun, train_uncertainty
 from trainer.runs.outcome import describe_objective, finish
 from trainer.runs.trackers import require_trackers, track
 from trainer.samples import Samples
-from trainer.training.accelerator import any_process, make_accelerator
+from trainer.training.accelerator import any_process, emulated_precision, make_accelerator
 from trainer.training.loop import Callbacks, train
 from trainer.training.objective import TRUSTED
 from trainer.training.state import (
@@ -81,7 +81,7 @@ class RunCallbacks:
         on_step: Called with the number of samples of each step.
         on_epoch: Called with the record of each epoch.
         should_stop: Whether to save and stop after this step.
-        on_warnings: Called before `on_start` with the warnings about the datasets.
+        on_warnings: Called before `on_start` with the warnings about datasets and precision.
         on_head_epoch: Called with the record of each epoch of the uncertainty head.
     """
 
@@ -134,7 +134,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
         run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
-    callbacks.on_warnings(splits.warnings)
+    callbacks.on_warnings((*splits.warnings, *emulated_precision(accelerator)))
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:

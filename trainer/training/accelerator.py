@@ -10,6 +10,7 @@ from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
 from difficulty_service.base.errors import Setting, TrainingError
+from difficulty_service.base.processors import computes_in_bfloat16
 from trainer.config import TrainingConfig
 from trainer.samples import Inputs, Samples
 
@@ -54,6 +55,20 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         atexit.unregister(_leave_other_processes)
         atexit.register(_leave_other_processes)
     return accelerator
+
+
+def emulated_precision(accelerator: Accelerator) -> tuple[str, ...]:
+    """A sentence where the precision is one that the processor lacks instructions for, else none.
+
+    It then takes several times as long as float32.
+    """
+    is_emulated = accelerator.device.type == "cpu" and accelerator.mixed_precision == "bf16"
+    if not is_emulated or computes_in_bfloat16():
+        return ()
+    return (
+        "training.precision = 'bf16' is emulated on this processor, which takes several times as "
+        "long as 'fp32'",
+    )
 
 
 def _leave_other_processes() -> None:

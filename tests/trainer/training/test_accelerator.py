@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from difficulty_service.base.errors import TrainingError
-from trainer.training.accelerator import any_process, make_accelerator
+from trainer.training.accelerator import (
+    Precision,
+    any_process,
+    emulated_precision,
+    make_accelerator,
+)
 
 
 def test_one_process_may_use_one_precision_after_another() -> None:
@@ -20,6 +25,32 @@ def test_the_cpu_is_used_when_it_is_named() -> None:
 
     assert accelerator.device == torch.device("cpu")
     assert (accelerator.num_processes, accelerator.is_main_process) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("precision", "instructions", "is_slow"),
+    [
+        ("bf16", (), True),
+        ("bf16", ("avx512_bf16",), False),
+        ("bf16", ("amx_bf16",), False),
+        ("fp32", (), False),
+        ("auto", (), False),
+    ],
+)
+def test_a_precision_that_the_processor_emulates_is_said(
+    precision: Precision,
+    instructions: tuple[str, ...],
+    *,
+    is_slow: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(instructions, True))
+
+    said = emulated_precision(make_accelerator("cpu", precision))
+
+    assert [sentence.partition(" on ")[0] for sentence in said] == (
+        ["training.precision = 'bf16' is emulated"] if is_slow else []
+    )
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
