@@ -5,25 +5,27 @@
 
 A row that succeeded is not run again. Each has a folder in runs/papers-quick with what its commands
 wrote and printed. What comes out is too small to be compared with a paper; it shows that the
-commands of the page run to their end.
+commands of the page run to their end. As many rows run at once as there are processors, and their
+commands in processes that are forked where torch is loaded, which takes as long as most of them.
 """
 
 import argparse
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TextIO
 
+from benchmarks.papers_quick.processes import call
 from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import prepare
+from difficulty_service.base.threads import num_workers
 
 DONE, LOG = "done", "log.txt"
-
 Call = Callable[[str, Sequence[str], TextIO], int | None]
 """Runs a module with some words, which prints into an open file; its exit code."""
 
@@ -35,25 +37,20 @@ def main() -> None:
         "--only", metavar="ROW", action="append", choices=[row.name for row in ROWS]
     )
     parser.add_argument("--folder", type=Path, default=Path("runs/papers-quick"))
+    parser.add_argument("--jobs", type=int, default=num_workers(), help="rows that run at once")
     arguments = parser.parse_args()
     shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
     if not (shared / "data/cifar10_test.parquet").exists():
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
     places = prepare(shared, arguments.folder)
-    failed = [
-        row.name
-        for row in ROWS
-        if (not arguments.only or row.name in arguments.only)
-        and not run(row, arguments.folder / row.name, places)
-    ]
+    # Processes with few threads each do more than threads that wait for each other.
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // arguments.jobs)))
+    chosen = [row for row in ROWS if not arguments.only or row.name in arguments.only]
+    with ThreadPoolExecutor(arguments.jobs) as threads:
+        succeeded = threads.map(lambda row: run(row, arguments.folder / row.name, places), chosen)
+        failed = [row.name for row, ok in zip(chosen, succeeded, strict=True) if not ok]
     if failed:
         sys.exit(f"{len(failed)} failed: {', '.join(failed)}; see {LOG} in the folder of each")
-
-
-def call(module: str, words: Sequence[str], log: TextIO) -> int:
-    """Runs a module with some words in an interpreter of its own; its exit code."""
-    command = [sys.executable, "-m", module, *words]
-    return subprocess.run(command, stdout=log, stderr=log, check=False).returncode  # noqa: S603
 
 
 def run(row: Row, folder: Path, places: dict[str, str], call: Call = call) -> bool:
