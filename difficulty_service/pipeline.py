@@ -27,11 +27,11 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
+from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.default_backbone import SMALL, default_backbone
-from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.image_watch import ImageWatch

@@ -42,11 +42,11 @@ class SimulatedCluster:
         """The process that is a node's heart."""
         return int(node.all_processes["raylet"][0].process.pid)
 
-    def actors(self, node: Any) -> list[int]:  # noqa: ANN401 - Ray's own
-        """Processes of a node's actors that extract features."""
+    def actors(self, node: Any, name: str = "ShardActor") -> list[int]:  # noqa: ANN401 - Ray's own
+        """Processes of a node's actors, by default of those that extract features."""
         children = Path(f"/proc/{self.raylet(node)}/task").glob("*/children")
         found = [int(child) for file in children for child in file.read_text().split()]
-        return [pid for pid in found if b"ray::ShardActor" in command_line(pid)]
+        return [pid for pid in found if f"ray::{name}".encode() in command_line(pid)]
 
     def add_node(self) -> None:
         """One more node with a core."""

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
+from difficulty_service.base.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.base.errors import BackboneError, EngineError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
-from difficulty_service.extraction.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part

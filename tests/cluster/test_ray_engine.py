@@ -18,10 +18,10 @@ import pytest
 from pyarrow import feather
 
 from difficulty_service.backbones import load_backbone
+from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.errors import EngineError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction.engines.cluster import ClusterOptions
 from difficulty_service.extraction.engines.ray_cluster import RayEngine
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.task import ExtractionTask

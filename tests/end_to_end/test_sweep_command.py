@@ -205,6 +205,8 @@ def test_a_signal_saves_all_seeds_that_are_trained_at_once(
         (("--seed", 0, "--jobs", 2), {}, "--jobs 2 has no effect on one seed"),
         (("--jobs", 2), {"WORLD_SIZE": "2"}, "--jobs trains several seeds"),
         (("--jobs", 0), {}, "--jobs"),
+        (("--engine", "ray"), {"WORLD_SIZE": "2"}, "--engine ray trains several seeds"),
+        (("--ray-address", "127.0.0.1:9"), {}, "--ray-address needs --engine ray"),
     ],
 )
 def test_several_seeds_at_once_are_refused_where_they_mean_nothing(

@@ -1,6 +1,7 @@
 """Commands of the trainer, one file each, and the arguments and options that they share."""
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -18,10 +19,24 @@ Settings = Annotated[
 ]
 Device = Annotated[str, Parameter(help="auto, cpu, cuda, cuda:1, mps.")]
 Jobs = Annotated[
-    PositiveInt,
+    PositiveInt | None,
     Parameter(
         help="Seeds to train at once, each in a process with its share of the cores or, where "
-        "there are several, with a GPU of its own."
+        "there are several, with a GPU of its own; default: one, on Ray as many as find room."
+    ),
+]
+Engine = Annotated[
+    Literal["local", "ray"],
+    Parameter(
+        help="ray: train the seeds on the nodes of a Ray cluster, which share the folder of the "
+        "run and the data."
+    ),
+]
+RayAddress = Annotated[
+    str | None,
+    Parameter(
+        metavar="HOST:PORT",
+        help="Address of a running cluster, or auto; default: RAY_ADDRESS, else only this machine.",
     ),
 ]
 Level = Annotated[
@@ -51,11 +66,37 @@ OnError = Annotated[
 ]
 
 
-def require_one_process(jobs: int) -> None:
-    """Refuses several seeds at once where a launcher runs one seed in several processes.
+@dataclass(frozen=True)
+class SeveralSeeds:
+    """Where several seeds are trained at once.
+
+    Attributes:
+        device: Device of every seed, or "auto".
+        jobs: Number of seeds at once; None for one on this machine, and on a cluster for as many as
+            find room.
+        engine: "local" or "ray".
+        ray_address: Address of the cluster, see `connected`.
+    """
+
+    device: str
+    jobs: int | None
+    engine: str
+    ray_address: str | None
+
+
+def several_seeds(
+    device: str, jobs: int | None, engine: str, ray_address: str | None
+) -> SeveralSeeds | None:
+    """What the options say about seeds in processes of their own; None for one after the other.
 
     Raises:
-        WrongCall: Both are asked for.
+        WrongCall: A launcher runs one seed in several processes, or an option would change nothing.
     """
-    if jobs > 1 and os.environ.get("WORLD_SIZE", "1") != "1":
-        raise WrongCall("--jobs trains several seeds, and the launcher one in several processes")
+    if ray_address is not None and engine == "local":
+        raise WrongCall("--ray-address needs --engine ray")
+    if jobs in {None, 1} and engine == "local":
+        return None
+    if os.environ.get("WORLD_SIZE", "1") != "1":
+        option = "--jobs" if engine == "local" else f"--engine {engine}"
+        raise WrongCall(f"{option} trains several seeds, and the launcher one in several processes")
+    return SeveralSeeds(device, jobs, engine, ray_address)

@@ -10,13 +10,16 @@ from difficulty_service.base.extras import needs_extra
 from trainer.commands import (
     STOPPED,
     Device,
+    Engine,
     Jobs,
     Level,
+    RayAddress,
     Recipe,
     Resamples,
     Scores,
     Settings,
-    require_one_process,
+    SeveralSeeds,
+    several_seeds,
 )
 from trainer.commands.compare import show_comparison
 
@@ -36,7 +39,9 @@ def sweep(
     resume: bool = False,
     dry_run: bool = False,
     device: Device = "auto",
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
     level: Level = 0.95,
     resamples: Resamples = 1000,
 ) -> None:
@@ -57,7 +62,7 @@ def sweep(
 
     from trainer.runs.sweep import SweepRequest, plan_sweep
 
-    require_one_process(jobs)
+    several = several_seeds(device, jobs, engine, ray_address)
     request = SweepRequest(recipe, over, settings or (), scores, out, resume or dry_run)
     runs = plan_sweep(request)
     is_main = os.environ.get("RANK", "0") == "0"
@@ -65,7 +70,7 @@ def sweep(
         _list_runs(runs)
     if dry_run:
         return
-    failed = _train(runs, device) if jobs == 1 else _train_side_by_side(runs, jobs, device)
+    failed = _train(runs, device) if several is None else _train_side_by_side(runs, several)
     finished = [run.folder for run in runs if run.num_finished]
     if is_main and finished:
         show_comparison(finished, finished[0].parent / "comparison.md", level, resamples)
@@ -109,16 +114,17 @@ def _train(runs: Sequence["SweptRun"], device: str) -> int:
     return failed
 
 
-def _train_side_by_side(runs: Sequence["SweptRun"], jobs: int, device: str) -> int:
+def _train_side_by_side(runs: Sequence["SweptRun"], several: SeveralSeeds) -> int:
     """As `_train`, with several seeds at once."""
-    from trainer.commands.side_by_side import SeedToTrain, train_side_by_side
+    from trainer.commands.places import SeedToTrain
+    from trainer.commands.side_by_side import train_side_by_side
 
     seeds = [
         SeedToTrain(f"{run.label}, seed {seed}", run.recipe, seed, run.folder, resume=True)
         for run in runs
         for seed in run.recipe.training.seeds
     ]
-    codes = train_side_by_side(seeds, jobs, device)
+    codes = train_side_by_side(seeds, several, runs[0].folder.parent)
     if STOPPED in codes:
         raise _stopped(runs)
     return len({seed.folder for seed, code in zip(seeds, codes, strict=True) if code})

@@ -12,12 +12,15 @@ from difficulty_service.cli.wrong_call import WrongCall
 from trainer.commands import (
     STOPPED,
     Device,
+    Engine,
     Jobs,
     OnError,
+    RayAddress,
     Recipe,
     Scores,
     Settings,
-    require_one_process,
+    SeveralSeeds,
+    several_seeds,
 )
 
 if TYPE_CHECKING:
@@ -35,7 +38,9 @@ def train(
     settings: Settings = None,
     resume: bool = False,
     device: Device = "auto",
-    jobs: Jobs = 1,
+    jobs: Jobs = None,
+    engine: Engine = "local",
+    ray_address: RayAddress = None,
     seed: NonNegativeInt | None = None,
     on_error: OnError = None,
 ) -> None:
@@ -52,8 +57,9 @@ def train(
         seed: Train this seed instead of the recipe's seeds.
     """
     if list_recipes:
-        given = (recipe, scores, out, settings, seed, on_error)
-        if resume or device != "auto" or jobs > 1 or any(each is not None for each in given):
+        given = (recipe, scores, out, settings, jobs, ray_address, seed, on_error)
+        flags = (resume, device != "auto", engine != "local")
+        if any(flags) or any(each is not None for each in given):
             raise WrongCall("--list trains nothing, so a recipe or an option would change nothing")
         print_recipes()
         return
@@ -88,8 +94,9 @@ def train(
         chosen = with_scores(chosen, str(scores))
     seeds = chosen.training.seeds if seed is None else (seed,)
     folder = out or Path("runs") / chosen.name
-    if jobs > 1:
-        _train_side_by_side(chosen, seeds, folder, device, jobs, resume=resume)
+    several = several_seeds(device, jobs, engine, ray_address)
+    if several is not None:
+        _train_side_by_side(chosen, seeds, folder, several, resume=resume)
         return
     for each in seeds:
         if not train_seed(chosen, each, folder, device, resume=resume):
@@ -100,19 +107,18 @@ def _train_side_by_side(
     recipe: "ReadRecipe",
     seeds: Sequence[int],
     folder: Path,
-    device: str,
-    jobs: int,
+    several: SeveralSeeds,
     *,
     resume: bool,
 ) -> None:
     """Trains seeds at once; ends with the code of an error, else with that of a stop."""
-    from trainer.commands.side_by_side import SeedToTrain, train_side_by_side
+    from trainer.commands.places import SeedToTrain
+    from trainer.commands.side_by_side import train_side_by_side
 
-    require_one_process(jobs)
-    if len(seeds) == 1:
-        raise WrongCall(f"--jobs {jobs} has no effect on one seed; leave it out")
+    if len(seeds) == 1 and several.jobs is not None:
+        raise WrongCall(f"--jobs {several.jobs} has no effect on one seed; leave it out")
     runs = [SeedToTrain(f"seed {seed}", recipe, seed, folder, resume) for seed in seeds]
-    codes = train_side_by_side(runs, jobs, device)
+    codes = train_side_by_side(runs, several, folder)
     if any(codes):
         raise SystemExit(next((code for code in codes if code not in {0, STOPPED}), STOPPED))
 

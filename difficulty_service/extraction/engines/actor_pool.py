@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from difficulty_service.base.cluster import ActorPlan
 from difficulty_service.base.errors import DifficultyError, EngineError, Setting
-from difficulty_service.extraction.engines.cluster import ActorPlan
 from difficulty_service.extraction.engines.shard_extractor import (
     ProgressReporter,
     require_same_environment,

@@ -4,26 +4,26 @@ An actor decodes and encodes a shard in one call and sends its features to the d
 them; so only one process writes, nodes need not share a file system for the results, and a shard
 that was computed twice is written once. A shard whose actor died is retried by another actor, on
 another node if there is one.
-
-The only module that imports ray.
 """
 
-import logging
-import os
 import socket
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import torch
 
 from difficulty_service.backbones.backbone import Backbone, best_precision
-from difficulty_service.base.errors import DifficultyError, EngineError, Setting
-from difficulty_service.base.extras import needs_extra
+from difficulty_service.base.cluster import ActorPlan, ClusterOptions, device_of_actors, plan_actors
+from difficulty_service.base.errors import DifficultyError, EngineError
+from difficulty_service.base.ray_connection import (
+    connected,
+    first_line,
+    load_ray,
+    nodes_of_cluster,
+    this_node,
+)
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
-from difficulty_service.extraction.engines.cluster import ActorPlan, ClusterOptions, plan_actors
 from difficulty_service.extraction.engines.shard_extractor import (
     ProgressCounter,
     ShardExtractor,
@@ -33,74 +33,21 @@ from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
 
-CONNECT_SECONDS = 10.0
-
-
-@cache
-def load_ray() -> Any:  # noqa: ANN401 - a module that is nearly untyped
-    """The package, imported only where a cluster is used because that takes seconds."""
-    # Hides GPUs from actors that reserve none: the default of a future version, of which this one
-    # warns.
-    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
-    with needs_extra("the engine ray", "ray", parameter="engine"):
-        import ray
-        import ray.exceptions
-    return ray
-
-
-@contextmanager
-def connected(options: ClusterOptions) -> Iterator[None]:
-    """Inside, this process is connected to a cluster; an existing connection is kept."""
-    if load_ray().is_initialized():
-        yield
-        return
-    address = options.address or os.environ.get("RAY_ADDRESS") or "local"
-    try:
-        _require_listener(address)
-        load_ray().init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise EngineError(
-            f"no Ray cluster answers at {address!r} ({_first_line(error)})",
-            "start one with `ray start --head`, or omit ",
-            Setting("ray_address"),
-            " to use this machine alone",
-            parameter="ray_address",
-        ) from None
-    try:
-        yield
-    finally:
-        load_ray().shutdown()
-
-
-def _require_listener(address: str) -> None:
-    """Raises OSError where nothing listens; Ray itself would retry for a quarter of an hour."""
-    host, colon, port = address.rpartition(":")
-    if colon and port.isdigit() and "://" not in address:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
-
 
 def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.device, torch.dtype]:
     """The device of each actor, and the precision that suits it, as a node with a GPU reports it.
 
     The device `auto` is a GPU where the cluster has any.
     """
-    cpu, gpu = torch.device("cpu"), torch.device("cuda")
-    if device == "cpu":
-        return cpu, best_precision(cpu)
-    with connected(cluster):
-        has_gpus = any(node.get("GPU", 0) >= 1 for node in _nodes())
-        if device == "auto" and not has_gpus:
-            return cpu, best_precision(cpu)
-        if not has_gpus:
-            raise EngineError(
-                f"no node of the cluster has a GPU for the device {device!r}",
-                "use ",
-                Setting("device", "cpu"),
-                parameter="device",
-            )
+    if device == "cpu":  # needs no cluster
+        return torch.device(device), best_precision(torch.device(device))
+    with connected(cluster.address):
+        chosen = device_of_actors(device, nodes_of_cluster())
+        if chosen.type == "cpu":
+            return chosen, best_precision(chosen)
         ray = load_ray()
-        precision: torch.dtype = ray.get(ray.remote(num_gpus=1)(best_precision).remote(gpu))
-        return gpu, precision
+        precision: torch.dtype = ray.get(ray.remote(num_gpus=1)(best_precision).remote(chosen))
+        return chosen, precision
 
 
 @dataclass(frozen=True)
@@ -121,9 +68,11 @@ class RayEngine:
         images_of = {shard: len(task.dataset.shard_positions(shard)) for shard in shards}
         if not images_of:
             return
-        with connected(self.cluster):
+        with connected(self.cluster.address):
             workers = task.options.workers
-            plan = plan_actors(_nodes(), task.network.device, self.cluster, len(shards), workers)
+            plan = plan_actors(
+                nodes_of_cluster(), task.network.device, self.cluster, len(shards), workers
+            )
             task = replace(task, options=replace(task.options, workers=plan.cpus))
             actors = RayActors(task, plan)
             expected = environment(task, backbone.weights_sha256)
@@ -134,12 +83,6 @@ class RayEngine:
             finally:
                 pool.close()
                 actors.close()
-
-
-def _nodes() -> list[Mapping[str, float]]:
-    """Resources of each node that is alive, in use or not."""
-    nodes = load_ray().nodes()
-    return [node["Resources"] for node in nodes if node["Alive"]]
 
 
 class ShardActor(ShardExtractor):
@@ -159,7 +102,7 @@ class RayActors:
         self._remote = self._ray.remote(num_cpus=plan.cpus, num_gpus=plan.gpus)(ShardActor)
         # On the node of the driver, so that they end together; it needs no core of its own.
         counter: Any = self._ray.remote(num_cpus=0)(ProgressCounter)
-        self._counter = counter.options(scheduling_strategy=_this_node()).remote()
+        self._counter = counter.options(scheduling_strategy=this_node()).remote()
 
     def start(self) -> Any:  # noqa: ANN401 - as in the protocol, here and below
         """Starts one more actor."""
@@ -192,7 +135,7 @@ class RayActors:
             last_line = str(error).strip().rpartition("\n")[2] or type(error).__name__
             raise EngineError(f"an actor failed: {last_line}") from error
         except self._ray.exceptions.RayError as error:
-            raise ActorDied(_first_line(error)) from error
+            raise ActorDied(first_line(error)) from error
 
     def counts(self) -> Mapping[int, tuple[int, int]]:
         """Images done and bad images, by shard."""
@@ -223,15 +166,5 @@ def _put(task: ExtractionTask) -> Any:  # noqa: ANN401 - a reference
         return load_ray().put(task)
     except TypeError as error:
         raise EngineError(
-            f"the dataset cannot be sent to other nodes: {_first_line(error)}"
+            f"the dataset cannot be sent to other nodes: {first_line(error)}"
         ) from error
-
-
-def _this_node() -> Any:  # noqa: ANN401 - a strategy of Ray's
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
-    return NodeAffinitySchedulingStrategy(load_ray().get_runtime_context().get_node_id(), soft=True)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__

@@ -37,6 +37,25 @@ class ActorPlan:
     gpus: int
 
 
+def device_of_actors(device: str, nodes: Sequence[Mapping[str, float]]) -> torch.device:
+    """The device of each actor; `auto` is a GPU where the cluster has any.
+
+    Raises:
+        EngineError: A GPU is asked for, and no node has one.
+    """
+    has_gpus = any(node.get("GPU", 0) >= 1 for node in nodes)
+    if device == "cpu" or (device == "auto" and not has_gpus):
+        return torch.device("cpu")
+    if not has_gpus:
+        raise EngineError(
+            f"no node of the cluster has a GPU for the device {device!r}",
+            "use ",
+            Setting("device", "cpu"),
+            parameter="device",
+        )
+    return torch.device("cuda")
+
+
 def plan_actors(
     nodes: Sequence[Mapping[str, float]],
     device: torch.device,
