@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +144,9 @@ study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (ho
 
 study-losses: $(INSTALLED) ## train small networks with every loss and three seeds (45 minutes, resumes)
 	$(BIN)/python -m benchmarks.studies.losses
+
+study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (two hours, resumes)
+	$(BIN)/python -m benchmarks.studies.ablations
 
 format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff check --fix .

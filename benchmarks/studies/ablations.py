@@ -10,7 +10,7 @@ three seeds, answer six questions, each by differences that are paired by the se
 - does it help where images are of no class, or corrupted?
 - does it make temperature scaling needless?
 
-    python -m benchmarks.studies.ablations
+    make study-ablations
 
 All files are in runs/study-ablations, where a study that was stopped resumes; the tables are also
 written to ablations.csv, shift.csv and needless_temperature.csv there.
