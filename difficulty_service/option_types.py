@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.images.corruption_strengths import STRENGTHS
 from difficulty_service.score_columns import SCORERS
+from difficulty_service.scorers.strategies import STRATEGIES
 
 MOST_SAMPLES = 10**12
 LARGEST_SEED = 2**31 - 1
@@ -127,3 +128,39 @@ Corruption = Annotated[
     WithJsonSchema({"type": "string", "pattern": r"^\w{1,40}:[1-5]$"}),
 ]
 Actors = Annotated[str, AfterValidator(lambda text: parse_actors(text) and text)]
+
+
+def known_strategies(text: str) -> str:
+    """Names of strategies with commas between, each at most once and perhaps with its share.
+
+    Raises:
+        ValueError: A name is unknown or there twice, or a share is no number from 1 to 1,000.
+    """
+    shares = strategy_shares(text)
+    if not shares or len(shares) < len(split_names(text)):
+        raise ValueError(f"{text!r} should name one strategy or more, each at most once")
+    return text
+
+
+def strategy_shares(text: str) -> dict[str, int]:
+    """The share of each strategy of a mixture, such as random:3,hard.
+
+    Raises:
+        ValueError: As for `known_strategies`.
+    """
+    shares: dict[str, int] = {}
+    for part in split_names(text):
+        name, colon, number = part.partition(":")
+        if name not in STRATEGIES:
+            raise ValueError(
+                f"{name!r} is no strategy; {did_you_mean(name, STRATEGIES)}expected some of "
+                f"{', '.join(STRATEGIES)}"
+            )
+        match = re.fullmatch(r"[1-9]\d{0,2}|1000", number or "1")
+        if match is None or bool(colon) > bool(number):
+            raise ValueError(f"{part!r}: the share of a strategy is a whole number from 1 to 1000")
+        shares[name] = int(number or 1)
+    return shares
+
+
+Strategies = Annotated[str, AfterValidator(known_strategies)]

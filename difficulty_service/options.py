@@ -28,9 +28,12 @@ from difficulty_service.option_types import (
     Column,
     Corruption,
     Scorers,
+    Strategies,
     split_names,
+    strategy_shares,
 )
 from difficulty_service.score_columns import DEFAULT_SCORERS, SCORERS
+from difficulty_service.scorers.strategies import STRATEGIES, Strategy
 
 
 class Options(BaseModel):
@@ -152,6 +155,48 @@ class LeakOptions(Options):
     def cosine(self) -> float | None:
         """The cosine; None to look for exact copies only."""
         return None if self.near_duplicates == "none" else self.near_duplicates
+
+
+_STRATEGIES = "; ".join(f"{each.name}, {each.sentence}" for each in STRATEGIES.values())
+
+
+@panel("Choice")
+class SelectOptions(Options):
+    """Which samples are chosen, and how many."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_SAMPLES)]
+    """Number of samples to choose."""
+
+    strategy: Annotated[
+        Strategies,
+        Field(
+            description=f"What is chosen: {_STRATEGIES}. Several with commas between are mixed, in "
+            "equal parts or in those of random:3,hard:1."
+        ),
+        Parameter(metavar="NAME[:SHARE],..."),
+    ] = "random"
+
+    balanced: bool = False
+    """Choose as many of each class as there are, as far as possible."""
+
+    by: Column | None = None
+    """Column of the score file for hard and easy, such as suspicion; default: the first of rmd,
+    loss and md_agnostic that it has."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of all that is random. With the same one the same samples are chosen."""
+
+    batch_size: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
+    """Samples of a batch: a column of the table numbers the batches, in the order of choice."""
+
+    @property
+    def shares(self) -> Mapping[Strategy, int]:
+        """The share of each strategy."""
+        return {STRATEGIES[name]: share for name, share in strategy_shares(self.strategy).items()}
+
+    def reads(self, what: Literal["scores", "features"]) -> bool:
+        """Whether one of the strategies reads scores, or features."""
+        return any(each.reads == what for each in self.shares)
 
 
 @panel("Statistics")

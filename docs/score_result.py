@@ -10,6 +10,7 @@ from pydantic import BaseModel
 from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
 from difficulty_service.cli.leaks import LeakResult, SetResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
+from difficulty_service.cli.select import SelectResult
 from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("commands.md")
@@ -23,6 +24,7 @@ def page() -> str:
     trial += _keys(NotTried, "not_tried[].")
     leaks = _keys(LeakResult) + _keys(SetResult, "tests[].")
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
+    parts["select"] = _keys(SelectResult)
     return with_parts(PAGE, "score_result.py", parts)
 
 

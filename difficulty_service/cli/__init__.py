@@ -28,8 +28,8 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "leaks", "clean", "export", "estimate"),
-    *("annotators", "mcp"),
+    *("compare_scores", "consensus", "explain", "leaks", "select"),
+    *("clean", "export", "estimate", "annotators", "mcp"),
 )
 """Functions that are commands, each in a module of the same name."""
 

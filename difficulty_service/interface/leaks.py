@@ -2,21 +2,16 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
 
 from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.interface.arrays import Column, Matrix, read_arrays
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import warn
+from difficulty_service.interface.splits import Samples, split_of
 from difficulty_service.options import LeakOptions
 from difficulty_service.review.leaks import LeakPage, require_leak_page, write_leak_page
 from difficulty_service.scores.leaks import LeakReport, find_leaks
-from difficulty_service.scores.splits import Split, open_split
-
-Samples: TypeAlias = str | Path | tuple[Matrix, Column] | tuple[Matrix, Column, Column]
-"""A folder of features or a score file with one beside it, or features, labels and perhaps ids."""
 
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
 
@@ -64,9 +59,9 @@ def leaks(
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:
         require_leak_page(Path(report))
-    splits = [_open("train", train)]
+    splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
-        splits.append(_open(f"test {number}", test, splits[0]))
+        splits.append(split_of(f"test {number}", test, splits[0]))
     found = find_leaks(splits[0], splits[1:], options.cosine)
     notes: Sequence[str] = ()
     if report is not None:
@@ -76,10 +71,3 @@ def leaks(
         found.save(Path(out))
     warn([*found.warnings, *notes])
     return found
-
-
-def _open(name: str, samples: Samples, like: Split | None = None) -> Split:
-    if isinstance(samples, str | Path):
-        return open_split(Path(samples), like)
-    features, labels, *ids = samples
-    return Split(name, read_arrays(features, labels, ids[0] if ids else None))

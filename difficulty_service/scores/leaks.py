@@ -21,8 +21,7 @@ from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import differences, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scorers.near_copies import near_pairs_between
-from difficulty_service.scores.annotations import GIVEN_LABEL
-from difficulty_service.scores.marks import ID_COLUMN, MARK_COLUMN, Mark, MarkedSample
+from difficulty_service.scores.marks import Mark, MarkedSample, marks_table
 from difficulty_service.scores.splits import NO_LABEL, ROWS_AT_ONCE, Block, Split
 
 HELD_BYTES = 1 << 28
@@ -95,7 +94,7 @@ class SetLeaks:
     @property
     def marks(self) -> pa.Table:
         """The marks as a table, which `ds.score` and `difficulty clean` take."""
-        return _table_of(self.drops)
+        return marks_table(self.drops)
 
     @property
     def share(self) -> float:
@@ -126,7 +125,7 @@ class LeakReport:
     @property
     def train_marks(self) -> pa.Table:
         """Those marks as a table, which `ds.score` and `difficulty clean` take."""
-        return _table_of(self.train_drops)
+        return marks_table(self.train_drops)
 
     @property
     def pairs(self) -> pa.Table:
@@ -382,16 +381,6 @@ def _drops(split: Split, chosen: Flags) -> Mapping[str, MarkedSample]:
         sample_id: MarkedSample(Mark.DROP, given=label, content=content)
         for sample_id, label, content in zip(*samples.to_pydict().values(), strict=True)
     }
-
-
-def _table_of(marks: Mapping[str, MarkedSample]) -> pa.Table:
-    columns = {
-        ID_COLUMN: list(marks),
-        MARK_COLUMN: [each.mark.value for each in marks.values()],
-        GIVEN_LABEL: [each.given for each in marks.values()],
-        "content": [each.content and each.content.hex() for each in marks.values()],
-    }
-    return pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
 
 
 def _warnings(train: Split, test: Split) -> Iterator[str]:

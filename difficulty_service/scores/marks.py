@@ -348,6 +348,17 @@ def undone_file(scores: Path) -> Path:
     return next(path for name in names if not (path := scores.with_suffix(name)).exists())
 
 
+def marks_table(marks: Mapping[str, MarkedSample]) -> pa.Table:
+    """Marks as a table, which `marks_of_table` reads."""
+    columns = {
+        ID_COLUMN: list(marks),
+        MARK_COLUMN: [each.mark.value for each in marks.values()],
+        GIVEN_LABEL: [each.given for each in marks.values()],
+        "content": [each.content and each.content.hex() for each in marks.values()],
+    }
+    return pa.table({name: pa.array(column, pa.string()) for name, column in columns.items()})
+
+
 def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
     """Writes marks as CSV, as `read_marks` reads it, and the checksum of the file beside it.
 

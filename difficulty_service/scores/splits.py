@@ -1,5 +1,6 @@
 """The samples of a training or a test set, as features or a score file have them."""
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -30,6 +31,9 @@ from difficulty_service.scores.file import read_scores
 ROWS_AT_ONCE = 1 << 11
 """Rows of features that are read at a time."""
 
+HELD_BYTES = 1 << 31
+"""Features that `Split.vectors` holds in memory; more of them wait in a temporary file."""
+
 NO_LABEL, LEFT_OUT = -1, -2
 """In place of the place of a class: a sample without a label, and one that does not count."""
 
@@ -44,6 +48,7 @@ class Block:
         positions: Positions among the samples of the features, ascending. Shape (samples,).
         labels: Place of each class in `Split.names`, or NO_LABEL. Shape (samples,).
         features: Of unit length, float32; a row of zeros stays one. Shape (samples, dim).
+        lengths: What the features were divided by, float32. Shape (samples,).
         is_known: Whether a row is not all zeros, as that of a text without known words. Shape
             (samples,).
         hashes: `hash_rows` of the features as they are. Shape (samples,).
@@ -54,6 +59,7 @@ class Block:
     positions: Rows
     labels: Rows
     features: Tensor
+    lengths: Tensor
     is_known: NDArray[np.bool_]
     hashes: NDArray[np.uint64]
     contents: NDArray[np.uint8] | None
@@ -186,14 +192,41 @@ class Split:
                 " if it was bf16",
             )
         is_known = lengths > 0
+        lengths = lengths.masked_fill(~is_known, 1).float()
         return Block(
             positions=start + chosen,
             labels=labels[chosen],
-            features=features / lengths.masked_fill(~is_known, 1).float()[:, None],
+            features=features / lengths[:, None],
+            lengths=lengths,
             is_known=is_known.numpy(),
             hashes=hash_rows(features),
             contents=None if contents is None else bytes_of(contents)[chosen],
         )
+
+    def vectors(self, *, unit: bool) -> Tensor:
+        """Features of all samples that count, float32. Shape (samples, dim).
+
+        More than HELD_BYTES are in a file without a name, mapped into memory.
+
+        Args:
+            unit: Whether they are of unit length, or as they are.
+
+        Raises:
+            StatisticsError: A feature is not finite.
+        """
+        shape = (self.num_samples, self.dim or 0)
+        if 4 * shape[0] * shape[1] <= HELD_BYTES:
+            vectors = torch.empty(shape)
+        else:
+            with tempfile.TemporaryFile() as file:
+                file.truncate(4 * shape[0] * shape[1])
+                vectors = torch.from_numpy(np.memmap(file, np.float32, "r+", shape=shape))
+        start = 0
+        for block in self.blocks():
+            rows = block.features if unit else block.features * block.lengths[:, None]
+            vectors[start : start + len(block)] = rows
+            start += len(block)
+        return vectors
 
     def samples_at(self, positions: Rows) -> pa.Table:
         """Columns `sample_id`, `label` (text, or null) and `content` of some samples, ascending."""

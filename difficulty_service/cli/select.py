@@ -1,0 +1,211 @@
+"""`difficulty select`: a pool of samples in, those to label next or to keep out."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
+from difficulty_service.cli.score_result import Found
+from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.options import JsonOption, SelectOptions
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.selection import Selection
+
+SHOWN_CLASSES = 20
+"""Number of classes up to which the number of chosen samples of each is printed."""
+
+
+def select(
+    pool: Annotated[Path, Parameter("POOL")],
+    /,
+    *,
+    choice: SelectOptions,
+    out: Path,
+    labelled: Annotated[Path | None, Parameter(metavar="FEATURES|SCORES")] = None,
+    chosen: Annotated[Path | None, Parameter(metavar="TABLE")] = None,
+    drop_others: Path | None = None,
+    out_scores: Path | None = None,
+    output: JsonOption = JsonOption(),
+) -> None:
+    """Chooses samples to label next, or to keep.
+
+    `random` is hard to beat: compare a choice with it before you rely on it.
+
+    Args:
+        pool: Samples to choose from: features that `difficulty extract` wrote, or a score file with
+            its features beside it, whose samples and labels then count.
+        out: Table of the chosen samples to write, in the order of choice, ending in .parquet, .csv
+            or .jsonl.
+        labelled: Samples that have labels already, with features of the same backbone: exact copies
+            of them are not chosen, typical and diverse choose what they do not cover, and
+            --balanced counts them.
+        chosen: Table with a column sample_id, such as --out of an earlier call: samples of the pool
+            that are chosen already, which count in the same way.
+        drop_others: Also write marks (.csv) that drop all other samples, for `difficulty clean` and
+            `difficulty score`.
+        out_scores: Also write the score file of the chosen samples, in the order of choice, for
+            `difficulty export`.
+    """
+    check_call(pool, [labelled, chosen], out, drop_others, out_scores)
+    if choice.by is not None and not choice.reads("scores"):
+        raise WrongCall(f"--by changes nothing for --strategy {choice.strategy}")
+    from difficulty_service.scores.selection import (
+        Known,
+        SelectionRequest,
+        read_ids,
+        read_measure,
+        select_samples,
+    )
+    from difficulty_service.scores.splits import open_split
+
+    split = replace(open_split(pool), ignores_labels=False)
+    known = Known(
+        scores=read_measure(pool, choice.by) if choice.reads("scores") else None,
+        labelled=None if labelled is None else open_split(labelled, split),
+        chosen=() if chosen is None else read_ids(chosen),
+    )
+    compared = 0
+    if any(each.name == "diverse" for each in choice.shares):
+        others = 0 if known.labelled is None else known.labelled.num_samples
+        compared = split.num_samples * (choice.count + len(known.chosen) + others)
+    with exit_when_interrupted("stopped; nothing is written"), comparison_bar(compared) as advance:
+        selection = select_samples(split, SelectionRequest.of(choice), known, advance)
+    print_warnings(selection.warnings)
+    selection.save(out)
+    with without(*([console] if output.json_ else [])):
+        report_selection(selection, out)
+        if drop_others is not None:
+            write_others(selection, pool, drop_others)
+        if out_scores is not None:
+            write_chosen_scores(selection, pool, out_scores)
+    if output.json_:
+        sys.stdout.write(SelectResult.of(selection).model_dump_json(indent=2) + "\n")
+
+
+def check_call(
+    pool: Path,
+    read: Sequence[Path | None],
+    out: Path,
+    drop_others: Path | None,
+    out_scores: Path | None,
+) -> None:
+    """Refuses files that cannot be written, and those that are read or hold decisions."""
+    from difficulty_service.base.errors import CleaningError, DatasetError
+    from difficulty_service.base.files import require_output_file
+    from difficulty_service.base.tables import WRITERS
+    from difficulty_service.scores.file import require_score_file_name
+    from difficulty_service.scores.marks import marks_file
+
+    inputs = [path.resolve() for path in (pool, *read) if path is not None]
+    kept = [marks_file(path) for path in inputs]
+    named = [path.resolve() for path in (out, drop_others, out_scores) if path is not None]
+    if len(set(named)) < len(named):
+        raise WrongCall("two results would be written to the same file")
+    for path in named:
+        if any(path == each or path.is_relative_to(each) for each in inputs):
+            raise WrongCall(f"{path} would be written over, but is read")
+        if path in kept:
+            raise WrongCall(f"{path} has what people decided, and would be written over")
+    require_output_file(out, WRITERS, DatasetError)
+    if drop_others is not None:
+        require_output_file(drop_others, (".csv",), CleaningError)
+    if out_scores is not None:
+        require_score_file_name(out_scores)
+        if not pool.is_file() or not pool.suffix:
+            raise WrongCall(f"--out-scores needs a score file, and {pool} holds features")
+
+
+def report_selection(selection: "Selection", out: Path) -> None:
+    """Prints how many samples were chosen by each strategy and of each class."""
+    from difficulty_service.base.wording import count_of, is_or_are
+
+    number = len(selection.table)
+    console.print(
+        f"{count_of(number, selection.noun)} of {selection.num_samples:,} of {selection.name} "
+        f"{is_or_are(number)} in {out}, in the order of choice",
+        markup=False,
+    )
+    by = selection.strategies
+    if len(by) > 1:
+        console.print(", ".join(f"{each:,} {name}" for name, each in by.items()))
+    if 0 < len(selection.classes) <= SHOWN_CLASSES:
+        from difficulty_service.cli.score_report import class_text
+
+        rows = [(class_text(name), each) for name, each in selection.classes.items()]
+        print_table(("class", "chosen"), rows)
+
+
+def write_others(selection: "Selection", pool: Path, path: Path) -> None:
+    """Writes the marks that drop what was not chosen, and prints what to do with them."""
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.scores.marks import write_marks
+
+    write_marks(path, selection.others)
+    scores = pool if pool.suffix and pool.is_file() else "SCORES"
+    console.print(
+        f"{count_of(len(selection.others), 'mark')} in {path}; to keep the chosen ones only: "
+        f"difficulty clean {scores} --marks {path} --out chosen.csv",
+        markup=False,
+    )
+
+
+def write_chosen_scores(selection: "Selection", pool: Path, path: Path) -> None:
+    """Writes the score file of what was chosen."""
+    from difficulty_service.scores.file import write_scores
+    from difficulty_service.scores.selection import chosen_scores
+
+    scores = chosen_scores(selection, pool)
+    write_scores(path, scores.table, scores.provenance)
+    console.print(f"their scores are in {path}", markup=False)
+
+
+class SelectResult(Found):
+    """What `difficulty select --json` prints."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
+
+    pool: str
+    """The samples that were chosen from."""
+
+    modality: Literal["image", "text"]
+    """What the samples are."""
+
+    samples: int
+    """Number of samples of the pool."""
+
+    excluded: int
+    """Number of those that have a label already, or were chosen before."""
+
+    chosen: int
+    """Number of samples that were chosen."""
+
+    strategies: dict[str, int]
+    """Number of samples that each strategy chose."""
+
+    classes: dict[str, int]
+    """Number of samples that were chosen of each class; empty without labels."""
+
+    warnings: tuple[str, ...]
+    """What to know of the choice, in sentences."""
+
+    @classmethod
+    def of(cls, selection: "Selection") -> Self:
+        """What was chosen, counted."""
+        return cls(
+            pool=selection.name,
+            modality="text" if selection.noun == "text" else "image",
+            samples=selection.num_samples,
+            excluded=selection.num_excluded,
+            chosen=len(selection.table),
+            strategies=dict(selection.strategies),
+            classes=dict(selection.classes),
+            warnings=selection.warnings,
+        )

@@ -1,0 +1,23 @@
+"""Samples of a set as people hold them in Python: on disk, or as arrays in memory."""
+
+from pathlib import Path
+from typing import TypeAlias
+
+from difficulty_service.interface.arrays import Column, Matrix, read_arrays
+from difficulty_service.scores.splits import Split, open_split
+
+Samples: TypeAlias = str | Path | tuple[Matrix, Column] | tuple[Matrix, Column, Column]
+"""A folder of features or a score file with one beside it, or features, labels and perhaps ids."""
+
+
+def split_of(name: str, samples: Samples, like: Split | None = None) -> Split:
+    """The split of some samples.
+
+    Args:
+        name: What arrays are called.
+        like: As for `open_split`.
+    """
+    if isinstance(samples, str | Path):
+        return open_split(Path(samples), like)
+    features, labels, *ids = samples
+    return Split(name, read_arrays(features, labels, ids[0] if ids else None))
