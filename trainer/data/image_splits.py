@@ -119,7 +119,8 @@ def open_unlabelled_images(
     """Opens images as `open_image_samples` does, but ignores their labels; all are of one class."""
     options = _options(config, location, split, None)
     column = column or options.image_column
-    options = replace(options, image_column=column, unlabelled=True)
+    # No result names one of them, so that another table need not have the recipe's ids.
+    options = replace(options, image_column=column, id_column=None, unlabelled=True)
     fit = evaluation_fit(config, *spec.shape[1:])
     return ImageLoading(config, fit, device).open(open_images_of(location, options)).samples
 

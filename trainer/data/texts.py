@@ -162,7 +162,7 @@ def _read_table(
         split=split,
         image_column=column,
         label_column=label_column,
-        id_column=config.id_column,
+        id_column=None if unlabelled else config.id_column,  # no result names an unlabelled text
         unlabelled=unlabelled,
     )
     listed = list_table(location, options)

@@ -189,6 +189,19 @@ def test_ood_images_need_no_labels_in_whatever_form_they_are(
     assert choices[3].name == f"{tmp_path / 'table.parquet'} scan"
 
 
+def test_ood_images_need_no_ids_where_the_recipe_names_a_column_of_them(
+    residual: Path, tmp_path: Path
+) -> None:
+    trained = load_model(residual, "cpu")
+    (choice,) = (each for each in write_ood(tmp_path) if each.column is not None)
+    data = trained.recipe.data.model_copy(update={"id_column": "index"})
+    recipe = trained.recipe.model_copy(update={"data": data})
+
+    record, _ = evaluate_ood_dataset(replace(trained, recipe=recipe), choice)
+
+    assert record == evaluate_ood_dataset(trained, choice)[0]
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [({"split": "nowhere"}, "has no sub-folder 'nowhere'"), ({"column": "x"}, "leave out ood_c")],
