@@ -243,8 +243,8 @@ FOCAL = (
     Row(
         "focal-training-set",
         (
-            f"train cross_entropy_cifar10 {CIFAR10} --set data.test={{cifar10}} "
-            "--set schedule.name=constant --out {out}/run",
+            "train cross_entropy_cifar10 --set data.train={cifar10} --set data.test={cifar10} "
+            f"{BRIEF} --set schedule.name=constant --out {{out}}/run",
             "figures {out}/run --out {out}/figures",
         ),
     ),

@@ -1,6 +1,8 @@
 """Reduced forms of the results of the papers run, and a row that succeeded is not run again."""
 
+import shlex
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import TextIO
@@ -9,7 +11,8 @@ import pytest
 
 from benchmarks.papers_quick.__main__ import DONE, LOG, run
 from benchmarks.papers_quick.rows import ROWS, Row
-from benchmarks.papers_quick.small_data import prepare
+from benchmarks.papers_quick.small_data import SOURCES, prepare
+from trainer.recipes.file import read_recipe
 
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -17,6 +20,28 @@ ForkCommand = Callable[..., ForkServerProcess]
 @pytest.fixture(scope="module")
 def places(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return prepare(shared, tmp_path_factory.mktemp("small"))
+
+
+TRAININGS = [
+    pytest.param(command, id=row.name)
+    for row in ROWS
+    for command in row.commands
+    if command.split()[0] in {"train", "sweep"}
+]
+
+
+@pytest.mark.parametrize("command", TRAININGS)
+def test_every_training_of_a_reduced_form_has_a_recipe_that_can_be_read(command: str) -> None:
+    places = dict.fromkeys((*SOURCES, "mobilenet", "bert", "out"), "/place")
+    _, recipe, *words = shlex.split(command.format(**places))
+    settings = [value for option, value in pairwise(words) if option == "--set"]
+    swept = [
+        "=".join((value.partition("=")[0], value.rpartition("=")[2].rpartition(",")[2]))
+        for option, value in pairwise(words)
+        if option == "--over"
+    ]
+
+    read_recipe(recipe, [*settings, *swept])
 
 
 @pytest.mark.parametrize("name", ["difficulty-sheets", "focal-intervals"])
