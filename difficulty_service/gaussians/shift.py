@@ -96,7 +96,7 @@ def permuted_differences(
 
 
 def two_class_scores(
-    features: Tensor, is_second: Tensor, folds: int, seed: int
+    features: Tensor, is_second: Tensor, groups: NDArray[np.int64], folds: int, seed: int
 ) -> NDArray[np.float64]:
     """Log-odds that a sample is of the second of two classes, by a discriminant without it.
 
@@ -107,15 +107,19 @@ def two_class_scores(
         features: Shape (samples, dim).
         is_second: Whether each sample is of the second class; there are some of each class in
             every set of all folds but one. Shape (samples,).
+        groups: Numbers from 0. Each fold has as many samples of a group and class as the others,
+            as far as possible: else what a fold lacks would look like the other class. Shape
+            (samples,).
 
     Returns:
         Natural log-odds. Shape (samples,).
     """
     generator = np.random.default_rng(seed)
     fold = np.empty(len(features), np.int64)
-    for label in (False, True):  # as many of each class in each fold as possible
-        of_label = np.flatnonzero(is_second.numpy() == label)
-        fold[of_label] = generator.permutation(np.arange(len(of_label)) % folds)
+    strata = 2 * groups + is_second.numpy()
+    for stratum in np.unique(strata):
+        rows_of_it = np.flatnonzero(strata == stratum)
+        fold[rows_of_it] = generator.permutation(np.arange(len(rows_of_it)) % folds)
     places = [torch.from_numpy(np.flatnonzero(fold == number)) for number in range(folds)]
     pilot, labels = pilot_of(features), is_second.long()
     moments = [

@@ -210,7 +210,7 @@ def find_changes(
     vectors = old.vectors(unit=False), new.vectors(unit=False)
     is_added = np.ones(len(other.ids), np.bool_)
     is_added[matches.new[[kind != CHANGED for kind in matches.kinds]]] = False
-    novelty, separability = _novelty(*vectors, is_added, seed)
+    novelty, separability = _novelty(*vectors, is_added, _groups(one, other), seed)
     table = _table(one, other, matches, novelty, _aligned(scores, other.ids))
     counts = Counter(matches.kinds)
     counts |= {ADDED: len(other.ids) - len(matches.new), REMOVED: len(one.ids) - len(matches.old)}
@@ -429,8 +429,15 @@ def _with_classes(
     return Moments(moments.pilot, counts, sums, moments.scatter)
 
 
+def _groups(old: _Version, new: _Version) -> tuple[Rows, Rows]:
+    """The class of each sample as a number, the same in both versions."""
+    places = {name: row for row, name in enumerate(dict.fromkeys([*old.labels, *new.labels]))}
+    one, other = (np.array([places[name] for name in each.labels], np.int64) for each in (old, new))
+    return one, other
+
+
 def _novelty(
-    old: Tensor, new: Tensor, is_added: NDArray[np.bool_], seed: int
+    old: Tensor, new: Tensor, is_added: NDArray[np.bool_], groups: tuple[Rows, Rows], seed: int
 ) -> tuple[NDArray[np.float64], float | None]:
     """How much newer than the old samples each added one is; NaN for the others."""
     novelty = np.full(len(new), np.nan)
@@ -438,7 +445,8 @@ def _novelty(
         return novelty, None
     features = torch.cat([old, new[torch.from_numpy(np.flatnonzero(is_added))]])
     is_second = np.arange(len(features)) >= len(old)
-    scores = two_class_scores(features, torch.from_numpy(is_second), FOLDS, seed)
+    labels = np.concatenate([groups[0], groups[1][is_added]])
+    scores = two_class_scores(features, torch.from_numpy(is_second), labels, FOLDS, seed)
     novelty[is_added] = scores[len(old) :]
     return novelty, area_under_curve(scores, is_second)
 

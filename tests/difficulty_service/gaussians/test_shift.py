@@ -82,7 +82,9 @@ def test_the_scores_of_a_sample_are_those_of_a_discriminant_without_its_fold() -
     is_second = torch.arange(40) % 4 == 0
     features = torch.randn(40, DIM, generator=generator) + 50 + is_second[:, None]
 
-    scores = two_class_scores(features, is_second, folds=40, seed=0)
+    groups = np.zeros(40, np.int64)
+
+    scores = two_class_scores(features, is_second, groups, folds=40, seed=0)
 
     # With as many folds as samples each fold has one of the first class, or one of each.
     data, second = features.double().numpy(), is_second.numpy()
