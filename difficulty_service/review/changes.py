@@ -18,8 +18,9 @@ from difficulty_service.review.split_samples import (
     pictures_of,
     shown_sample,
 )
-from difficulty_service.scores.changes import ADDED, CHANGED, ChangeReport
+from difficulty_service.scores.changes import ChangeReport
 from difficulty_service.scores.splits import Split
+from difficulty_service.scores.version_matches import ADDED, CHANGED
 
 STYLES, SCRIPTS = ("base.css", "report.css", "leaks.css", "changes.css"), ("theme.js",)
 

@@ -4,11 +4,10 @@ Samples are matched by what they were read from, or by their features to the las
 not known of both versions, and by their ids.
 """
 
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,9 +32,17 @@ from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.leaks import require_same_kind
 from difficulty_service.scores.marks import ID_COLUMN
 from difficulty_service.scores.splits import LEFT_OUT, Split
-
-ADDED, REMOVED, CHANGED, MOVED, KEPT = "added", "removed", "changed", "moved", "kept"
-KINDS = (KEPT, MOVED, CHANGED, ADDED, REMOVED)
+from difficulty_service.scores.version_matches import (
+    ADDED,
+    CHANGED,
+    KEPT,
+    KINDS,
+    MOVED,
+    REMOVED,
+    Matches,
+    Rows,
+    match_versions,
+)
 
 FOLDS = 5
 """Parts of the samples, each of which is told apart by a classifier of the others."""
@@ -45,8 +52,6 @@ FEW_PER_DIMENSION = 10
 
 FEWEST_ADDED = 10
 """Added samples from which on a classifier tells them from the old ones."""
-
-Rows: TypeAlias = NDArray[np.int64]
 
 SCHEMA = pa.schema(
     [
@@ -135,55 +140,6 @@ class _Version:
     ids: Sequence[str]
     labels: Sequence[str | None]
     contents: Sequence[bytes | None]
-
-
-@dataclass(frozen=True)
-class Matches:
-    """Rows of samples in both versions, by how they were matched. Shapes (pairs,)."""
-
-    old: Rows
-    new: Rows
-    kinds: Sequence[str]
-
-
-def match_versions(
-    old_ids: Sequence[str],
-    new_ids: Sequence[str],
-    old_contents: Sequence[bytes | None],
-    new_contents: Sequence[bytes | None],
-) -> Matches:
-    """Matches samples by id and content, then by content, then by id.
-
-    Of several samples with the same content, the first of one version matches the first of the
-    other. What has no content is matched by its id alone.
-    """
-    places = {sample_id: row for row, sample_id in enumerate(old_ids)}
-    found: dict[int, tuple[int, str]] = {}
-    taken = set()
-    for row, sample_id in enumerate(new_ids):
-        other = places.get(sample_id)
-        if other is not None and new_contents[row] == old_contents[other]:
-            found[row] = (other, KEPT)
-            taken.add(other)
-    free: dict[bytes, deque[int]] = defaultdict(deque)
-    for row, content in enumerate(old_contents):
-        if row not in taken and content is not None:
-            free[content].append(row)
-    for row, content in enumerate(new_contents):
-        if row not in found and content is not None and free.get(content):
-            found[row] = (free[content].popleft(), MOVED)
-            taken.add(found[row][0])
-    for row, sample_id in enumerate(new_ids):
-        other = places.get(sample_id)
-        if row not in found and other is not None and other not in taken:
-            found[row] = (other, CHANGED)
-            taken.add(other)
-    rows = sorted(found)
-    return Matches(
-        np.array([found[row][0] for row in rows], np.int64),
-        np.array(rows, np.int64),
-        [found[row][1] for row in rows],
-    )
 
 
 def find_changes(

@@ -19,10 +19,10 @@ from difficulty_service.scores.changes import (
     ChangeReport,
     compare_moments,
     find_changes,
-    match_versions,
 )
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.splits import Split, open_split
+from difficulty_service.scores.version_matches import match_versions
 from tests.factories import store_of
 
 DIM, SAMPLES = 4, 60
