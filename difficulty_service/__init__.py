@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.backbone_trial import try_backbones as try_backbones
     from difficulty_service.interface.comparisons import compare_scores as compare_scores
     from difficulty_service.interface.comparisons import consensus as consensus
+    from difficulty_service.interface.diff import diff as diff
     from difficulty_service.interface.encoder import Encoder as Encoder
     from difficulty_service.interface.encoder import backbone as backbone
     from difficulty_service.interface.estimator import RelativeMahalanobis as RelativeMahalanobis
@@ -37,6 +38,7 @@ __all__ = [
     "backbone",
     "compare_scores",
     "consensus",
+    "diff",
     "errors",
     "explain",
     "leaks",

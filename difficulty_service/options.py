@@ -157,6 +157,17 @@ class LeakOptions(Options):
         return None if self.near_duplicates == "none" else self.near_duplicates
 
 
+@panel("Shift")
+class DiffOptions(Options):
+    """How it is found whether classes moved."""
+
+    permutations: Annotated[int, Field(ge=0, le=10_000)] = 200
+    """Number of permutations that tell how far classes would move by chance; 0 for none."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of the permutations, and of the parts by which new samples are told from old ones."""
+
+
 _STRATEGIES = "; ".join(f"{each.name}, {each.sentence}" for each in STRATEGIES.values())
 
 

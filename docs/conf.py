@@ -38,6 +38,7 @@ NAVIGATION = {
         "explorer": "Exploring in the browser",
         "annotators": "Several labels per image",
         "leaks": "Copies across splits",
+        "diff": "Versions of a dataset",
         "selecting": "What to label or keep",
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",

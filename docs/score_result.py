@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
+from difficulty_service.cli.diff import ClassShift, DiffResult
 from difficulty_service.cli.leaks import LeakResult, SetResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from difficulty_service.cli.select import SelectResult
@@ -25,6 +26,7 @@ def page() -> str:
     leaks = _keys(LeakResult) + _keys(SetResult, "tests[].")
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     parts["select"] = _keys(SelectResult)
+    parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")
     return with_parts(PAGE, "score_result.py", parts)
 
 

@@ -13,6 +13,7 @@ HOMES = {
     "backbone": "encoder",
     "compare_scores": "comparisons",
     "consensus": "comparisons",
+    "diff": "diff",
     "explain": "explain",
     "leaks": "leaks",
     "open_scores": "scores",

@@ -7,14 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import DifficultyError, ReportError, Setting, Spell
+from difficulty_service.base.errors import ReportError, Setting, Spell
 from difficulty_service.base.files import replacing, require_output_file
-from difficulty_service.review.cards import Pictures, dataset_name, read_pictures
+from difficulty_service.review.cards import Pictures, dataset_name
 from difficulty_service.review.html_page import render_template
-from difficulty_service.review.origin import describe_provenance
-from difficulty_service.review.stored_images import ImageSource, open_images
+from difficulty_service.review.split_samples import (
+    ShownSample,
+    facts_of,
+    pictures_of,
+    shown_sample,
+)
 from difficulty_service.scores.leaks import LeakReport, SetLeaks
-from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.splits import Split
 
 STYLES, SCRIPTS = ("base.css", "report.css", "leaks.css"), ("theme.js",)
@@ -40,25 +43,6 @@ class LeakPage:
     tests: Sequence[Split]
     train_images: str | None = None
     test_images: Sequence[str | None] = ()
-
-
-@dataclass(frozen=True)
-class ShownSample:
-    """One sample of a pair, as the templates show a card."""
-
-    row: int
-    sample_id: str
-    title: str
-    picture: str | None
-    problem: str
-    excerpt: str | None
-
-    is_doubtful, nearest_name = False, None
-
-    @property
-    def text(self) -> str:
-        """The sample in words, in place of its picture."""
-        return ", ".join(dict.fromkeys((self.title, self.sample_id)))
 
 
 @dataclass(frozen=True)
@@ -108,7 +92,7 @@ def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
     chosen = [_chosen(test) for test in report.tests]
     notes: list[str] = []
     in_train = [row["train_id"] for rows, _ in chosen for row in rows]
-    train = _pictures(
+    train = pictures_of(
         page.train, in_train, page.train_images, Setting("train_images"), notes, spell
     )
     sets = []
@@ -117,7 +101,7 @@ def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
         report.tests, page.tests, chosen, locations, strict=False
     ):
         ids = [row["test_id"] for row in rows]
-        test = _pictures(split, ids, location, Setting("test_images"), notes, spell)
+        test = pictures_of(split, ids, location, Setting("test_images"), notes, spell)
         pairs = list(_pairs(rows, counts, test, train))
         pictured = any(sample.uris or sample.excerpts for sample in (test, train))
         sets.append(ShownSet(leaks, dataset_name(leaks.name), pairs, pictured))
@@ -126,7 +110,9 @@ def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
         "train": dataset_name(report.train),
         "noun": page.train.noun,
         "sets": sets,
-        "facts": [(dataset_name(split.name), _facts(split)) for split in (page.train, *page.tests)],
+        "facts": [
+            (dataset_name(split.name), facts_of(split)) for split in (page.train, *page.tests)
+        ],
         "warnings": [*report.warnings, *notes],
     }
     html = render_template("leaks.html.j2", values, styles=STYLES, scripts=SCRIPTS)
@@ -147,48 +133,13 @@ def _chosen(test: SetLeaks) -> tuple[Sequence[dict[str, Any]], Sequence[int]]:
     return rows, [counts[sample_id] for sample_id, _ in shown]
 
 
-def _pictures(
-    split: Split,
-    sample_ids: Sequence[str],
-    location: str | None,
-    setting: Setting,
-    notes: list[str],
-    spell: Spell,
-) -> Pictures:
-    """Pictures of some samples; adds a sentence where there are none."""
-    if not sample_ids:
-        return Pictures({}, {})
-    try:
-        source = _open(split, sample_ids, location)
-    except DifficultyError as error:
-        if location is not None:
-            raise
-        named = spell(Setting(setting.parameter, "DATASET"))
-        notes.append(f"there are no pictures of {split.name}: {error.problem}; or name {named}")
-        return Pictures({}, {})
-    notes.extend(source.warnings)
-    pictures = read_pictures(source, sample_ids, sample_ids)
-    if pictures.problems:
-        sample_id, why = next(iter(pictures.problems.items()))
-        notes.append(
-            f"{len(pictures.problems):,} of the samples of {split.name} on the page are not shown, "
-            f"the first is {sample_id}: {why}"
-        )
-    return pictures
-
-
-def _open(split: Split, sample_ids: Sequence[str], location: str | None) -> ImageSource:
-    made = Provenance.of_features(split.source.description)
-    return open_images(made, sample_ids, location)
-
-
 def _pairs(
     rows: Sequence[dict[str, Any]], counts: Sequence[int], test: Pictures, train: Pictures
 ) -> Iterator[ShownPair]:
     for number, (row, count) in enumerate(zip(rows, counts, strict=True)):
         yield ShownPair(
-            test=_sample(number, row["test_id"], row["test_label"], test),
-            train=_sample(number, row["train_id"], row["train_label"], train),
+            test=shown_sample(number, row["test_id"], row["test_label"], test),
+            train=shown_sample(number, row["train_id"], row["train_label"], train),
             test_label=row["test_label"],
             train_label=row["train_label"],
             similarity=row["similarity"],
@@ -196,19 +147,3 @@ def _pairs(
             conflict=row["conflict"],
             more=count - 1,
         )
-
-
-def _sample(row: int, sample_id: str, label: str | None, pictures: Pictures) -> ShownSample:
-    return ShownSample(
-        row=row,
-        sample_id=sample_id,
-        title=sample_id if label is None else label,
-        picture=pictures.uris.get(sample_id),
-        problem=pictures.problems.get(sample_id, ""),
-        excerpt=pictures.excerpts.get(sample_id),
-    )
-
-
-def _facts(split: Split) -> Sequence[tuple[str, str]]:
-    plain, technical = describe_provenance(Provenance.of_features(split.source.description))
-    return [*plain, *technical]

@@ -1,0 +1,337 @@
+"""`difficulty diff`: two versions of a dataset in, what differs between them out."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal, Self
+
+from cyclopts import Parameter
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings, without
+from difficulty_service.cli.progress import exit_when_interrupted
+from difficulty_service.cli.score_result import Found, Limit, require_below
+from difficulty_service.cli.wrong_call import WrongCall, as_option, options
+from difficulty_service.options import DiffOptions, JsonOption
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.changes import ChangeReport
+    from difficulty_service.scores.splits import Split
+
+SHOWN = 10
+"""Number of changes and of classes that are listed."""
+
+RELABELLED = "relabelled"
+LIMITED = ("added", "removed", "changed", "moved", RELABELLED)
+"""What samples are counted by."""
+
+
+def diff(
+    old: Annotated[Path, Parameter("OLD")],
+    new: Annotated[Path, Parameter("NEW")],
+    /,
+    *,
+    out: Path | None = None,
+    report: Path | None = None,
+    fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = (),
+    images: Annotated[str | None, Parameter(metavar="DATASET")] = None,
+    shift: DiffOptions = DiffOptions(),
+    output: JsonOption = JsonOption(),
+) -> None:
+    """Finds what differs between two versions of a dataset.
+
+    Samples are matched by their contents and ids: added, removed, moved to another id, changed
+    under the same id, and relabelled ones. It tells how far classes moved, and how far they would
+    by chance.
+
+    Args:
+        old: Old version: features that `difficulty extract` wrote, or a score file with its
+            features beside it, whose samples and labels then count. Or Gaussians that
+            `difficulty fit` wrote (.safetensors), which tell where classes moved and no more.
+        new: New version, of the same kind and with features of the same backbone. The scores of a
+            score file tell which new samples are hard.
+        out: Table of all changes to write, ending in .parquet, .csv or .jsonl.
+        report: Page to write: what is new and hard, what is relabelled, and where classes moved.
+        fail_above: Exit with code 3 where more than a number or a percentage of the samples of the
+            new version are of a kind: added, removed, changed, moved or relabelled, such as
+            'removed: 0' or 'relabelled: 1%'. May be repeated.
+        images: The dataset with the images of the new version, for the page; default: the one that
+            the features name.
+    """
+    limits = [Limit.parse(text, LIMITED) for text in fail_above]
+    check_call(old, new, out, report)
+    if images is not None and report is None:
+        raise WrongCall("--images needs a page: --report NAME.html")
+    if is_gaussians(old) != is_gaussians(new):
+        raise WrongCall("name features of both versions, or Gaussians of both")
+    if is_gaussians(old):
+        useless = shift.model_fields_set & {"permutations", "seed"}
+        given = [("--out", out), ("--report", report), ("--fail-above", limits or None)]
+        named = [name for name, value in given if value is not None]
+        named += [options(useless)] if useless else []
+        if named:
+            raise WrongCall(f"{', '.join(named)} needs features, and Gaussians are given")
+        found, splits = compare_gaussians(old, new), None
+    else:
+        splits = open_versions(old, new)
+        with exit_when_interrupted("stopped; nothing is written"):
+            found = compare_versions(splits, new, shift)
+    print_warnings(found.warnings)
+    with without(*([console] if output.json_ else [])):
+        report_changes(found)
+        if out is not None:
+            found.save(out)
+            console.print(f"the changes are in {out}", markup=False)
+        if report is not None and splits is not None:
+            write_page(report, found, splits, images)
+    result = DiffResult.of(found)
+    if output.json_:
+        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+    require_below(limits, {f"{found.new}: ": result})
+
+
+def is_gaussians(path: Path) -> bool:
+    """Whether a path is named like a file of Gaussians."""
+    return path.suffix == ".safetensors"
+
+
+def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> None:
+    """Refuses a version that is compared with itself, and files that cannot be written."""
+    from difficulty_service.base.errors import DatasetError
+    from difficulty_service.base.files import require_output_file
+    from difficulty_service.base.tables import WRITERS
+    from difficulty_service.scores.marks import marks_file
+
+    read = [path.resolve() for path in (old, new)]
+    if read[0] == read[1]:
+        raise WrongCall("the same version is given twice")
+    named = [path.resolve() for path in (out, report) if path is not None]
+    if len(set(named)) < len(named):
+        raise WrongCall("two results would be written to the same file")
+    for path in named:
+        if any(path == each or path.is_relative_to(each) for each in read):
+            raise WrongCall(f"{path} would be written over, but is read")
+        if path in [marks_file(each) for each in read]:
+            raise WrongCall(f"{path} has what people decided, and would be written over")
+    if out is not None:
+        require_output_file(out, WRITERS, DatasetError)
+    if report is not None:
+        from difficulty_service.review.changes import require_change_page
+
+        require_change_page(report)
+
+
+def compare_gaussians(old: Path, new: Path) -> "ChangeReport":
+    """What the moments of two files tell."""
+    from difficulty_service.scores.changes import compare_moments
+    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+
+    return compare_moments(FittedGaussians.load(old), FittedGaussians.load(new), [old, new])
+
+
+def open_versions(old: Path, new: Path) -> "tuple[Split, Split]":
+    """Both versions."""
+    from difficulty_service.scores.splits import open_split
+
+    first = open_split(old)
+    return first, open_split(new, first)
+
+
+def compare_versions(
+    splits: "tuple[Split, Split]", new: Path, shift: DiffOptions
+) -> "ChangeReport":
+    """What differs between two versions, with the difficulty of new samples where it is known."""
+    from difficulty_service.scores.changes import find_changes
+    from difficulty_service.scores.selection import read_measure
+
+    scores = None if splits[1].given is None else read_measure(new, None)
+    return find_changes(*splits, shift.permutations, shift.seed, scores)
+
+
+def report_changes(found: "ChangeReport") -> None:
+    """Prints how many samples differ and how, the first of them, and where classes moved."""
+    from difficulty_service.base.wording import count_of
+
+    console.print(
+        f"{found.old}: {count_of(found.num_old, found.noun)}; "
+        f"{found.new}: {count_of(found.num_new, found.noun)}",
+        markup=False,
+    )
+    if found.counts is not None:
+        numbers = {**found.counts, RELABELLED: found.relabelled or 0}
+        console.print(", ".join(f"{numbers[kind]:,} {kind}" for kind in LIMITED))
+    if found.separability is not None:
+        console.print(
+            f"a classifier tells {found.separability:.0%} of all pairs of a new and an old "
+            f"{found.noun} apart; 50% is chance"
+        )
+    report_rows(found)
+    report_classes(found)
+
+
+def report_rows(found: "ChangeReport") -> None:
+    """Prints the first changes."""
+    from difficulty_service.cli.score_report import class_text
+
+    if found.table is None or not len(found.table):
+        return
+    rows = [
+        (
+            RELABELLED if row["kind"] == "kept" else row["kind"],
+            row["old_id"] or "-",
+            class_text(row["old_label"] or "-"),
+            row["new_id"] or "-",
+            class_text(row["new_label"] or "-"),
+            as_number(row["novelty"]),
+            as_number(row["score"]),
+        )
+        for row in found.table[:SHOWN].to_pylist()
+    ]
+    columns = ("change", "old", "label", "new", "label there", "novelty", "difficulty")
+    print_table(columns, rows, shorten="old")
+    if len(rows) < len(found.table):
+        console.print(f"{len(rows)} of {len(found.table):,} changes")
+
+
+def report_classes(found: "ChangeReport") -> None:
+    """Prints the classes that moved most, and all samples together."""
+    from difficulty_service.cli.score_report import class_text
+
+    *classes, everyone = found.classes.to_pylist()
+    moved = sorted(classes, key=lambda row: -1.0 if row["kl"] is None else row["kl"], reverse=True)
+    rows = [
+        (
+            class_text(row["class"]) or f"all {found.noun}s",
+            row["old"],
+            row["new"],
+            as_number(row["frechet"]),
+            as_number(row["kl"]),
+            as_range(row["kl_by_chance_low"], row["kl_by_chance_high"]),
+            as_number(row["p_value"]),
+        )
+        for row in [*moved[:SHOWN], everyone]
+    ]
+    print_table(("class", "old", "new", "Fréchet", "KL", "by chance", "p"), rows)
+    if len(moved) > SHOWN:
+        console.print(f"the {SHOWN} of {len(moved):,} classes that moved most")
+
+
+def as_number(value: float | None) -> str:
+    """Three digits, or nothing."""
+    return "" if value is None else f"{value:.3g}"
+
+
+def as_range(low: float | None, high: float | None) -> str:
+    """Both ends, or nothing."""
+    return "" if low is None else f"{as_number(low)} to {as_number(high)}"
+
+
+def write_page(
+    path: Path, found: "ChangeReport", splits: "tuple[Split, Split]", images: str | None
+) -> None:
+    """Writes the page, and prints where it is."""
+    from difficulty_service.review.changes import ChangePage, write_change_page
+
+    print_warnings(write_change_page(path, ChangePage(found, *splits, images), as_option))
+    console.print(f"the report is in {path}; open it in a browser", markup=False)
+
+
+class ClassShift(Found):
+    """How far a class is from where it was."""
+
+    name: str
+    """The class; empty for all samples together."""
+
+    old: int
+    """Samples in the old version."""
+
+    new: int
+    """Samples in the new version."""
+
+    frechet: float | None
+    """Fréchet distance of the Gaussians; null where the class is in one version only."""
+
+    kl: float | None
+    """Divergence of the new Gaussian from the old one, in nats; null as well."""
+
+    kl_by_chance_high: float | None
+    """Value that 2.5 % of the permutations exceed; null without any."""
+
+    p_value: float | None
+    """Share of the permutations in which the means are as far apart; null without any."""
+
+
+class DiffResult(Found):
+    """What `difficulty diff --json` prints."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
+
+    old: str
+    """The old version."""
+
+    new: str
+    """The new version."""
+
+    modality: Literal["image", "text"]
+    """What the samples are."""
+
+    old_samples: int
+    """Samples of the old version."""
+
+    samples: int
+    """Samples of the new version."""
+
+    added: int | None
+    """Samples of the new version only; null, as the next ones, where Gaussians are compared."""
+
+    removed: int | None
+    """Samples of the old version only."""
+
+    changed: int | None
+    """Samples with the same id and other contents."""
+
+    moved: int | None
+    """Samples with the same contents and another id."""
+
+    relabelled: int | None
+    """Samples of both versions with another label."""
+
+    separability: float | None
+    """Share of pairs of an added and an old sample that a classifier tells apart; null where few
+    are added."""
+
+    classes: tuple[ClassShift, ...]
+    """How far each class moved, and all samples together, last."""
+
+    warnings: tuple[str, ...]
+    """What to know of the numbers, in sentences."""
+
+    @classmethod
+    def of(cls, found: "ChangeReport") -> Self:
+        """What was found, named."""
+        counts = found.counts or {}
+        named = ClassShift.model_fields.keys() - {"name"}
+        return cls(
+            old=found.old,
+            new=found.new,
+            modality="text" if found.noun == "text" else "image",
+            old_samples=found.num_old,
+            samples=found.num_new,
+            added=counts.get("added"),
+            removed=counts.get("removed"),
+            changed=counts.get("changed"),
+            moved=counts.get("moved"),
+            relabelled=found.relabelled,
+            separability=found.separability,
+            classes=tuple(
+                ClassShift(name=row["class"], **{each: row[each] for each in named})
+                for row in found.classes.to_pylist()
+            ),
+            warnings=found.warnings,
+        )
+
+    def number_of(self, kind: str) -> int | None:
+        """How many samples are of a kind."""
+        number: int | None = getattr(self, kind)
+        return number
