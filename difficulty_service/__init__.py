@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.score import score_dataset as score_dataset
     from difficulty_service.interface.scores import Scores as Scores
     from difficulty_service.interface.scores import open_scores as open_scores
+    from difficulty_service.interface.tags import tags as tags
 
     __version__: str
 
@@ -43,6 +44,7 @@ __all__ = [
     "report",
     "score",
     "score_dataset",
+    "tags",
     "try_backbones",
 ]
 

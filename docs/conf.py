@@ -37,6 +37,7 @@ NAVIGATION = {
         "report": "The report",
         "explorer": "Exploring in the browser",
         "annotators": "Several labels per image",
+        "tags": "Several tags per image",
         "leaks": "Copies across splits",
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",

@@ -19,6 +19,7 @@ HOMES = {
     "report": "report",
     "score": "score",
     "score_dataset": "score",
+    "tags": "tags",
     "try_backbones": "backbone_trial",
 }
 """Module of this package that defines each name."""
