@@ -24,7 +24,7 @@ def tags(
     *,
     out: Path,
     columns: Annotated[list[str] | None, Parameter(metavar="COLUMN,...")] = None,
-    separator: str = "|",
+    separator: str | None = None,
     id_column: str | None = None,
     least: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.05,
 ) -> None:
@@ -37,12 +37,12 @@ def tags(
 
     Args:
         features: Features that `difficulty extract` wrote; whether with labels does not matter.
-        table: Table with the tags of each sample: .parquet, .csv, .tsv or .jsonl. It may be the
-            dataset itself.
+        table: Table with the tags of each sample: .parquet, .csv, .tsv or .jsonl, or annotations of
+            COCO without boxes: .json. It may be the dataset itself.
         out: Score file to write, ending in .parquet, .csv or .jsonl.
         columns: The column of lists or texts of tags, or several columns of 0 and 1, one for each
             tag, such as cat,dog or 'has_*'; by default tags, or else labels.
-        separator: What is between the tags of a text.
+        separator: What is between the tags of a text; default: |.
         id_column: Column with the ids of the samples; by default sample_id, or else what holds
             them.
         least: Probability from which a missing tag gets a row.

@@ -12,7 +12,6 @@ import torch
 
 from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.datasets.tags import TagColumns
-from difficulty_service.datasets.tags.table import SEPARATOR
 from difficulty_service.features.array_files import open_features
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.tags import GivenTags
@@ -48,7 +47,7 @@ def tags(  # noqa: PLR0913 - one parameter for each option
     *,
     ids: Column = None,
     columns: Sequence[str] = (),
-    separator: str = SEPARATOR,
+    separator: str | None = None,
     id_column: str | None = None,
     least: float = LEAST,
     out: str | Path | None = None,
@@ -63,7 +62,7 @@ def tags(  # noqa: PLR0913 - one parameter for each option
         ids: Ids of the samples, where the features are in memory; see `ds.score`.
         columns: The column of a table with lists or texts of tags, or several of 0 and 1, one for
             each tag; wildcards such as `has_*` are allowed. By default `tags`, or else `labels`.
-        separator: What is between the tags of a text.
+        separator: What is between the tags of a text; None for `|`.
         id_column: Column with the ids of the samples; None for `sample_id`, or else what has them.
         least: Probability from which a missing tag gets a row.
         out: Score file to write, which `difficulty report`, `difficulty explore` and `difficulty

@@ -38,6 +38,7 @@ from difficulty_service.gaussians.products import BLOCK_ROWS, CHUNK_ROWS, one_th
 from difficulty_service.gaussians.tags import GivenTags, TagRule, fit_tags
 from difficulty_service.scores.annotator_labels import (
     LabelColumns,
+    LabelTable,
     open_label_table,
     sample_numbers,
 )
@@ -115,7 +116,9 @@ def _rows(
         DatasetError: Two rows are about a sample, or none is about any.
     """
     named = LabelColumns(sample_id=columns.sample_id)
-    numbers = sample_numbers(open_label_table(table, named), named, tags.columns, sample_ids)
+    names = LabelTable(table, (), pa.table({}).select, lambda: iter(tags.images or ()))
+    keys = open_label_table(table, named) if tags.images is None else names
+    numbers = sample_numbers(keys, named, tags.columns, sample_ids)
     rows = np.flatnonzero(numbers >= 0)
     found, counts = np.unique(numbers[rows], return_counts=True)
     if (counts > 1).any():
@@ -137,7 +140,7 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
     Errors are those of `read_tags`.
     """
     location = str(source.table)
-    columns = TagColumns(source.columns, source.separator or SEPARATOR, source.id_column)
+    columns = TagColumns(source.columns, source.separator, source.id_column)
     table, known = open_tags(location, columns), set(source.names)
     images = dict.fromkeys(
         image for decision in changes for image, _ in possible_images(decision, known)
@@ -146,7 +149,7 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
     if images:
         rows = _rows(table, location, columns, strings_to_arrow(list(images)))
     row_of = {image: row for image, row in zip(images, rows.tolist(), strict=True) if row >= 0}
-    made = row_changes(changes, row_of, known, table.names if table.one_hot else None)
+    made = row_changes(changes, row_of, known, None if table.takes_others else table.names)
     warnings = []
     if made.refused:
         warnings.append(
@@ -154,7 +157,7 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
             f"decides about another tag or has no column: {list_names(made.refused, TAGS_SHOWN)}"
         )
     place = resolve(location)
-    content = revised(table, columns.separator, made.edits)
+    content = revised(table, columns.separator or SEPARATOR, made.edits)
     return Revision(place.parent, {place.name: content}, (), made.unknown, warnings)
 
 

@@ -17,6 +17,7 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.objects.boxes import edited
 from difficulty_service.datasets.sample import Content
 from difficulty_service.datasets.storage import open_arrow_file, open_file
+from difficulty_service.datasets.tags.coco import revised_coco
 from difficulty_service.datasets.tags.table import NO, YES, TagTable
 from difficulty_service.datasets.text_tables import DELIMITED_EXTENSIONS, DelimitedText, read_text
 
@@ -32,6 +33,10 @@ Edit = tuple[int, int, str]
 def revised(table: TagTable, separator: str, edits: Edits) -> Content:
     """The content of a table after edits."""
     name = table.file.name.lower()
+    if table.images is not None:
+        made = [(row, tag, has) for row, edit in edits.items() for tag, has in (edit or {}).items()]
+        gone = [row for row, edit in edits.items() if edit is None]
+        return revised_coco(table.file.file.place, made, gone)
     if name.endswith(DELIMITED_EXTENSIONS):
         return _revised_text(table, separator, edits)
     if name.endswith(".parquet"):

@@ -14,8 +14,10 @@ from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.label_lists import is_list
 from difficulty_service.datasets.labels import decode_dictionary, find_usual, is_text
+from difficulty_service.datasets.storage import StoredFile
 from difficulty_service.datasets.table_columns import PATH_NAMES
 from difficulty_service.datasets.table_files import TableFile, open_table_file, read_columns
+from difficulty_service.datasets.tags.coco import ENDING, read_coco_tags
 
 USUAL = ("tags", "labels", "label", "classes", "categories")
 """Default names of a column of tags, by priority."""
@@ -26,7 +28,7 @@ SEPARATOR = "|"
 ID_NAMES = ("sample_id", "id", "ids", "index", *PATH_NAMES)
 """Columns whose cells are read as text, since they may be ids."""
 
-ENDINGS = (".parquet", ".csv", ".tsv", ".txt", ".jsonl", ".ndjson")
+ENDINGS = (".parquet", ".csv", ".tsv", ".txt", ".jsonl", ".ndjson", ENDING)
 """Tables that are read, and can be written again."""
 
 YES = {"1", "1.0", "true", "yes"}
@@ -43,12 +45,12 @@ class TagColumns:
     Attributes:
         columns: One column of lists or texts, or several that are one-hot, each of which is a tag;
             names may have the wildcards `*` and `?`. None of them for the first of USUAL.
-        separator: What is between the tags of a text.
+        separator: What is between the tags of a text; None for SEPARATOR.
         sample_id: Column with the ids of the samples; None to find it.
     """
 
     columns: tuple[str, ...] = ()
-    separator: str = SEPARATOR
+    separator: str | None = None
     sample_id: str | None = None
 
 
@@ -62,6 +64,7 @@ class TagTable:
         names: Name of each tag.
         starts: Place of the first tag of each row, and the number of all. Shape (rows + 1,).
         tags: Tags by their index, those of a row adjacent and each once. Shape (given,).
+        images: Name of the image of each row, where the format says it; None for a table.
     """
 
     file: TableFile
@@ -70,6 +73,12 @@ class TagTable:
     names: tuple[str, ...]
     starts: NDArray[np.int64]
     tags: NDArray[np.int64]
+    images: tuple[str, ...] | None = None
+
+    @property
+    def takes_others(self) -> bool:
+        """Whether a row can have a tag that none has yet."""
+        return not self.one_hot and self.images is None
 
 
 def open_tags(location: str, wanted: TagColumns) -> TagTable:
@@ -87,20 +96,55 @@ def open_tags(location: str, wanted: TagColumns) -> TagTable:
             "name one of them",
             parameter="tags",
         )
+    if files[0].place.name.lower().endswith(ENDING):
+        return _open_coco(files[0], wanted)
     text = (*ID_NAMES, *wanted.columns, *filter(None, [wanted.sample_id]))
     name = files[0].place.name
     file = open_table_file(files[0], name, text, multiline=True)
     columns = _columns(file, wanted)
     cells = read_columns(file, list(columns))
     if len(columns) > 1:
+        _refuse_separator(wanted, "columns of 0 and 1")
         names: Sequence[str] = columns
         rows, tags = _one_hot(file.name, cells)
     else:
-        texts = _texts_of_lists(file.name, columns[0], cells.column(0), wanted.separator)
+        texts = _texts_of_lists(file.name, columns[0], cells.column(0), wanted)
         rows, names, tags = texts
-    found = np.unique(np.stack([rows, tags], axis=1), axis=0)
-    starts = np.searchsorted(found[:, 0], np.arange(file.num_rows + 1))
-    return TagTable(file, columns, len(columns) > 1, tuple(names), starts, found[:, 1])
+    starts, found = _sorted(rows, tags, file.num_rows)
+    return TagTable(file, columns, len(columns) > 1, tuple(names), starts, found)
+
+
+def _sorted(
+    rows: NDArray[np.int64], tags: NDArray[np.int64], num_rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Place of the first tag of each row, and the tags in the order of the rows, each once."""
+    found = np.unique(np.stack([rows, tags], axis=1).astype(np.int64), axis=0)
+    return np.searchsorted(found[:, 0], np.arange(num_rows + 1)), found[:, 1]
+
+
+def _open_coco(file: StoredFile, wanted: TagColumns) -> TagTable:
+    given = {"columns": wanted.columns, "id_column": wanted.sample_id}
+    for option, value in given.items():
+        if value:
+            raise _useless(option, "tags in the format of COCO")
+    _refuse_separator(wanted, "tags in the format of COCO")
+    images, names, rows, tags = read_coco_tags(file.place)
+    table = TableFile(file, file.place.name, pa.schema([]), len(images), None)
+    starts, found = _sorted(rows, tags, len(images))
+    return TagTable(
+        table, (), one_hot=False, names=names, starts=starts, tags=found, images=tuple(images)
+    )
+
+
+def _refuse_separator(wanted: TagColumns, what: str) -> None:
+    if wanted.separator is not None:
+        raise _useless("separator", what)
+
+
+def _useless(option: str, what: str) -> DatasetError:
+    return DatasetError(
+        f"{option} does not apply to {what}", "leave out ", Setting(option), parameter=option
+    )
 
 
 def _columns(file: TableFile, wanted: TagColumns) -> tuple[str, ...]:
@@ -159,11 +203,14 @@ def _one_hot(source: str, cells: pa.Table) -> tuple[NDArray[np.int64], NDArray[n
 
 
 def _texts_of_lists(
-    source: str, name: str, column: pa.ChunkedArray, separator: str
+    source: str, name: str, column: pa.ChunkedArray, wanted: TagColumns
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.int64]]:
     """Row of each tag, the names of all tags, sorted, and their indices."""
     cells = decode_dictionary(column).combine_chunks()
-    if is_text(cells.type):
+    if is_list(cells.type):
+        _refuse_separator(wanted, "lists")
+    elif is_text(cells.type):
+        separator = wanted.separator or SEPARATOR
         if not pc.any(pc.match_substring(cells, separator)).as_py():
             raise DatasetError(
                 f"no cell of the column {name!r} of {source!r} has {separator!r} between tags",
@@ -173,7 +220,7 @@ def _texts_of_lists(
                 parameter="separator",
             )
         cells = pc.split_pattern(cells, separator)
-    elif not is_list(cells.type):
+    else:
         raise DatasetError(
             f"the column {name!r} of {source!r} is of type {cells.type}, not of lists or texts",
             "name another one, or all columns that are one-hot, as ",

@@ -22,10 +22,10 @@ CHANGES = {"a.png#dog": "not dog", "a.png#owl": "owl", "c#1.png#cat": "cat"}
 def revise(path: Path, wanted: TagColumns, changes: dict[str, str | None]) -> bytes:
     """The content of a table after decisions, whose rows are those of ROWS."""
     table = open_tags(str(path), wanted)
-    made = row_changes(changes, ROWS, set(TAGS), table.names if table.one_hot else None)
+    made = row_changes(changes, ROWS, set(TAGS), None if table.takes_others else table.names)
     assert not made.unknown
     assert not made.refused
-    content = revised(table, wanted.separator, made.edits)
+    content = revised(table, wanted.separator or SEPARATOR, made.edits)
     if isinstance(content, bytes):
         return content
     content(path.with_name("written"))
@@ -165,3 +165,43 @@ def test_another_tag_takes_the_place_of_one_and_what_decides_nothing_is_told() -
     assert made.edits == {0: {"dog": False, "owl": True}, 1: {"c#": False}}
     assert made.refused == ["c#1.png#cat (not dog)"]
     assert made.unknown == ["gone.png#cat", "a.png#fish"]
+
+
+COCO = """{"info": {"né": 1.50},
+ "images": [{"id": 7, "file_name": "a.png", "width": 1e1}, {"id": 9, "file_name": "b.png"},
+   {"id": 4, "file_name": "c#1.png"}],
+ "annotations": [
+   {"id": 1, "image_id": 7, "category_id": 2, "score": 1.50},
+   {"id": 5, "image_id": 7, "category_id": 3},
+   {"id": 2, "image_id": 9, "category_id": 3}, {"id": 3, "image_id": 9, "category_id": 8}
+ ],
+ "categories": [{"id": 2, "name": "cat"}, {"id": 3, "name": "dog"}, {"id": 8, "name": "owl"}]}
+"""
+
+
+def test_annotations_of_coco_change_alone(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(COCO)
+
+    written = revise(tmp_path / "t.json", TagColumns(), CHANGES).decode()
+
+    added = (
+        ', {"id": 6, "image_id": 7, "category_id": 8}, {"id": 7, "image_id": 4, "category_id": 2}'
+    )
+    gone = '{"id": 5, "image_id": 7, "category_id": 3},\n   '
+    last = '{"id": 3, "image_id": 9, "category_id": 8}'
+    assert written == COCO.replace(gone, "").replace(last, last + added)
+
+
+def test_an_image_of_coco_goes_with_its_annotations(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(COCO)
+
+    kept = revise(tmp_path / "t.json", TagColumns(), {"b.png#dog": None})
+    none = revise(
+        tmp_path / "t.json",
+        TagColumns(),
+        dict.fromkeys(("b.png#dog", "a.png#dog")) | {"c#1.png#cat": "cat"},
+    )
+
+    assert [each["id"] for each in json.loads(kept)["images"]] == [7, 4]
+    assert [each["id"] for each in json.loads(kept)["annotations"]] == [1, 5]
+    assert json.loads(none)["annotations"] == [{"id": 6, "image_id": 4, "category_id": 2}]

@@ -1,5 +1,6 @@
 """Tags are read from lists, from texts with something between them, and from columns of 0 and 1."""
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ def test_each_way_to_write_tags_is_read(
         ({"path": IDS, "tags": ["cat"] * 4}, TagColumns(), "has '|' between tags"),
         ({"path": IDS, "tags": [1, 2, 3, 4]}, TagColumns(("path", "tags")), "neither 0 nor 1"),
         ({"path": IDS, "tags": [0, 1, 0, 1]}, TagColumns(("dog", "tags")), "no column 'dog'"),
+        ({"path": IDS, **ONE_HOT}, TagColumns(("cat", "dog"), ","), "separator does not apply"),
     ],
 )
 def test_what_is_no_table_of_tags_is_refused(
@@ -90,3 +92,29 @@ def test_what_is_no_table_of_tags_is_refused(
         open_tags(str(tmp_path / "t.csv"), wanted)
 
     assert message in str(raised.value)
+
+
+def test_tags_of_coco_are_annotations_without_a_box(tmp_path: Path) -> None:
+    content: dict[str, list[dict[str, Any]]] = {
+        "images": [{"id": row, "file_name": name} for row, name in enumerate(IDS)],
+        "annotations": [
+            {
+                "id": 10 * row + place,
+                "image_id": row,
+                "category_id": sorted(ONE_HOT).index(tag),
+            }
+            for row, tags in enumerate(TAGS)
+            for place, tag in enumerate(tags)
+        ],
+        "categories": [{"id": row, "name": name} for row, name in enumerate(ONE_HOT)],
+    }
+    (tmp_path / "t.json").write_text(json.dumps(content))
+
+    found = open_tags(str(tmp_path / "t.json"), TagColumns())
+
+    assert tags_of(found) == list(map(set, TAGS))
+    assert found.images == tuple(IDS)
+    content["annotations"][0]["bbox"] = [0, 0, 5, 5]
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    with pytest.raises(DatasetError, match=r"annotation 0 .* has a box"):
+        open_tags(str(tmp_path / "t.json"), TagColumns())
