@@ -104,10 +104,12 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.cli.demo import has_desktop
     from difficulty_service.cli.score_report import clean_step, print_steps
+    from difficulty_service.scores.file import read_scores
 
     def show(address: str) -> None:
         out.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
-        print_steps([clean_step(scores)])
+        tags = read_scores(scores, ["label"]).provenance.tags
+        print_steps([clean_step(scores, tags=tags)])
         if browser and has_desktop():
             webbrowser.open(address)
 

@@ -170,12 +170,17 @@ def recorded_scoring(content: ScoreFile) -> ScoringOptions:
 
 def why_not_again(provenance: Provenance, features: Path | None) -> str:
     """Why scores cannot be made again from features; empty where they can."""
+    if provenance.tags is not None:
+        return "these scores are of tags: clean their table, then score it with difficulty tags"
     if features is None or not is_store(features):
         return "the features are not beside the score file"
-    if provenance.consensus is not None:
-        return "these scores are of several backbones: make each again, then their consensus"
-    if provenance.predictions is not None:
-        return "these scores are of a classifier"
+    others = {
+        "of several backbones: make each again, then their consensus": provenance.consensus,
+        "of a classifier": provenance.predictions,
+    }
+    for origin, made in others.items():
+        if made is not None:
+            return f"these scores are {origin}"
     fitted_on = provenance.fitted_on
     if fitted_on is not None and fitted_on.fingerprint != provenance.fingerprint:
         return "these scores are against Gaussians of another dataset"

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.scores import Scores as Scores
     from difficulty_service.interface.scores import open_scores as open_scores
     from difficulty_service.interface.select import select as select
+    from difficulty_service.interface.tags import tags as tags
 
     __version__: str
 
@@ -47,6 +48,7 @@ __all__ = [
     "score",
     "score_dataset",
     "select",
+    "tags",
     "try_backbones",
 ]
 

@@ -37,6 +37,7 @@ NAVIGATION = {
         "report": "The report",
         "explorer": "Exploring in the browser",
         "annotators": "Several labels per image",
+        "tags": "Several tags per image",
         "leaks": "Copies across splits",
         "diff": "Versions of a dataset",
         "selecting": "What to label or keep",

@@ -136,7 +136,10 @@ class Thumbnails:
             return open_job_dataset(job.wanted, location, settings)
 
         dataset = self._datasets.get(job.id, opened)
-        position = _position(dataset.sample_ids, wanted.sample_id, wanted.row)
+        ids = dataset.sample_ids
+        position = _position(ids, wanted.sample_id, wanted.row)
+        if position is None:
+            position = _position_of_image(ids, wanted.sample_id)
         if position is None:
             return None
         return next(iter(dataset.open_images(range(position, position + 1))))
@@ -152,4 +155,15 @@ def _position(sample_ids: Sequence[str], sample_id: str, row: int) -> int | None
             return sample_ids.index(sample_id, start)
         except ValueError:
             continue
+    return None
+
+
+def _position_of_image(sample_ids: Sequence[str], decision: str) -> int | None:
+    """Position of the image that a decision about a tag is of; its id is `image#tag`."""
+    place = decision.rfind("#")
+    while place >= 0:
+        position = _position(sample_ids, decision[:place], 0)
+        if position is not None:
+            return position
+        place = decision.rfind("#", 0, place)
     return None

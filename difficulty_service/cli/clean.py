@@ -1,19 +1,23 @@
 """`difficulty clean`: scores and marks in, a cleaned dataset out."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.errors import Setting
+from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.scored_images import find_images, find_images_or_warn
-from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.cli.wrong_call import WrongCall, as_option
 from difficulty_service.options import ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.review.clean import Cleaned
     from difficulty_service.review.decisions import Decisions
+    from difficulty_service.scores.provenance import TagSource
 
 Condition = Annotated[str | None, Parameter(metavar="CONDITION", allow_leading_hyphen=True)]
 
@@ -41,7 +45,8 @@ def clean(
     Args:
         scores: Score file.
         out: List to write, ending in .csv or .parquet, or a new folder of images. Boxes of objects
-            are written in their own format into a folder, and those of COCO into a .json, too.
+            are written in their own format into a folder, and those of COCO into a .json, too; tags
+            into a table like theirs.
         marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
             (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
         drop: Drop samples by their scores: 'label_margin > 4'.
@@ -59,6 +64,7 @@ def clean(
         check_output,
         is_annotations,
         is_list,
+        table_of_tags,
         write_folder,
         write_list,
         write_revision,
@@ -81,13 +87,14 @@ def clean(
             "nothing to do: give --marks, --drop, --relabel or --drop-duplicates; "
             f"{beside} holds no marks either"
         )
-    is_file = is_list(out) or is_annotations(out)
+    score_file = read_scores(scores)
+    table = table_of_tags(out, score_file.provenance)
+    is_file = table is not None or is_list(out) or is_annotations(out)
     if link is not None and is_file:
         raise WrongCall(f"--link and --copy need a folder, and {out} is a file")
     if new_classes and marks is None and not beside.exists():
         raise WrongCall("--new-classes needs --marks")
-    score_file = read_scores(scores)
-    inputs = [scores, beside] if marks is None else [scores, beside, marks]
+    inputs = [scores, beside, *filter(None, [marks, table])]
     check_output(out, inputs, images.images or score_file.provenance.dataset)
     if not is_file:
         check_new_folder(out)
@@ -101,6 +108,10 @@ def clean(
         score_file,
         CleaningRules(every.samples, drop, relabel, new_classes, drop_duplicates),
     )
+    if score_file.provenance.tags is not None:
+        refuse_images(images)
+        clean_tags(out, decisions, score_file.provenance.tags, dry_run=dry_run)
+        return
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
     revise = None if source is None else source.dataset.revise
@@ -123,14 +134,46 @@ def clean(
         report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
 
 
-def report_decisions(decisions: "Decisions") -> None:
-    """Prints how many samples are kept, relabelled and dropped, in all and in each class."""
-    from difficulty_service.base.wording import count_of, is_or_are
+def refuse_images(images: ScoredImages) -> None:
+    """Refuses options about images, which tags are written without."""
+    given = sorted(images.model_fields_set)
+    if given:
+        raise WrongCall(f"{as_option(Setting(given[0]))} changes nothing, because tags are written")
+
+
+def clean_tags(out: Path, decisions: "Decisions", tags: "TagSource", *, dry_run: bool) -> None:
+    """Prints what is decided about tags, and writes their table unless it is a dry run."""
+    from difficulty_service.review.clean import write_revision
+    from difficulty_service.scores.tags import revise_tags
+
+    report_decisions(decisions, "decision")
+    if dry_run:
+        console.print("nothing is written")
+        return
+    revise = partial(revise_tags, tags)
+    written = write_revision(out, decisions, revise, link=False, single=True)
+    print_warnings(written.warnings)
+    console.print(f"the tags are in {out}", markup=False)
+    if written.num_others:
+        console.print(
+            f"the images of {count_of(written.num_others, 'decision')} are taken out, and listed "
+            f"in {written.dropped_file}",
+            markup=False,
+        )
+
+
+def report_decisions(decisions: "Decisions", noun: str = "sample") -> None:
+    """Prints how many samples are kept, relabelled and dropped, in all and in each class.
+
+    Of decisions about tags, only the classes in which something changes.
+    """
+    from difficulty_service.base.wording import is_or_are
 
     classes = decisions.classes
     rows = [
         (name, each.before, each.dropped, each.moved_out, each.moved_in, each.after)
         for name, each in classes.items()
+        if noun == "sample" or each.dropped or each.moved_out or each.moved_in
     ]
     print_table(("class", "before", "dropped", "relabelled", "gained", "after"), rows)
     before, after = (
@@ -138,7 +181,7 @@ def report_decisions(decisions: "Decisions") -> None:
     )
     relabelled = sum(each.moved_out for each in classes.values())
     console.print(
-        f"{after:,} of {before:,} samples {is_or_are(after)} kept, {relabelled:,} of them with "
+        f"{after:,} of {before:,} {noun}s {is_or_are(after)} kept, {relabelled:,} of them with "
         f"another label; {before - after:,} {is_or_are(before - after)} dropped"
     )
     copies = decisions.copies
@@ -152,7 +195,7 @@ def report_decisions(decisions: "Decisions") -> None:
 
 def report_cleaned(out: Path, cleaned: "Cleaned", split: str | None = None) -> None:
     """Prints where the cleaned dataset is and how to score it, or the split that was cleaned."""
-    from difficulty_service.base.wording import count_of, is_or_are
+    from difficulty_service.base.wording import is_or_are
 
     print_warnings(cleaned.warnings)
     kept = f"{count_of(cleaned.num_kept, 'sample')} {is_or_are(cleaned.num_kept)}"

@@ -65,8 +65,9 @@ def report(
         columns=joined.columns,
         spell=as_option,
     )
-    print_report(make_report(read_reported(scores, compare), path, options))
-    print_steps(review_steps(scores, path))
+    content = read_reported(scores, compare)
+    print_report(make_report(content, path, options))
+    print_steps(review_steps(scores, path, content.provenance.tags))
 
 
 def write_score_report(scores: Path, path: Path) -> None:

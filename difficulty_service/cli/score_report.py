@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from difficulty_service.datasets.sample import Dataset
+    from difficulty_service.scores.provenance import TagSource
     from difficulty_service.scores.store import ScoreSummary
 
 DOUBTFUL_SHOWN = 10
@@ -152,22 +153,29 @@ def class_text(name: str) -> str:
     return shorten_middle(as_text(name), CLASS_WIDTH)
 
 
-def clean_step(scores: Path, given: str = "") -> tuple[str, str]:
-    """How the decisions come into the dataset. Parquet holds images of every kind of dataset."""
+def clean_step(scores: Path, given: str = "", tags: "TagSource | None" = None) -> tuple[str, str]:
+    """How the decisions come into the dataset.
+
+    Parquet holds images of every kind of dataset; tags are written in the format of their table.
+    """
+    is_table = tags is not None and tags.table is not None
+    ending = Path(str(tags.table)).suffix if tags is not None and is_table else ".parquet"
     return (
         "write the dataset as it was decided, the original stays as it is",
-        f"difficulty clean {shlex.quote(str(scores))}{given} --out cleaned.parquet",
+        f"difficulty clean {shlex.quote(str(scores))}{given} --out cleaned{ending}",
     )
 
 
-def review_steps(scores: Path, report: Path | None = None) -> list[tuple[str, str]]:
+def review_steps(
+    scores: Path, report: Path | None = None, tags: "TagSource | None" = None
+) -> list[tuple[str, str]]:
     """What to do with marks that were downloaded from a report, and the command for it.
 
     The report is written again, by default in the place of one beside the scores.
     """
     from difficulty_service.scores.marks import marks_file
 
-    clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv")
+    clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv", tags)
     again = command_to_score_again(scores, report, "--marks marks.csv")
     if again is None:
         return [clean]

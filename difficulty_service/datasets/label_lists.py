@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from difficulty_service.base.errors import DatasetError
 
 REMEDY = (
-    "write one label in each row, or use `difficulty annotators` where they are those of several "
-    "annotators"
+    "write one label in each row, or use `difficulty tags` where a sample has several, and "
+    "`difficulty annotators` where they are those of several annotators"
 )
 
 MAX_NAMES = 100_000

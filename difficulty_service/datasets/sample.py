@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
@@ -104,6 +105,10 @@ class DatasetOptions:
         return "image" if self.text_column is None else "text"
 
 
+Content = bytes | Callable[[Path], None]
+"""New content of a file, or a function that writes it to a path."""
+
+
 @dataclass(frozen=True)
 class Revision:
     """The files of a dataset in which some samples have another class or are gone.
@@ -117,7 +122,7 @@ class Revision:
     """
 
     root: StoredPath
-    changed: Mapping[str, bytes]
+    changed: Mapping[str, Content]
     others: Sequence[str]
     unknown: Sequence[str] = ()
     warnings: Sequence[str] = ()

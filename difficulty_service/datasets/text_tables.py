@@ -72,6 +72,33 @@ def read_text_table(
     return table, _assumptions(name, dialect)
 
 
+@dataclass(frozen=True)
+class DelimitedText:
+    """A table of text as it is, its mark of UTF-8 or UTF-16 included."""
+
+    text: str
+    delimiter: str
+    encoding: str
+
+    def encode(self, text: str) -> bytes:
+        """Another text in the same encoding."""
+        return text.encode(self.encoding)
+
+
+def read_text(place: StoredPath, name: str) -> DelimitedText:
+    """The whole text of a file that `read_text_table` can read."""
+    dialect = _detect(place, name)
+    with open_arrow_file(place) as source:
+        data = source.read()
+    encoding = "utf-8"
+    if dialect.encoding == "utf-16":
+        encoding = "utf-16-le" if data.startswith(_UTF_16[0]) else "utf-16-be"
+    try:
+        return DelimitedText(data.decode(encoding), dialect.delimiter, encoding)
+    except UnicodeDecodeError:
+        return DelimitedText(data.decode(_FALLBACK), dialect.delimiter, _FALLBACK)
+
+
 def decode_names(fields: Iterable[pa.Field]) -> None:
     """Raises UnicodeDecodeError where the name of a column, or inside one, is not UTF-8."""
     for field in fields:

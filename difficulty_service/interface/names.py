@@ -21,6 +21,7 @@ HOMES = {
     "score": "score",
     "score_dataset": "score",
     "select": "select",
+    "tags": "tags",
     "try_backbones": "backbone_trial",
 }
 """Module of this package that defines each name."""

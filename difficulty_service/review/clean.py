@@ -22,11 +22,12 @@ from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
-from difficulty_service.datasets.sample import Revise, Revision
+from difficulty_service.datasets.sample import Content, Revise, Revision
 from difficulty_service.datasets.storage import open_file, resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
 from difficulty_service.review.decisions import LISTED, Decisions
 from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
+from difficulty_service.scores.provenance import Provenance
 
 ANNOTATIONS = ".json"
 """Extension of a single file of annotations, which only boxes of objects are written into."""
@@ -61,6 +62,29 @@ def is_list(out: Path) -> bool:
             parameter="out",
         )
     return extension in (".csv", ".parquet")
+
+
+def table_of_tags(out: Path, scores: Provenance) -> Path | None:
+    """The table that decisions about tags are written like; None where the scores are of others.
+
+    Raises:
+        CleaningError: The result has another format, or the tags are in no table.
+    """
+    if scores.tags is None:
+        return None
+    if scores.tags.table is None:
+        raise CleaningError(
+            "the tags were given in memory, so that there is no table to write them like",
+            "score them from a table",
+        )
+    table = Path(scores.tags.table)
+    if out.suffix.lower() != table.suffix.lower():
+        raise CleaningError(
+            f"{out} is of another format than the tags in {table}, which are written like these",
+            f"end the name in {table.suffix}",
+            parameter="out",
+        )
+    return table
 
 
 def is_annotations(out: Path) -> bool:
@@ -130,8 +154,12 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
     )
 
 
-def write_revision(out: Path, decisions: Decisions, revise: Revise, *, link: bool) -> Cleaned:
+def write_revision(
+    out: Path, decisions: Decisions, revise: Revise, *, link: bool, single: bool = False
+) -> Cleaned:
     """Writes the whole dataset in its own format, or into a `.json` the annotations alone.
+
+    A dataset that is a `single` file becomes one.
 
     All that nobody decided about stays as it is, also what has no scores. A folder also gets
     `dropped.csv`, a file has a list of that name beside it.
@@ -155,7 +183,8 @@ def write_revision(out: Path, decisions: Decisions, revise: Revise, *, link: boo
             f"{count_of(len(revision.unknown), 'sample')} cannot be changed, because the dataset "
             f"does not have it any more: {list_names(revision.unknown, LISTED)}"
         )
-    if is_annotations(out):
+    is_file = single or is_annotations(out)
+    if is_file:
         dropped_file = out.with_suffix(f".{DROPPED_FILE}")
         _write_single(out, revision)
         write_table(others, dropped_file)
@@ -166,11 +195,12 @@ def write_revision(out: Path, decisions: Decisions, revise: Revise, *, link: boo
             warnings += _write_files(folder, revision, link=link)
             write_table(others, folder / DROPPED_FILE)
     kept = decisions.kept()
-    return Cleaned(len(kept), len(others), dropped_file, not is_annotations(out), tuple(warnings))
+    return Cleaned(len(kept), len(others), dropped_file, not is_file, tuple(warnings))
 
 
 def _write_single(out: Path, revision: Revision) -> None:
-    files = [name for name in revision.changed if name.lower().endswith(ANNOTATIONS)]
+    ending = out.suffix.lower()
+    files = [name for name in revision.changed if name.lower().endswith(ending)]
     if len(files) != 1:
         raise CleaningError(
             f"{out} is one file, and the dataset has others for its boxes",
@@ -178,7 +208,14 @@ def _write_single(out: Path, revision: Revision) -> None:
             parameter="out",
         )
     with replacing(out) as temporary:
-        temporary.write_bytes(revision.changed[files[0]])
+        _write_content(temporary, revision.changed[files[0]])
+
+
+def _write_content(path: Path, content: Content) -> None:
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    else:
+        content(path)
 
 
 def _refuse_inside(out: Path, revision: Revision) -> None:
@@ -207,7 +244,7 @@ def _write_files(folder: Path, revision: Revision, *, link: bool) -> list[str]:
             problems.append(f"{name} ({error.strerror or error})")
     for name, data in revision.changed.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(data)
+        _write_content(folder / name, data)
     if not problems:
         return []
     files = count_of(len(problems), "file")

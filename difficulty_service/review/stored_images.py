@@ -10,6 +10,7 @@ from pathlib import Path
 from difficulty_service.base.errors import CleaningError, ImageError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.tags.decisions import dataset_of_decisions
 from difficulty_service.scores.provenance import Provenance
 
 
@@ -88,8 +89,10 @@ def open_images(
 def match_images(
     provenance: Provenance, sample_ids: Collection[str], dataset: Dataset
 ) -> ImageSource:
-    """The images of a dataset for the scored samples."""
+    """The images of a dataset for the scored samples, or for decisions about their tags."""
     location = dataset.location
+    if provenance.tags is not None:
+        dataset = dataset_of_decisions(dataset, list(sample_ids), provenance.tags.names)
     known = set(dataset.sample_ids)
     if known.isdisjoint(sample_ids):
         examples = list(sample_ids)[:3]

@@ -193,7 +193,7 @@ def read_labels(
     """
     wide = _annotator_columns(table, columns)
     used = list(wide or (columns.annotator, columns.label))
-    samples = _sample_numbers(table, columns, used, sample_ids)
+    samples = sample_numbers(table, columns, used, sample_ids)
     cells = table.read(used)
     classes = _Classes.of(class_names)
     if wide:
@@ -281,7 +281,7 @@ def _annotator_columns(table: LabelTable, columns: LabelColumns) -> tuple[str, .
     return tuple(found)
 
 
-def _sample_numbers(
+def sample_numbers(
     table: LabelTable, columns: LabelColumns, used: Sequence[str], sample_ids: pa.StringArray
 ) -> NDArray[np.int64]:
     """Number of the sample of each row; -1 for one that is not there. Shape (rows,)."""

@@ -117,6 +117,43 @@ class EvaluatedRun(Contract):
     """Meaning of each column."""
 
 
+class TagSource(Contract):
+    """Where the tags of samples are written, and what was fitted to them."""
+
+    table: str | None = None
+    """Location of the table of tags; absent for tags in memory."""
+    columns: Names = ()
+    """Columns that hold them, as they were named; none for the usual one."""
+    separator: str | None = None
+    """What is between the tags of a text."""
+    id_column: str | None = None
+    """Column with the ids of the samples, as it was named."""
+    names: Names = ()
+    """Name of each tag; the class of samples with it has the same index."""
+    num_decisions: int | None = None
+    """Number of samples times tags that were judged, also those without a row."""
+    least: float | None = None
+    """Probability from which a tag that is not given has a row."""
+    wrong: float | None = None
+    """Share of the given tags that are wrong."""
+    missing: float | None = None
+    """Share of the tags that belong to samples which is not given."""
+    ridge: float | None = None
+    """Share of the mean variance of the features that is added to every direction."""
+    tag_ridge: float | None = None
+    """Share of its variance that is added to that of each tag."""
+    scale: float | None = None
+    """Factor on the log-odds of the Gaussians, beta."""
+    likelihood: float | None = None
+    """Mean log-probability of a decision left out, in nats."""
+    landmarks: int | None = None
+    """Number of landmarks."""
+
+    def updated(self, **values: object) -> Self:
+        """The same with other values."""
+        return self.of(self.to_json() | values)
+
+
 class Provenance(Extraction):
     """Where scores come from and how they were computed; all of it may be unknown."""
 
@@ -191,6 +228,9 @@ class Provenance(Extraction):
     """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None
     """What was fitted for `agree`; only with that column."""
+    tags: TagSource | None = None
+    """Where the tags are, and what was fitted; only of `difficulty tags`, whose rows are decisions
+    about one tag of a sample."""
     consensus: Consensus | None = None
     """What was averaged, of which inputs, and the meaning of each column; only in a consensus."""
     predictions: EvaluatedRun | None = None

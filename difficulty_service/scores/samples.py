@@ -342,10 +342,10 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         np.unique(labels[~np.isnan(margins)], return_counts=True)[1].tolist(),
         shares,
     )
-    # A trained classifier has no features that another backbone could replace.
-    caution = (
-        None if separation is None or measure != "rmd" else separation.caution(scores.provenance)
-    )
+    # A trained classifier has no features that another backbone could replace, and of missing tags
+    # only those have a row that may belong there.
+    is_judged = separation is not None and measure == "rmd" and scores.provenance.tags is None
+    caution = separation.caution(scores.provenance) if separation and is_judged else None
     return ScoredSamples(
         ids=_texts(table["sample_id"]),
         labels=labels,

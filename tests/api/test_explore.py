@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 from api.app import create_app
 from api.explore import ExploreOptions, explore, explorer_settings
-from api.explored import ExploredFile, Rounds
+from api.explored import ExploredFile, Rounds, why_not_again
 from api.imported import add_features, find_errors, import_scores, root_and_path
 from api.jobs.files import TSNE_FILE, attempt_prefix
 from api.jobs.store import Job
@@ -77,6 +77,24 @@ def test_the_images_of_the_file_are_shown(scores: Path) -> None:
         images.index(f'id="image-{row}"') for row in range(4)
     )
     assert picture.headers["content-type"] == "image/jpeg"
+
+
+def test_a_decision_about_a_tag_has_the_picture_of_its_image(scores: Path) -> None:
+    ids = ["cat/0.png#red", "dog/1.png#a#b"]
+    content = read_scores(scores)
+    columns = {"rmd": [2.0, 1.0], "nearest_label": [1, 1], "label_margin": [1.0, -1.0]}
+    table = score_table([0, 1], ids=ids, percentile=[1.0, 0.0], **columns)
+    tags = {"table": "tags.csv", "names": ["red", "a#b"]}
+    provenance = content.provenance.updated(Provenance.of({"tags": tags}))
+    write_scores(scores, table, provenance)
+    client, job = opened(scores)
+
+    with client:
+        answers = [client.get(f"/jobs/{job.id}/images/{row}/picture") for row in range(2)]
+
+    widths = [Image.open(io.BytesIO(answer.content)).size[0] for answer in answers]
+    assert widths == [20, 21]
+    assert "difficulty tags" in why_not_again(provenance, None)
 
 
 def test_marks_are_there_when_the_file_is_opened_again(scores: Path) -> None:

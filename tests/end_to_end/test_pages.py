@@ -247,6 +247,11 @@ def make_tables() -> None:
         table = {"image": images, "label": np.arange(24) // 8, "index": index}
         pq.write_table(pa.table(table), f"{name}.parquet")
 
+    photos = sorted(Path("photos").rglob("*.png"))
+    tags = [f"{path.parent.name}|{'even' if row % 2 else 'odd'}" for row, path in enumerate(photos)]
+    rows = [f"{path.relative_to('photos')},{tag}" for path, tag in zip(photos, tags, strict=True)]
+    Path("tags.csv").write_text("\n".join(["path,tags", *rows]))
+
     texts = [f"the {word} sat {row}" for row in range(20) for word in ("cat", "dog")]
     table = {"text": texts, "label": ["cat", "dog"] * 20}
     pq.write_table(pa.table(table), "reviews.parquet")

@@ -175,7 +175,8 @@ def several(example: str) -> str:
     return (
         f"label column 'label' seems to have several labels in one cell, such as {example!r}, and "
         "each combination is read as a class of its own; write one label in each row, or use "
-        "`difficulty annotators` where they are those of several annotators"
+        "`difficulty tags` where a sample has several, and `difficulty annotators` where they are "
+        "those of several annotators"
     )
 
 

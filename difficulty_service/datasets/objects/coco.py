@@ -131,6 +131,7 @@ class CocoText:
         annotations: Of each annotation its id, the id of its image, that of its category, and the
             box; in the order of the file, as everything else.
         spans: Where each annotation begins and ends.
+        image_spans: The same of each image.
     """
 
     text: str
@@ -139,6 +140,7 @@ class CocoText:
     categories: list[tuple[Any, str]] = field(default_factory=list)
     annotations: list[tuple[Any, Any, Any, Any]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
+    image_spans: list[Span] = field(default_factory=list)
 
 
 def open_coco(location: str, options: DatasetOptions) -> Dataset:
@@ -196,7 +198,7 @@ def _scan(read: CocoText) -> None:
     """Reads the lists of the outermost object, an element at a time."""
     start = _skip(read.text, 1 if read.text.startswith("\ufeff") else 0)
     take: dict[str, Take] = {
-        "images": lambda value, _: read.images.append(value),
+        "images": partial(_take_image, read),
         "categories": lambda value, _: read.categories.append(_category(value)),
         "annotations": partial(_take_annotation, read),
     }
@@ -266,6 +268,11 @@ def _category(value: Mapping[str, Any]) -> tuple[Any, str]:
     return number, str(value.get("name", number))
 
 
+def _take_image(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
+    read.images.append(value)
+    read.image_spans.append(span)
+
+
 def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
     read.annotations.append(
         (value.get("id"), value.get("image_id"), value.get("category_id"), value.get("bbox"))
@@ -313,7 +320,8 @@ def _key(value: object) -> object:
     return value if isinstance(value, int | float | str) else None
 
 
-def _file_name(image: Mapping[str, Any]) -> str | None:
+def name_of_file(image: Mapping[str, Any]) -> str | None:
+    """The name of the file of an image; None where it has none."""
     name = image.get("file_name")
     try:
         return name if isinstance(name, str) and name and name.encode() else None
@@ -323,7 +331,7 @@ def _file_name(image: Mapping[str, Any]) -> str | None:
 
 def find_images(place: StoredPath, read: CocoText) -> StoredPath:
     """The folder that the names of images are relative to; that of the file where none is there."""
-    names = map(_file_name, read.images)
+    names = map(name_of_file, read.images)
     here, split = place.parent, _split_of(place.name)
     folders = (here, here.parent)
     candidates = [
@@ -350,9 +358,9 @@ def _is_file(place: StoredPath) -> bool:
 def _add_images(boxes: Boxes, read: CocoText, folder: StoredPath) -> dict[object, int]:
     """Adds the images of a file; the place of each by its id."""
     rows = dict[object, int]()
-    sizes = _sizes(folder, {posixpath.dirname(_file_name(image) or "") for image in read.images})
+    sizes = _sizes(folder, {posixpath.dirname(name_of_file(image) or "") for image in read.images})
     for image in read.images:
-        key, name = _key(image.get("id")), _file_name(image)
+        key, name = _key(image.get("id")), name_of_file(image)
         if key is None or name is None or key in rows:
             reason = "another image has its id" if key in rows else "it has no id or no file_name"
             boxes.skip(f"image {name or key}", reason)
@@ -413,11 +421,11 @@ def _revise(
         else:
             start, end = _walk(read.text, read.spans[number][0], {})["category_id"]
             edits.append((start, end, json.dumps(keys[label])))
-    edits += _removals(read.spans, removed)
+    edits += removals(read.spans, removed)
     images = find_images(place, read)
     if root is None:
         root = _above_both(place.parent, images)
-        names = [_file_name(image) or "" for image in read.images]
+        names = [name_of_file(image) or "" for image in read.images]
         files = [_below(root, images.join(name)) for name in names if _is_file(images.join(name))]
     else:
         files = list(walk(root))
@@ -451,7 +459,7 @@ def _new_categories(
     return [(at, at, (", " if inside else "") + ", ".join(texts))], dict(added)
 
 
-def _removals(spans: Sequence[Span], removed: set[int]) -> list[TextEdit]:
+def removals(spans: Sequence[Span], removed: set[int]) -> list[TextEdit]:
     """What takes elements out of a list with the commas after them, or before the last ones."""
     last = len(spans)
     while last - 1 in removed:

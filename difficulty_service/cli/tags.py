@@ -1,0 +1,102 @@
+"""`difficulty tags`: features and the tags of their samples in, a score for each tag out."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.console import print_table, print_warnings
+from difficulty_service.cli.wrong_call import WrongCall
+
+if TYPE_CHECKING:
+    from difficulty_service.scores.tags import TagReport
+
+SHOWN = 20
+"""Number of tags that are listed."""
+
+
+def tags(
+    features: Annotated[Path, Parameter("FEATURES")],
+    table: Annotated[str, Parameter("TABLE")],
+    /,
+    *,
+    out: Path,
+    columns: Annotated[list[str] | None, Parameter(metavar="COLUMN,...")] = None,
+    separator: str | None = None,
+    id_column: str | None = None,
+    least: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.05,
+) -> None:
+    """Finds wrong and missing tags, where a sample has any number of them.
+
+    Each tag is judged by the features and by the other tags of the sample. The score file that is
+    written has a row for each decision: one about a tag that is given, and one about each that may
+    be missing. `difficulty report`, `difficulty explore` and `difficulty clean` take it. Beside it
+    is a table of all tags.
+
+    Args:
+        features: Features that `difficulty extract` wrote; whether with labels does not matter.
+        table: Table with the tags of each sample: .parquet, .csv, .tsv or .jsonl, or annotations of
+            COCO without boxes: .json. It may be the dataset itself.
+        out: Score file to write, ending in .parquet, .csv or .jsonl.
+        columns: The column of lists or texts of tags, or several columns of 0 and 1, one for each
+            tag, such as cat,dog or 'has_*'; by default tags, or else labels.
+        separator: What is between the tags of a text; default: |.
+        id_column: Column with the ids of the samples; by default sample_id, or else what holds
+            them.
+        least: Probability from which a missing tag gets a row.
+    """
+    from difficulty_service.cli.annotators import split_columns
+    from difficulty_service.datasets.tags import TagColumns
+    from difficulty_service.features.array_files import open_features
+    from difficulty_service.scores.class_evidence import samples_of_features
+    from difficulty_service.scores.tags import by_tag_file, read_tags, score_tags
+
+    if out.resolve() in {features.resolve(), Path(table).resolve()}:
+        raise WrongCall(f"{out} would be written over, but is read")
+    store = open_features(features)
+    named = TagColumns(split_columns(columns), separator, id_column)
+    given = read_tags(table, named, samples_of_features(store).sample_ids)
+    report = score_tags(store, given, out, least=least)
+    report_tags(report)
+    print_warnings(report.warnings)
+    console.print(
+        f"\nthe decisions are in {out}, all tags in {by_tag_file(out)}\n"
+        f"to look at them: difficulty report {out} --out tags.html",
+        markup=False,
+    )
+
+
+def report_tags(report: "TagReport") -> None:
+    """Prints how many tags are wrong and missing, and which tags are so most often."""
+    from difficulty_service.base.wording import count_of
+
+    given = int(report.total("given"))
+    for kind, of in (("wrong", f"{given:,} given tags"), ("missing", "all other tags")):
+        number = int(report.total(f"almost_certainly_{kind}"))
+        console.print(
+            f"{number:,} of {of} {'is' if number == 1 else 'are'} almost certainly {kind} "
+            f"(p_wrong above 1/2); about {report.total(kind):,.0f} are expected to be"
+        )
+    console.print(
+        f"{count_of(len(report.tags), 'tag')} of {count_of(report.num_samples, 'sample')}, the "
+        "largest numbers of expected errors first:"
+    )
+    rows = [row for row in report.tags.to_pylist() if row["wrong"] is not None]
+    rows.sort(key=lambda row: -(row["wrong"] + row["missing"]))
+    print_table(
+        ("tag", "given", "wrong", "almost certainly", "missing", "almost certainly"),
+        [
+            (
+                row["tag"],
+                row["given"],
+                f"{row['wrong']:.1f}",
+                row["almost_certainly_wrong"],
+                f"{row['missing']:.1f}",
+                row["almost_certainly_missing"],
+            )
+            for row in rows[:SHOWN]
+        ],
+        shorten="tag",
+    )
