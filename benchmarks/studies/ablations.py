@@ -64,6 +64,9 @@ ALPHA = 1.0
 """Strength at which measures and temperatures are compared: the best of ALPHAS by held-out NLL in
 the study of all losses, on both datasets."""
 
+ALPHA_OF_CONSTANT = 0.3
+"""The same of constant entropy."""
+
 TEMPERATURE = 0.7
 TEMPERATURES = (0.2, 2.0)
 
@@ -126,6 +129,7 @@ def pairs(measures: Path, losses: Path) -> tuple[Pair, ...]:
             for loss, gradient in ON_THE_LOSS_AND_ON_THE_GRADIENT
         ),
         *(Pair("entropy over alpha", weighted(measures, each), constant(each)) for each in ALPHAS),
+        Pair("entropy, each at its alpha", by_rmd, constant(ALPHA_OF_CONSTANT)),
         *(
             Pair("T of min-max weights", weighted(measures, temperature=each), by_rmd)
             for each in TEMPERATURES

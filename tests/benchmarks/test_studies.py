@@ -71,6 +71,7 @@ def test_each_comparison_of_the_ablations_changes_one_thing() -> None:
     assert changed == {
         "weights on the gradient": {"loss.name"},
         "entropy over alpha": weights,
+        "entropy, each at its alpha": {"regulariser.alpha", *weights},
         "T of min-max weights": {"regulariser.score_temperature"},
         "measures of difficulty": {"regulariser.column", "regulariser.scores"},
         "beside cross-entropy": {"regulariser.alpha", *weights},
