@@ -163,9 +163,10 @@ def health(proxy: httpx2.Client, source: int) -> bytes:
 def test_an_address_with_many_requests_at_once_is_refused_and_others_are_not(
     proxy: httpx2.Client,
 ) -> None:
-    slow = [connected(proxy, 4) for _ in range(AT_ONCE)]
-    for connection in slow:
-        connection.sendall(POST + b"Content-Length: 1000\r\n\r\n{")
+    slow = []
+    for _ in range(AT_ONCE):  # each sends its head at once, for which it has a second
+        slow.append(connected(proxy, 4))
+        slow[-1].sendall(POST + b"Content-Length: 1000\r\n\r\n{")
 
     answers = [health(proxy, 5)]
     for _ in range(200):  # until all have arrived
