@@ -17,30 +17,27 @@ written to ablations.csv, shift.csv and needless_temperature.csv there.
 """
 
 import argparse
-import csv
 import io
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 from PIL import Image
-from scipy.stats import t as student
 
+from benchmarks.evidence.tables import write_rows
 from benchmarks.evidence.training.comparison import (
-    LEVEL,
     MEASURES,
     Difference,
     difference,
     mean_and_deviation,
+    paired_difference,
 )
-from benchmarks.studies.cifar10 import shared_folder
+from benchmarks.studies.cifar10 import run_difficulty, shared_folder
 from benchmarks.studies.losses import ID_COLUMNS, NETWORK, Subset, prepare
 from benchmarks.studies.tables import seed_metrics
 from benchmarks.studies.trials import Study, Trial, run_trials
@@ -148,12 +145,12 @@ def measured(data: Subset, study: Study, seeds: Sequence[int]) -> tuple[Path, Pa
     measures = data.scores.with_name(f"{data.scores.stem}-measures.parquet")
     if not measures.exists():
         features = data.scores.with_suffix(".features")
-        _difficulty("score", features, "--scorers", "rmd,kmeans", "--out", measures)
+        run_difficulty("score", features, "--scorers", "rmd,kmeans", "--out", measures)
     run_trials(study, [PLAIN], seeds)
     losses = study.folder / "losses.parquet"
     if not losses.exists():
         run = study.run_folder(PLAIN)
-        _difficulty("evaluate", run, "--data", data.train, "--write-scores", losses)
+        run_difficulty("evaluate", run, "--data", data.train, "--write-scores", losses)
     return measures, losses
 
 
@@ -316,14 +313,10 @@ def _png(image: torch.Tensor) -> bytes:
 
 
 def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """Mean of the differences, and half the width of Student's 95 % interval; 0 with one pair."""
-    differences = np.subtract(ours, theirs)
-    if len(differences) == 1:
-        return float(differences[0]), 0.0
-    quantile = student.ppf((1 + LEVEL) / 2, len(differences) - 1)
-    return float(differences.mean()), float(
-        quantile * differences.std(ddof=1) / np.sqrt(len(differences))
-    )
+    """As `paired_difference`; the interval of one pair is 0."""
+    if len(ours) == 1:
+        return float(np.subtract(ours, theirs)[0]), 0.0
+    return paired_difference(ours, theirs)
 
 
 def _signed(found: Difference) -> str:
@@ -332,18 +325,6 @@ def _signed(found: Difference) -> str:
 
 def _width(found: Difference) -> str:
     return f"{found.measure.scale * found.error:.{found.measure.digits + 1}f}"
-
-
-def _difficulty(*arguments: object) -> None:
-    command = Path(sys.executable).with_name("difficulty")
-    subprocess.run([command, *map(str, arguments)], check=True)  # noqa: S603 - our own command
-
-
-def _write(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    with replacing(path) as temporary, temporary.open("w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0])
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def main() -> None:
@@ -358,7 +339,7 @@ def main() -> None:
     studies = [run_study(name, arguments) for name in arguments.datasets]
     for file in studies[0]:
         rows = [row for study in studies for row in study[file]]
-        _write(arguments.folder / f"{file}.csv", rows)
+        write_rows(arguments.folder / f"{file}.csv", list(rows[0]), rows)
         for row in rows:
             print(" | ".join(row.values()))
 

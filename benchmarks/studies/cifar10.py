@@ -71,11 +71,11 @@ def prepare(folder: Path, names: Collection[str] = ("builtin", "MobileNetV2")) -
         scores[name] = folder / f"{name.lower()}.parquet"
         if not scores[name].exists():
             options = ["--id-column", "index", *PLAIN, *options]
-            _difficulty("score", train, *options, "--out", scores[name])
+            run_difficulty("score", train, *options, "--out", scores[name])
     test_features = folder / "test-builtin"
     if not (test_features / "errors.parquet").exists():
         options = backbones["builtin"]
-        _difficulty("extract", test, "--id-column", "index", *options, "--out", test_features)
+        run_difficulty("extract", test, "--id-column", "index", *options, "--out", test_features)
     features = {name: path.with_suffix(".features") for name, path in scores.items()}
     return Cifar10(train, str(test), features, test_features, scores)
 
@@ -96,7 +96,7 @@ def relabelled(data: Cifar10, column: str) -> tuple[dict[str, Path], dict[str, P
         scores[name] = path.with_name(f"{path.stem}-{column}.parquet")
         if not scores[name].exists():
             with_labels(data.features[name], labels, column, stores[name])
-            _difficulty("score", stores[name], *PLAIN, "--out", scores[name])
+            run_difficulty("score", stores[name], *PLAIN, "--out", scores[name])
     return stores, scores
 
 
@@ -119,6 +119,7 @@ def with_labels(source: Path, labels: Mapping[str, int], column: str, target: Pa
     return target
 
 
-def _difficulty(*arguments: object) -> None:
+def run_difficulty(*arguments: object) -> None:
+    """Runs the command of this environment; raises CalledProcessError where it fails."""
     command = Path(sys.executable).with_name("difficulty")
     subprocess.run([command, *map(str, arguments)], check=True)  # noqa: S603 - our own command

@@ -8,7 +8,6 @@ runs/study-losses, and a study that was stopped resumes.
 """
 
 import argparse
-import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.evidence.training.comparison import Difference, differences
-from benchmarks.studies.cifar10 import shared_folder
+from benchmarks.studies.cifar10 import run_difficulty, shared_folder
 from benchmarks.studies.tables import (
     print_searches,
     print_test_table,
@@ -108,7 +107,7 @@ def prepare(name: str, folder: Path) -> Subset | None:
             pq.write_table(table, temporary)
     if not scores.exists():
         weights = shared / "weights/mobilenetv2_100.imagenet1k.safetensors"
-        _difficulty(
+        run_difficulty(
             *("score", train, "--label-column", "label"),
             *(("--id-column", id_column) if id_column else ()),
             *("--backbone", "timm:mobilenetv2_100", "--weights", weights, "--out", scores),
@@ -186,11 +185,6 @@ def _cell(difference: Difference) -> str:
     text = f"{mean:+.{measure.digits}f} ± {error:.{measure.digits}f}"
     mark = {1: "**", 0: "", -1: "*"}[difference.verdict]
     return f"{mark}{text}{mark}"
-
-
-def _difficulty(*arguments: object) -> None:
-    command = Path(sys.executable).with_name("difficulty")
-    subprocess.run([command, *map(str, arguments)], check=True)  # noqa: S603 - our own command
 
 
 def main() -> None:

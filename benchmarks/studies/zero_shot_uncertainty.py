@@ -11,7 +11,6 @@ not made again.
 """
 
 import argparse
-import subprocess
 import sys
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from scipy.stats import entropy, spearmanr
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from benchmarks.studies.cifar10 import shared_folder
+from benchmarks.studies.cifar10 import run_difficulty, shared_folder
 from difficulty_service.scores.file import read_scores
 from trainer.runs.model_file import read_model
 from trainer.uncertainty.application import read_uncertainties
@@ -48,7 +47,7 @@ CORRUPTED = 2000
 def extract(images: Path, out: Path, *options: str) -> Path:
     """Features of the built-in encoder."""
     if not (out / "errors.parquet").exists():
-        _difficulty("extract", images, "--backbone", "builtin", *options, "--out", out)
+        run_difficulty("extract", images, "--backbone", "builtin", *options, "--out", out)
     return out
 
 
@@ -57,7 +56,7 @@ def train_heads(train: Path, test: Path, seeds: int, folder: Path) -> None:
     for seed in range(seeds):
         run = folder / f"seed-{seed}"
         if not (run / "head.safetensors").exists():
-            _difficulty(
+            run_difficulty(
                 *("train", "uncertainty", "--set", f"data.train={train}"),
                 *("--set", f"data.test={test}", "--seed", seed, "--out", folder),
                 *(("--resume",) if run.exists() else ()),
@@ -67,7 +66,7 @@ def train_heads(train: Path, test: Path, seeds: int, folder: Path) -> None:
 def uncertainties_of(head: Path, features: Path, out: Path) -> Tensor:
     """What a head says of features, in their order."""
     if not out.exists():
-        _difficulty("uncertainty", head, features, "--out", out, "--no-r-auroc")
+        run_difficulty("uncertainty", head, features, "--out", out, "--no-r-auroc")
     return torch.from_numpy(read_uncertainties(out).table["uncertainty"].to_numpy().copy())
 
 
@@ -83,7 +82,7 @@ def rmd_of(features: Path, cached: CachedFeatures) -> Tensor:
     """RMD of the product by default, in the order of the features."""
     out = features.with_suffix(".scores.parquet")
     if not out.exists():
-        _difficulty("score", features, "--out", out)
+        run_difficulty("score", features, "--out", out)
     table = read_scores(out, ("sample_id", "rmd")).table
     value_of = dict(zip(table["sample_id"].to_pylist(), table["rmd"].to_pylist(), strict=True))
     return torch.tensor([value_of[each] for each in cached.sample_ids])
@@ -177,11 +176,6 @@ def main() -> None:
     columns = f"{PEOPLE}: Spearman with | RMD | entropy of votes | AUROC of disagreement"
     print(f"\n| {columns} |\n| --- | --- | --- | --- |\n{people}")
     print_interventions(folder / "heads/seed-0", folder / "corrupted")
-
-
-def _difficulty(*arguments: object) -> None:
-    command = Path(sys.executable).with_name("difficulty")
-    subprocess.run([command, *map(str, arguments)], check=True)  # noqa: S603 - our own command
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Runs of several seeds beside each other: means, and differences that are paired by the seed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -121,10 +121,17 @@ def difference(
     def values(of: Mapping[int, dict[str, Any]]) -> list[float]:
         return [of[seed]["metrics"][measure.stage][measure.metric] for seed in seeds]
 
-    pairs = np.subtract(values(runs), values(others))
-    quantile = student.ppf((1 + LEVEL) / 2, len(seeds) - 1)
-    error = float(quantile * pairs.std(ddof=1) / np.sqrt(len(seeds)))
-    return Difference(float(pairs.mean()), error, measure)
+    return Difference(*paired_difference(values(runs), values(others)), measure)
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Mean of the differences, and half the width of Student's 95 % interval.
+
+    At least two pairs.
+    """
+    pairs = np.subtract(ours, theirs)
+    quantile = student.ppf((1 + LEVEL) / 2, len(pairs) - 1)
+    return float(pairs.mean()), float(quantile * pairs.std(ddof=1) / np.sqrt(len(pairs)))
 
 
 def differences(
