@@ -28,7 +28,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "leaks", "diff", "select"),
+    *("compare_scores", "consensus", "explain", "leaks", "diff", "select", "watch"),
     *("clean", "export", "estimate", "annotators", "tags", "mcp"),
 )
 """Functions that are commands, each in a module of the same name."""

@@ -91,10 +91,7 @@ def score(
     muted = muted_consoles(output)
     if undo_round is not None and marks is not None:
         raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
-    if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
-        raise WrongCall(
-            f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
-        )
+    require_fits(gaussians, scoring)
     require_score_file_name(out)
     if report is not None:
         from difficulty_service.review.writing import require_report_file
@@ -143,6 +140,14 @@ def score(
     if output.json_:
         sys.stdout.write(result.model_dump_json(indent=2) + "\n")
     require_below(limits, {"": result})
+
+
+def require_fits(gaussians: Path | None, scoring: ScoringOptions) -> None:
+    """Refuses options of a fit where fitted Gaussians are given."""
+    if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
+        raise WrongCall(
+            f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
+        )
 
 
 def report_all(
