@@ -12,6 +12,7 @@ from difficulty_service.cli.diff import ClassShift, DiffResult
 from difficulty_service.cli.leaks import LeakResult, SetResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from difficulty_service.cli.select import SelectResult
+from difficulty_service.cli.watch import WatchResult
 from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("commands.md")
@@ -27,6 +28,7 @@ def page() -> str:
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     parts["select"] = _keys(SelectResult)
     parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")
+    parts["watch"] = _keys(WatchResult)
     return with_parts(PAGE, "score_result.py", parts)
 
 
