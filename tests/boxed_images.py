@@ -194,6 +194,60 @@ def write_cvat(folder: Path, scenes: Sequence[Scene] = SCENES) -> Path:
     return folder
 
 
+def with_wrong_regions(path: Path) -> dict[str, str]:
+    """Adds regions that are no boxes to an export of Label Studio; the reasons by their ids."""
+    content = json.loads(path.read_text())
+    results = content[0]["annotations"][0]["result"]
+    first = results[0]
+    values = {
+        "its box has no area": {"width": 0},
+        "its box is not four numbers": {"x": "7"},
+        "it is rotated by 30 degrees": {"rotation": 30},
+        "it has no category": {"rectanglelabels": []},
+        "it has 2 labels, and a box has one": {"rectanglelabels": ["apple", "plum"]},
+    }
+    added = [
+        first | {"id": f"v{row}", "value": first["value"] | each}
+        for row, each in enumerate(values.values())
+    ]
+    brush = "it is a region of the type brushlabels, and no box or polygon"
+    added += [
+        first | {"id": "turned", "image_rotation": 90},
+        {"id": "brush", "type": "brushlabels", "value": {"brushlabels": ["apple"], "rle": []}},
+        {"id": "bare", "type": "rectangle", "value": first["value"]},
+        {"id": None, "type": "rectanglelabels", "value": first["value"]},
+        first,
+    ]
+    results += added
+    path.write_text(json.dumps(content))
+    reasons = {f"v{row}": reason for row, reason in enumerate(values)} | {
+        "turned": "its image was rotated by 90 degrees",
+        "brush": brush,
+        "bare": "it has no category",
+        "#11": "it has no id",
+        "100": "another box of the image has the same name",
+    }
+    return {f"images/a.png#{key}": reason for key, reason in reasons.items()}
+
+
+def with_wrong_shapes(path: Path) -> dict[str, str]:
+    """Adds shapes that are no boxes to an export of CVAT; the reasons by their ids."""
+    box = '<box label="{}" xtl="{}" ytl="1" xbr="9" ybr="9" rotation="{}"/>'
+    shapes = [
+        *(box.format("apple", 9, 0), box.format("apple", "x", 0), box.format("apple", 1, "30.5")),
+        *(box.format("", 1, 0), '<ellipse label="apple" cx="9" cy="9" rx="4" ry="4"/>'),
+        '<polygon label="apple" points="1,2;3"/>',
+    ]
+    text = path.read_text().replace("  </image>", f"{''.join(shapes)}</image>", 1)
+    path.write_text(text)
+    reasons = (
+        *("its box has no area", "its box is not four numbers", "it is rotated by 30.5 degrees"),
+        *("it has no category", "it is a shape of the kind ellipse, and no box or polygon"),
+        "its box is not four numbers",
+    )
+    return {f"images/a.png#{number}": reason for number, reason in enumerate(reasons, 3)}
+
+
 WRITERS = {
     "coco": write_coco,
     "yolo": write_yolo,
