@@ -139,14 +139,133 @@ def _voc_object(box: Box) -> str:
     )
 
 
-WRITERS = {"coco": write_coco, "yolo": write_yolo, "voc": write_voc}
+def write_label_studio(folder: Path, scenes: Sequence[Scene] = SCENES) -> Path:
+    """Writes an export whose images were uploaded, and the images as they were called before."""
+    tasks, number = list[dict[str, Any]](), 100
+    for task, scene in enumerate(scenes):
+        write_image(folder / "images" / f"{scene.name}.png", scene)
+        results = []
+        for category, left, top, width, height in scene.boxes:
+            sides = {"x": left / 2, "y": top, "width": width / 2, "height": height, "rotation": 0}
+            result = {
+                "original_width": WIDTH,
+                "original_height": HEIGHT,
+                "image_rotation": 0,
+                "value": {**sides, "rectanglelabels": [category]},
+                "id": str(number),
+                "from_name": "label",
+                "to_name": "image",
+                "type": "rectanglelabels",
+                **EXTRA,
+            }
+            results.append(result)
+            number += 1
+        annotation = {"id": task, "was_cancelled": False, "ground_truth": False, "result": results}
+        annotation["updated_at"] = "2026-01-01T00:00:00.000000Z"
+        data = {"image": f"/data/upload/1/0a1b2c3d-{scene.name}.png"}
+        tasks.append({"id": task, "annotations": [annotation], "data": data, "né": "é"})
+    (folder / "project-1.json").write_text(json.dumps(tasks, indent=1, ensure_ascii=False))
+    return folder
+
+
+def write_cvat(folder: Path, scenes: Sequence[Scene] = SCENES) -> Path:
+    """Writes `annotations.xml` and the images in `images`."""
+    images = ""
+    for number, scene in enumerate(scenes):
+        write_image(folder / "images" / f"{scene.name}.png", scene)
+        boxes = "".join(
+            f'    <box label="{category}" source="manual" occluded="0" xtl="{left}.00" '
+            f'ytl="{top}.00" xbr="{left + width}.00" ybr="{top + height}.00" z_order="0">\n'
+            '      <attribute name="ripe">yes</attribute>\n    </box>\n'
+            for category, left, top, width, height in scene.boxes
+        )
+        images += (
+            f'  <image id="{number}" name="{scene.name}.png" width="{WIDTH}" height="{HEIGHT}">\n'
+            f"{boxes}  </image>\n"
+        )
+    labels = "".join(
+        f"        <label>\n          <name>{name}</name>\n        </label>\n" for name in CATEGORIES
+    )
+    (folder / "annotations.xml").write_text(
+        '<?xml version="1.0" encoding="utf-8"?>\n<annotations>\n  <version>1.1</version>\n'
+        f"  <meta>\n    <task>\n      <labels>\n{labels}      </labels>\n    </task>\n  </meta>\n"
+        f"{images}</annotations>\n"
+    )
+    return folder
+
+
+def with_wrong_regions(path: Path) -> dict[str, str]:
+    """Adds regions that are no boxes to an export of Label Studio; the reasons by their ids."""
+    content = json.loads(path.read_text())
+    results = content[0]["annotations"][0]["result"]
+    first = results[0]
+    values = {
+        "its box has no area": {"width": 0},
+        "its box is not four numbers": {"x": "7"},
+        "it is rotated by 30 degrees": {"rotation": 30},
+        "it has no category": {"rectanglelabels": []},
+        "it has 2 labels, and a box has one": {"rectanglelabels": ["apple", "plum"]},
+    }
+    added = [
+        first | {"id": f"v{row}", "value": first["value"] | each}
+        for row, each in enumerate(values.values())
+    ]
+    brush = "it is a region of the type brushlabels, and no box or polygon"
+    added += [
+        first | {"id": "turned", "image_rotation": 90},
+        {"id": "brush", "type": "brushlabels", "value": {"brushlabels": ["apple"], "rle": []}},
+        {"id": "bare", "type": "rectangle", "value": first["value"]},
+        {"id": None, "type": "rectanglelabels", "value": first["value"]},
+        first,
+    ]
+    results += added
+    path.write_text(json.dumps(content))
+    reasons = {f"v{row}": reason for row, reason in enumerate(values)} | {
+        "turned": "its image was rotated by 90 degrees",
+        "brush": brush,
+        "bare": "it has no category",
+        "#11": "it has no id",
+        "100": "another box of the image has the same name",
+    }
+    return {f"images/a.png#{key}": reason for key, reason in reasons.items()}
+
+
+def with_wrong_shapes(path: Path) -> dict[str, str]:
+    """Adds shapes that are no boxes to an export of CVAT; the reasons by their ids."""
+    box = '<box label="{}" xtl="{}" ytl="1" xbr="9" ybr="9" rotation="{}"/>'
+    shapes = [
+        *(box.format("apple", 9, 0), box.format("apple", "x", 0), box.format("apple", 1, "30.5")),
+        *(box.format("", 1, 0), '<ellipse label="apple" cx="9" cy="9" rx="4" ry="4"/>'),
+        '<polygon label="apple" points="1,2;3"/>',
+    ]
+    text = path.read_text().replace("  </image>", f"{''.join(shapes)}</image>", 1)
+    path.write_text(text)
+    reasons = (
+        *("its box has no area", "its box is not four numbers", "it is rotated by 30.5 degrees"),
+        *("it has no category", "it is a shape of the kind ellipse, and no box or polygon"),
+        "its box is not four numbers",
+    )
+    return {f"images/a.png#{number}": reason for number, reason in enumerate(reasons, 3)}
+
+
+WRITERS = {
+    "coco": write_coco,
+    "yolo": write_yolo,
+    "voc": write_voc,
+    "label-studio": write_label_studio,
+    "cvat": write_cvat,
+}
 """What writes a dataset of each format into a folder, and gives the folder."""
 
 
 def image_ids(form: str) -> Mapping[str, str]:
     """Path of the image of each scene in a dataset of a format, as ids begin with it."""
-    folder = {"coco": "", "yolo": "images/train/", "voc": "JPEGImages/"}[form]
+    folder = {"coco": "", "yolo": "images/train/", "voc": "JPEGImages/"}.get(form, "images/")
     return {scene.name: f"{folder}{scene.name}.png" for scene in SCENES}
+
+
+WITH_IDS = ("coco", "label-studio")
+"""Formats whose boxes have ids, here from 100 on; others count those of an image from 1."""
 
 
 def shown(data: bytes | str) -> str:

@@ -24,7 +24,7 @@ DATASETS = {
     "table": LIMITED_EXTENSIONS,
     "tar": TAR_EXTENSIONS,
     "zip": (ZIP_EXTENSION,),
-    "annotation file": (".json", ".yaml", ".yml"),  # of boxes
+    "annotation file": (".json", ".xml", ".yaml", ".yml"),  # of boxes
 }
 OTHERS = {"image": tuple(f".{each}" for each in IMAGE_EXTENSIONS), "other file": ("",)}
 

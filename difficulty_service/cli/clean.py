@@ -45,8 +45,8 @@ def clean(
     Args:
         scores: Score file.
         out: List to write, ending in .csv or .parquet, or a new folder of images. Boxes of objects
-            are written in their own format into a folder, and those of COCO into a .json, too; tags
-            into a table like theirs.
+            are written in their own format into a folder, those of COCO and Label Studio into a
+            .json, too, and those of CVAT into an .xml; tags into a table like theirs.
         marks: CSV or Parquet file with columns sample_id, mark (keep, relabel or drop) and label
             (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
         drop: Drop samples by their scores: 'label_margin > 4'.
@@ -117,8 +117,8 @@ def clean(
     revise = None if source is None else source.dataset.revise
     if is_annotations(out) and revise is None:
         raise WrongCall(
-            f"{out}: only boxes of objects are written as .json; end the name in .csv or .parquet "
-            "for a list, or name a folder"
+            f"{out}: only boxes of objects are written as {out.suffix}; end the name in .csv or "
+            ".parquet for a list, or name a folder"
         )
     report_decisions(decisions)
     if dry_run:

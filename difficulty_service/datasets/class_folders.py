@@ -50,7 +50,7 @@ MAX_TOPS = 8
 """Number of single folders around each other in which class folders are looked for."""
 
 _OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
-_LABEL_FILES = (*TABLE_EXTENSIONS, ".json")
+_LABEL_FILES = (*TABLE_EXTENSIONS, ".json", ".xml")
 _OF_BOXES = frozenset(
     ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
 )
@@ -222,7 +222,8 @@ def _refuse_labels_elsewhere(where: str, folders: list[str], files: list[str]) -
             "labels probably are",
             "name that table as the dataset, unpacked if this is an archive"
             if is_table
-            else "write a CSV with the columns path and label, and name that as the dataset",
+            else "unpack it if it is an archive of boxes, whose folder is read; otherwise write a "
+            "CSV with the columns path and label, and name that as the dataset",
             parameter="location",
         )
     names = {_YEAR.sub("", name.lower()) for name in folders}

@@ -119,6 +119,7 @@ class Revision:
         others: Paths below the root of the files that stay as they are.
         unknown: Ids that are not in the dataset.
         warnings: What else had to be changed, in sentences.
+        is_one_file: Whether what is changed is a single file, which can be written alone.
     """
 
     root: StoredPath
@@ -126,6 +127,7 @@ class Revision:
     others: Sequence[str]
     unknown: Sequence[str] = ()
     warnings: Sequence[str] = ()
+    is_one_file: bool = False
 
 
 Revise = Callable[[Mapping[str, str | None]], Revision]

@@ -29,8 +29,8 @@ from difficulty_service.review.decisions import LISTED, Decisions
 from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
 from difficulty_service.scores.provenance import Provenance
 
-ANNOTATIONS = ".json"
-"""Extension of a single file of annotations, which only boxes of objects are written into."""
+ANNOTATIONS = (".json", ".xml")
+"""Extensions of a single file of annotations, which only boxes of objects are written into."""
 
 OTHER_FILES = (".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
 """Extensions of files that are not written, so that none of them becomes the name of a folder."""
@@ -89,7 +89,7 @@ def table_of_tags(out: Path, scores: Provenance) -> Path | None:
 
 def is_annotations(out: Path) -> bool:
     """Whether a cleaned dataset at this path is a single file of annotations."""
-    return out.suffix.lower() == ANNOTATIONS and not out.is_dir()
+    return out.suffix.lower() in ANNOTATIONS and not out.is_dir()
 
 
 def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> Cleaned:
@@ -157,7 +157,7 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
 def write_revision(
     out: Path, decisions: Decisions, revise: Revise, *, link: bool, single: bool = False
 ) -> Cleaned:
-    """Writes the whole dataset in its own format, or into a `.json` the annotations alone.
+    """Writes the whole dataset in its own format, or into a single file the annotations alone.
 
     A dataset that is a `single` file becomes one.
 
@@ -201,7 +201,7 @@ def write_revision(
 def _write_single(out: Path, revision: Revision) -> None:
     ending = out.suffix.lower()
     files = [name for name in revision.changed if name.lower().endswith(ending)]
-    if len(files) != 1:
+    if not revision.is_one_file or len(files) != 1:
         raise CleaningError(
             f"{out} is one file, and the dataset has others for its boxes",
             "name a folder",

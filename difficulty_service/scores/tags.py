@@ -158,7 +158,9 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
         )
     place = resolve(location)
     content = revised(table, columns.separator or SEPARATOR, made.edits)
-    return Revision(place.parent, {place.name: content}, (), made.unknown, warnings)
+    return Revision(
+        place.parent, {place.name: content}, (), made.unknown, warnings, is_one_file=True
+    )
 
 
 def read_tags(table: str, columns: TagColumns, sample_ids: pa.StringArray) -> SampleTags:

@@ -9,7 +9,15 @@ import pytest
 
 import difficulty_service as ds
 from difficulty_service.scores.file import read_scores
-from tests.boxed_images import CATEGORIES, SCENES, WRITERS, Scene, many_scenes, write_image
+from tests.boxed_images import (
+    CATEGORIES,
+    SCENES,
+    WITH_IDS,
+    WRITERS,
+    Scene,
+    many_scenes,
+    write_image,
+)
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -66,7 +74,7 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     expected = {**_labels(scores), first["sample_id"]: first["suggested_label_name"]}
     del expected[dropped]
     after = _labels(again)
-    if form != "coco":  # the boxes of a file are counted again
+    if form not in WITH_IDS:  # the boxes of an image are counted again
         image = dropped.partition("#")[0]
         expected, after = (
             {key: value for key, value in each.items() if not key.startswith(f"{image}#")}

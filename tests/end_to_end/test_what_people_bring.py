@@ -351,7 +351,7 @@ REFUSED = {
     ),
     "annotations in JSON": Refused(
         folders("", "annotations.json", classes=("img",)),
-        ("'annotations.json' beside it", "write a CSV with the columns path and label"),
+        ("'annotations.json' beside it", "CSV with the columns path and label"),
     ),
     "boxes": Refused(
         folders("", classes=("images", "labels")), ("boxes or masks", "one sub-folder per class")

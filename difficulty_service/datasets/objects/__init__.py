@@ -4,7 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from difficulty_service.datasets.objects.coco import is_coco, is_coco_file, open_coco
+from difficulty_service.datasets.objects.cvat import is_cvat, is_cvat_file, open_cvat
 from difficulty_service.datasets.objects.files import nested
+from difficulty_service.datasets.objects.label_studio import (
+    is_label_studio,
+    is_label_studio_file,
+    open_label_studio,
+)
 from difficulty_service.datasets.objects.voc import is_voc, open_voc
 from difficulty_service.datasets.objects.yolo import is_yolo, is_yolo_file, open_yolo
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -30,6 +36,8 @@ OBJECT_FORMATS: dict[str, ObjectFormat] = {
     "yolo": ObjectFormat(open_yolo, is_yolo, is_yolo_file),  # may have notes in JSON beside it
     "coco": ObjectFormat(open_coco, is_coco, is_coco_file),
     "voc": ObjectFormat(open_voc, is_voc),
+    "label-studio": ObjectFormat(open_label_studio, is_label_studio, is_label_studio_file),
+    "cvat": ObjectFormat(open_cvat, is_cvat, is_cvat_file),
 }
 
 

@@ -108,11 +108,7 @@ class Boxes:
 def _problem(sides: Sequence[object]) -> str | None:
     """The reason why four sides are no box; None where they are one."""
     numbers = [each for each in sides if isinstance(each, int | float)]
-    try:
-        is_box = len(numbers) == len(sides) == 4 and all(map(math.isfinite, numbers))  # noqa: PLR2004
-    except OverflowError:  # a whole number beyond those of floating point
-        is_box = False
-    if not is_box:
+    if not (len(numbers) == len(sides) == 4 and all(map(_is_finite, numbers))):  # noqa: PLR2004
         return "its box is not four numbers"
     left, top, right, bottom = numbers
     return None if right > left and bottom > top else "its box has no area"
@@ -124,8 +120,9 @@ def build_boxes(
     categories: Sequence[str],
     boxes: Boxes,
     revise: Revise,
+    notes: Sequence[str] = (),
 ) -> Dataset:
-    """The dataset of boxes whose labels are places in `categories`."""
+    """The dataset of boxes whose labels are places in `categories`; notes become warnings."""
     sides = np.array(boxes.sides, np.float64).reshape(-1, 4)
     rows, labels = np.array(boxes.rows, np.int64), np.array(boxes.labels, np.int32)
     ids = boxes.ids()
@@ -139,7 +136,7 @@ def build_boxes(
         np.array([image.size for image in boxes.images], np.int64)[rows],
         ("boxes", digest.hexdigest()),
         boxes.skipped,
-        (*_empty_sentence(boxes), *_doubled_sentence(ids, rows, labels, sides)),
+        (*notes, *_empty_sentence(boxes), *_doubled_sentence(ids, rows, labels, sides)),
     )
     max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
     open_at = partial(_open_at, boxes.images, rows, sides, max_pixels)
@@ -217,6 +214,35 @@ def find_doubled(
             if len(same):
                 doubled.append((group[int(same[0])], group[place]))
     return sorted(doubled, key=lambda pair: pair[1])
+
+
+def bounds(points: Sequence[Sequence[object]]) -> Sequence[object]:
+    """Sides of the box around points; none where one of them is not two finite numbers."""
+    for point in points:
+        numbers = [each for each in point if isinstance(each, int | float)]
+        if len(point) != 2 or len(numbers) != 2 or not all(map(_is_finite, numbers)):  # noqa: PLR2004
+            return ()
+    if not points:
+        return ()
+    across, down = ([float(point[axis]) for point in points] for axis in (0, 1))  # type: ignore[arg-type]
+    return min(across), min(down), max(across), max(down)
+
+
+def _is_finite(number: float) -> bool:
+    try:
+        return math.isfinite(number)
+    except OverflowError:  # a whole number beyond those of floating point
+        return False
+
+
+def frame_of(width: object, height: object) -> tuple[float, float] | None:
+    """Width and height of an image as annotations say them; None where they say no size."""
+    if not isinstance(width, int | float) or not isinstance(height, int | float):
+        return None
+    try:
+        return (float(width), float(height)) if min(width, height) > 0 else None
+    except OverflowError:
+        return None
 
 
 def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:

@@ -9,10 +9,9 @@ is the same text but for the annotations that somebody decided about.
 import json
 import posixpath
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
 from difficulty_service.base.errors import DatasetError
@@ -27,9 +26,20 @@ from difficulty_service.datasets.objects.boxes import (
     choose_split,
     distinct_names,
     edited,
+    frame_of,
     new_names,
 )
-from difficulty_service.datasets.objects.files import nested, walk
+from difficulty_service.datasets.objects.files import above_both, below, nested, walk
+from difficulty_service.datasets.objects.json_text import (
+    Span,
+    Take,
+    TextEdit,
+    first_character,
+    parsing,
+    read_text,
+    removals,
+    walk_object,
+)
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
     Entry,
@@ -58,15 +68,6 @@ _LOOKED_AT = 100
 _MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
 _TRIED = 5
 """Number of images by which their folder is found."""
-
-_BLANK = re.compile(r"[ \t\n\r]*")
-_DECODER = json.JSONDecoder()
-
-Span = tuple[int, int]
-"""First character of a JSON value, and the one after its last."""
-
-Take = Callable[[Any, Span], None]
-"""Is given an element of a list and where it is."""
 
 
 def is_coco_file(place: StoredPath) -> bool:
@@ -169,20 +170,9 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
 
 def read_coco(place: StoredPath, location: str, most_bytes: int = MOST_BYTES) -> CocoText:
     """Parses a file; raises DatasetError where it is no JSON or not of this format."""
-    with reading(repr(location)), open_file(place) as file:
-        data = file.read(most_bytes + 1)
-    if len(data) > most_bytes:
-        raise DatasetError(
-            f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
-        )
-    try:
-        read = CocoText(data.decode())
+    read = CocoText(read_text(place, location, most_bytes))
+    with parsing(place):
         _scan(read)
-    except (ValueError, IndexError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise DatasetError(
-            f"{place.name!r} is damaged: {reason or 'it ends too early'}", "write it again"
-        ) from error
     missing = [name for name in LISTS if name not in read.lists]
     if missing:
         raise DatasetError(
@@ -196,7 +186,6 @@ def read_coco(place: StoredPath, location: str, most_bytes: int = MOST_BYTES) ->
 
 def _scan(read: CocoText) -> None:
     """Reads the lists of the outermost object, an element at a time."""
-    start = _skip(read.text, 1 if read.text.startswith("\ufeff") else 0)
     take: dict[str, Take] = {
         "images": partial(_take_image, read),
         "categories": lambda value, _: read.categories.append(_category(value)),
@@ -204,61 +193,9 @@ def _scan(read: CocoText) -> None:
     }
     read.lists = {
         name: span
-        for name, span in _walk(read.text, start, take).items()
+        for name, span in walk_object(read.text, first_character(read.text), take).items()
         if name in LISTS and read.text[span[0]] == "["
     }
-
-
-def _walk(text: str, at: int, take: Mapping[str, Take]) -> dict[str, Span]:
-    """Where each member of the object at a place is; gives elements of lists to functions."""
-    if text[at] != "{":
-        raise ValueError("it is not an object")
-    members = dict[str, Span]()
-    at = _skip(text, at + 1)
-    while text[at] != "}":
-        if text[at] != '"':
-            raise ValueError(f"{text[at : at + 20]!r} is no name of a member")
-        name, at = scanstring(text, at + 1, True)  # noqa: FBT003
-        at = _skip(text, at)
-        if text[at] != ":":
-            raise ValueError(f"no colon after {name!r}")
-        start = _skip(text, at + 1)
-        if name in take and text[start] == "[":
-            end = _walk_list(text, start, take[name])
-        else:
-            end = _DECODER.raw_decode(text, start)[1]
-        members[name] = (start, end)
-        at = _next(text, end, "}")
-    return members
-
-
-def _walk_list(text: str, at: int, take: Take) -> int:
-    """Gives each object of the list at a place to a function; the character after the list."""
-    at = _skip(text, at + 1)
-    while text[at] != "]":
-        value, end = _DECODER.raw_decode(text, at)
-        if not isinstance(value, dict):
-            raise ValueError(f"a list has {str(value)[:20]!r}, which is no object")  # noqa: TRY004
-        take(value, (at, end))
-        at = _next(text, end, "]")
-    return at + 1
-
-
-def _next(text: str, at: int, last: str) -> int:
-    """Where the next element begins after one that ends here, or the bracket that is the last."""
-    at = _skip(text, at)
-    if text[at] == last:
-        return at
-    if text[at] != ",":
-        raise ValueError(f"no comma at character {at:,}")
-    following = _skip(text, at + 1)
-    if text[following] == last:
-        raise ValueError(f"a comma before {last!r} at character {at:,}")
-    return following
-
-
-def _skip(text: str, at: int) -> int:
-    return _BLANK.match(text, at).end()  # type: ignore[union-attr]
 
 
 def _category(value: Mapping[str, Any]) -> tuple[Any, str]:
@@ -366,22 +303,13 @@ def _add_images(boxes: Boxes, read: CocoText, folder: StoredPath) -> dict[object
             boxes.skip(f"image {name or key}", reason)
             continue
         rows[key] = len(boxes.images)
-        frame = _frame(image.get("width"), image.get("height"))
+        frame = frame_of(image.get("width"), image.get("height"))
         boxes.images.append(
             BoxedImage(
                 name, cell_opener(name, folder), frame, sizes.get(posixpath.normpath(name), 0)
             )
         )
     return rows
-
-
-def _frame(width: object, height: object) -> tuple[float, float] | None:
-    if not isinstance(width, int | float) or not isinstance(height, int | float):
-        return None
-    try:
-        return (float(width), float(height)) if min(width, height) > 0 else None
-    except OverflowError:
-        return None
 
 
 def _sizes(folder: StoredPath, below: set[str]) -> dict[str, int]:
@@ -419,26 +347,24 @@ def _revise(
         if label is None:
             removed.add(number)
         else:
-            start, end = _walk(read.text, read.spans[number][0], {})["category_id"]
+            start, end = walk_object(read.text, read.spans[number][0], {})["category_id"]
             edits.append((start, end, json.dumps(keys[label])))
     edits += removals(read.spans, removed)
     images = find_images(place, read)
     if root is None:
-        root = _above_both(place.parent, images)
+        root = above_both(place.parent, images)
         names = [name_of_file(image) or "" for image in read.images]
-        files = [_below(root, images.join(name)) for name in names if _is_file(images.join(name))]
+        files = [below(root, images.join(name)) for name in names if _is_file(images.join(name))]
     else:
         files = list(walk(root))
-    path = _below(root, place)
+    path = below(root, place)
     return Revision(
         root,
         {path: edited(read.text, edits).encode()},
         [file for file in dict.fromkeys(files) if file not in {"", path}],
         [name for name in changes if name not in numbers],
+        is_one_file=True,
     )
-
-
-TextEdit = tuple[int, int, str]
 
 
 def _new_categories(
@@ -457,25 +383,3 @@ def _new_categories(
     inside = read.text[start + 1 : end - 1].rstrip()
     at = start + 1 + len(inside)
     return [(at, at, (", " if inside else "") + ", ".join(texts))], dict(added)
-
-
-def removals(spans: Sequence[Span], removed: set[int]) -> list[TextEdit]:
-    """What takes elements out of a list with the commas after them, or before the last ones."""
-    last = len(spans)
-    while last - 1 in removed:
-        last -= 1
-    edits = [(spans[each][0], spans[each + 1][0], "") for each in removed if each < last]
-    if last < len(spans):
-        edits.append((spans[last - 1][1] if last else spans[0][0], spans[-1][1], ""))
-    return edits
-
-
-def _above_both(first: StoredPath, second: StoredPath) -> StoredPath:
-    return replace(first, path=posixpath.commonpath([first.path, second.path]))
-
-
-def _below(root: StoredPath, place: StoredPath) -> str:
-    """The path of a place below a folder; empty where it is elsewhere."""
-    path = posixpath.normpath(place.path)
-    above = root.path.rstrip("/") + "/"
-    return path[len(above) :] if path.startswith(above) else ""

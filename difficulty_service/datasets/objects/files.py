@@ -3,6 +3,7 @@
 import posixpath
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 from difficulty_service.base.errors import DatasetError
@@ -95,3 +96,26 @@ def read_or_reason(place: StoredPath, most_bytes: int = MOST_BYTES) -> bytes | s
     except OSError as error:
         return f"cannot be read: {error.strerror or error}"
     return data if len(data) <= most_bytes else f"has more than {most_bytes:,} bytes"
+
+
+def read_whole(place: StoredPath, location: str, most_bytes: int) -> bytes:
+    """The content of a file about the boxes of all images; DatasetError where it is too large."""
+    with reading(repr(location)), open_file(place) as file:
+        data = file.read(most_bytes + 1)
+    if len(data) > most_bytes:
+        raise DatasetError(
+            f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
+        )
+    return data
+
+
+def above_both(first: StoredPath, second: StoredPath) -> StoredPath:
+    """The deepest folder that two folders are in."""
+    return replace(first, path=posixpath.commonpath([first.path, second.path]))
+
+
+def below(root: StoredPath, place: StoredPath) -> str:
+    """The path of a place below a folder; empty where it is elsewhere."""
+    path = posixpath.normpath(place.path)
+    above = root.path.rstrip("/") + "/"
+    return path[len(above) :] if path.startswith(above) else ""

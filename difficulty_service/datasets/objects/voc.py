@@ -5,11 +5,11 @@ the images of each split. The corners are pixels that are counted from 1 and bel
 """
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from xml.parsers import expat
-from xml.sax.saxutils import escape
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.class_folders import SPLIT_NAMES
@@ -23,6 +23,8 @@ from difficulty_service.datasets.objects.boxes import (
     edited,
 )
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
+from difficulty_service.datasets.objects.json_text import Span
+from difficulty_service.datasets.objects.xml_text import XmlReader, as_content, without
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.storage import (
     Entry,
@@ -40,12 +42,9 @@ IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "data")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 _ANNOTATION_FOLDERS = (ANNOTATIONS.lower(), "labels")
-_ROOT = b"<annotation"
+_ROOT = re.compile(rb"<annotation[\s/>]")
 _HEAD_BYTES = 1024
 _LOOKED_AT = 20
-_MOST_DEPTH = 32
-
-Span = tuple[int, int]
 
 
 def is_voc(place: StoredPath, entries: list[Entry]) -> bool:
@@ -67,7 +66,7 @@ def _has_annotation(place: StoredPath, entries: list[Entry], levels: int = 0) ->
     files = [name for name, is_dir, _ in entries if not is_dir and name.lower().endswith(EXTENSION)]
     for name in sorted(files)[:_LOOKED_AT]:
         with open_file(place.join(name)) as file:
-            if _ROOT in file.read(_HEAD_BYTES):
+            if _ROOT.search(file.read(_HEAD_BYTES)):
                 return True
     folders = [place.join(name) for name, is_dir, _ in sorted(entries) if is_dir and levels]
     return any(
@@ -249,7 +248,7 @@ def parse(data: bytes) -> VocFile | str:
     """What the bytes of a file say, or the reason why they cannot be read."""
     reader = _Reader(data)
     try:
-        reader.parser.Parse(data, True)  # noqa: FBT003
+        reader.read()
     except (expat.ExpatError, ValueError) as error:
         return f"its boxes cannot be read: {error}"
     size = tuple(map(_number, (reader.texts.get(name, "") for name in ("width", "height"))))
@@ -289,58 +288,34 @@ def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | 
 
 def _edit(data: bytes, found: VocObject, label: str | None) -> tuple[int, int, bytes]:
     """What gives an object another category, or takes it out with the blanks before it."""
-    start, end = found.span
     if label is None:
-        return len(data[:start].rstrip(b" \t\r\n")), end, b""
-    start, end = found.name_span or (end, end)
-    # References to characters are the same in every encoding.
-    return start, end, escape(label).encode("ascii", "xmlcharrefreplace")
+        return without(data, found.span)
+    start, end = found.name_span or (found.span[1], found.span[1])
+    return start, end, as_content(label)
 
 
-class _Reader:
+class _Reader(XmlReader):
     """Reads an annotation as it is parsed, with the places of what may be changed."""
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.parser = expat.ParserCreate()
-        self.parser.buffer_text = True
-        self.parser.StartElementHandler = self._start
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._take
-        self.parser.EntityDeclHandler = self._refuse
+        super().__init__(data)
         self.texts: dict[str, str] = {}
         self.objects: list[VocObject] = []
-        self._path: list[str] = []
-        self._parts: list[str] = []
-        self._began = 0
 
-    def _refuse(self, *_: object) -> None:
-        raise ValueError("it declares entities")
+    def opened(self, _attributes: object) -> None:
+        """Begins an object."""
+        if self.path[1:] == ["object"]:
+            self.objects.append(VocObject((self.began, self.began), sides={}))
 
-    def _start(self, name: str, _attributes: object) -> None:
-        self._path.append(name)
-        if len(self._path) > _MOST_DEPTH:
-            raise ValueError("it is nested too deeply")
-        self._parts = []
-        self._began = self.parser.CurrentByteIndex
-        if self._path[1:] == ["object"]:
-            self.objects.append(VocObject((self._began, self._began), sides={}))
-
-    def _take(self, text: str) -> None:
-        self._parts.append(text)
-
-    def _end(self, name: str) -> None:
-        path, end = self._path[1:], self.parser.CurrentByteIndex
-        text = "".join(self._parts)
+    def closed(self, text: str, end: int) -> None:
+        """Takes what an element says."""
+        path = self.path[1:]
         if path == ["object"]:
-            last = self.data.index(b">", end) + 1
-            self.objects[-1].span = (self.objects[-1].span[0], last)
+            self.objects[-1].span = (self.objects[-1].span[0], self.last_of(end))
         elif path == ["object", "name"]:
             self.objects[-1].name = text.strip() or None
-            self.objects[-1].name_span = (self.data.index(b">", self._began) + 1, end)
+            self.objects[-1].name_span = (self.data.index(b">", self.began) + 1, end)
         elif path[:-1] == ["object", "bndbox"] and self.objects[-1].sides is not None:
-            self.objects[-1].sides[name] = text
+            self.objects[-1].sides[path[-1]] = text
         elif path in (["filename"], ["size", "width"], ["size", "height"]):
-            self.texts[name] = text
-        self._path.pop()
-        self._parts = []
+            self.texts[path[-1]] = text

@@ -1,4 +1,4 @@
-"""Boxes of COCO, YOLO and Pascal VOC as samples: ids, labels, crops, and what is wrong."""
+"""Boxes of every format as samples: ids, labels, crops, and what is wrong."""
 
 import io
 import json
@@ -19,10 +19,13 @@ from tests.boxed_images import (
     CATEGORIES,
     COLOURS,
     SCENES,
+    WITH_IDS,
     WRITERS,
     Scene,
     image_ids,
     shown,
+    with_wrong_regions,
+    with_wrong_shapes,
     write_coco,
     write_image,
     write_voc,
@@ -50,7 +53,7 @@ def _labels(dataset: Dataset) -> dict[str, str]:
 
 def _expected(form: str) -> dict[str, str]:
     images = image_ids(form)
-    if form == "coco":
+    if form in WITH_IDS:
         boxes = [(scene.name, box[0]) for scene in SCENES for box in scene.boxes]
         return {f"{images[name]}#{100 + row}": each for row, (name, each) in enumerate(boxes)}
     return {
@@ -171,6 +174,10 @@ def test_boxes_that_are_none_are_listed_with_the_reason(form: str, tmp_path: Pat
             "images/train/a.png#8": "its class '0.5' is no whole number",
             "images/train/a.png#9": "its box is not four numbers",
         }
+    elif form == "label-studio":
+        expected = with_wrong_regions(folder / "project-1.json")
+    elif form == "cvat":
+        expected = with_wrong_shapes(folder / "annotations.xml")
     else:
         path = folder / "Annotations/a.xml"
         path.write_text(
@@ -476,5 +483,6 @@ def test_archives_of_boxes_are_to_be_unpacked_or_named_by_a_uri(form: str, tmp_p
     with pytest.raises(DatasetError, match="unpack it"):
         _open(Path(archive))
 
-    in_archive = open_dataset(f"zip://::{archive}", DatasetOptions(split="train"))
-    assert in_archive.sample_ids == _open(folder, split="train").sample_ids
+    split = "train" if form in ("coco", "yolo", "voc") else None
+    in_archive = open_dataset(f"zip://::{archive}", DatasetOptions(split=split))
+    assert in_archive.sample_ids == _open(folder, split=split).sample_ids

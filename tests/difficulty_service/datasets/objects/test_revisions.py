@@ -12,7 +12,17 @@ import yaml
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions, Revision
-from tests.boxed_images import SCENES, WRITERS, image_ids, write_coco, write_voc, write_yolo
+from tests.boxed_images import (
+    SCENES,
+    WITH_IDS,
+    WRITERS,
+    image_ids,
+    write_coco,
+    write_cvat,
+    write_label_studio,
+    write_voc,
+    write_yolo,
+)
 
 
 def _revise(
@@ -36,6 +46,7 @@ def test_a_dataset_about_which_nothing_is_decided_has_the_same_bytes(
 
     revision = _revise(folder, {"gone.png#3": None})
 
+    assert revision.is_one_file == (form in ("coco", "label-studio", "cvat"))
     for name, data in revision.changed.items():
         before = (folder / name).read_bytes()
         assert data == before.replace(b"path: ../fruit", b'path: ""')
@@ -168,7 +179,7 @@ def test_only_the_objects_that_somebody_decided_about_differ_in_voc(tmp_path: Pa
 def test_a_revised_dataset_is_read_with_the_decisions(form: str, tmp_path: Path) -> None:
     folder = WRITERS[form](tmp_path / "fruit")
     image = image_ids(form)["a"]
-    first, second = (100, 101) if form == "coco" else (1, 2)
+    first, second = (100, 101) if form in WITH_IDS else (1, 2)
     revision = _revise(folder, {f"{image}#{first}": None, f"{image}#{second}": "plum"})
     out = tmp_path / "cleaned"
     for name in (*revision.others, *revision.changed):
@@ -193,3 +204,67 @@ def test_a_file_of_coco_is_written_with_its_images_where_they_were_beside_it(
     assert revision.root.path == str(folder)
     assert revision.changed.keys() == {"annotations/instances_val.json"}
     assert [*revision.others] == [f"val/{scene.name}.png" for scene in SCENES]
+
+
+def test_only_the_regions_that_somebody_decided_about_differ_in_label_studio(
+    tmp_path: Path,
+) -> None:
+    folder = write_label_studio(tmp_path)
+    path = folder / "project-1.json"
+    content = json.loads(path.read_text())
+    results = content[1]["annotations"][0]["result"]
+    about = {"id": "103", "type": "choices", "value": {"choices": ["ripe"]}, "né": 1e3}
+    relations = [
+        {"type": "relation", "from_id": "102", "to_id": each, "labels": ["on"]}
+        for each in ("103", "104")
+    ]
+    results += [about, *relations]
+    content[1]["predictions"] = [{"result": results}]
+    path.write_text(json.dumps(content, indent=1).replace("1.5,", "1.50 ,"))
+    before = path.read_text()
+
+    revision = _revise(
+        folder,
+        {"images/a.png#100": "crème", "images/b.png#103": None, "images/c.png#105": "leaf"},
+    )
+
+    after = _text(revision, "project-1.json")
+    expected = json.loads(before)
+    expected[0]["annotations"][0]["result"][0]["value"]["rectanglelabels"] = ["crème"]
+    kept = expected[1]["annotations"][0]["result"]
+    # With the region go what was said of it and its relations, not those of others.
+    expected[1]["annotations"][0]["result"] = [kept[0], kept[2], kept[5]]
+    assert json.loads(after) == expected
+    assert after.count("1.50 ,") == before.count("1.50 ,") - 2
+    assert after.replace('"crème"', '"apple"', 1).startswith(before[: before.index('"103"') - 300])
+    assert [*revision.others] == [f"images/{scene.name}.png" for scene in SCENES]
+
+
+def test_only_the_shapes_that_somebody_decided_about_differ_in_cvat(tmp_path: Path) -> None:
+    path = write_cvat(tmp_path) / "annotations.xml"
+    text = path.read_text().replace(
+        '<box label="leaf" source', "<box a='label=\"x\"' label='leaf' s"
+    )
+    empty = '<box label="plum" xtl="1" ytl="1" xbr="9" ybr="9"/>'
+    text = text.replace("  </image>", f"    {empty}\n  </image>", 1).replace("\n", "\r\n")
+    path.write_bytes(text.encode())
+    before = path.read_bytes()
+
+    ids = [f"images/a.png#{number}" for number in (1, 2, 3)]
+    revision = _revise(tmp_path, {ids[0]: None, ids[1]: "d'été & \"<", ids[2]: None})
+    moved = _revise(path, {ids[1]: "plum"})
+
+    after = revision.changed["annotations.xml"]
+    start, end = before.index(b"\r\n    <box"), before.index(b"\r\n    <box a=")
+    expected = before[:start] + before[end:]
+    new = b"d&apos;&#233;t&#233; &amp; &quot;&lt;"
+    expected = expected.replace(b"label='leaf'", b"label='" + new + b"'", 1)
+    expected = expected.replace(f"\r\n    {empty}".encode(), b"")
+    label = b"        <label><name>d'&#233;t&#233; &amp; \"&lt;</name>"
+    label += b"<type>any</type><attributes></attributes></label>\r\n"
+    assert after == expected.replace(b"      </labels>", label + b"      </labels>")
+    document = ET.fromstring(after)  # noqa: S314 - written here
+    (box,) = document.findall("image[@name='a.png']/box")
+    assert (box.get("label"), box.get("a")) == ("d'été & \"<", 'label="x"')
+    assert moved.changed["annotations.xml"] == before.replace(b"label='leaf'", b"label='plum'", 1)
+    assert [*moved.others] == [f"images/{scene.name}.png" for scene in SCENES]

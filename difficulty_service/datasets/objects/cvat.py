@@ -1,0 +1,280 @@
+"""CVAT for images 1.1: all boxes in one XML file, beside the images or above `images`.
+
+The name of a box is the number of its shape in the image, counted from 1. A polygon stands for the
+box around it. Shapes that are neither, and boxes that are rotated, are listed as skipped; tags of
+images are kept, and not read.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from xml.parsers import expat
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.listing import check_options
+from difficulty_service.datasets.objects.boxes import (
+    MOST_BYTES,
+    Boxes,
+    bounds,
+    build_boxes,
+    choose_split,
+    edited,
+    frame_of,
+    new_names,
+    within_limits,
+)
+from difficulty_service.datasets.objects.files import read_whole
+from difficulty_service.datasets.objects.json_text import Span
+from difficulty_service.datasets.objects.one_file import (
+    MOST_LIMITED,
+    ImagesByName,
+    OneFile,
+    choose_file,
+    files_of,
+)
+from difficulty_service.datasets.objects.xml_text import (
+    XmlReader,
+    as_content,
+    with_attribute,
+    without,
+)
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.storage import Entry, StoredPath, open_file
+
+EXTENSION = ".xml"
+SIDES = ("xtl", "ytl", "xbr", "ybr")
+OTHERS = ("cuboid", "ellipse", "mask", "points", "polyline", "skeleton")
+"""Shapes that are listed as skipped."""
+
+_HEAD_BYTES = 1024
+_LABELS = ("labels", "label")
+
+
+def is_cvat_file(place: StoredPath) -> bool:
+    """Whether a file begins as one of CVAT does."""
+    if not place.name.lower().endswith(EXTENSION):
+        return False
+    try:
+        with open_file(place) as file:
+            head = file.read(_HEAD_BYTES)
+    except OSError:
+        return False
+    return b"<annotations>" in head and b"<version>" in head
+
+
+def is_cvat(place: StoredPath, entries: list[Entry]) -> bool:
+    """Whether a folder holds such a file."""
+    return bool(_find(place, entries))
+
+
+def _find(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    return files_of(place, entries, EXTENSION, is_cvat_file)
+
+
+@dataclass(frozen=True)
+class CvatShape:
+    """A shape of an image.
+
+    Attributes:
+        kind: Name of its element.
+        attributes: Those of its tag, as texts.
+        span: Where the element is in the bytes of the file.
+    """
+
+    kind: str
+    attributes: Mapping[str, str]
+    span: Span
+
+
+@dataclass(frozen=True)
+class CvatImage:
+    """An image, by the attributes of its tag, and its shapes."""
+
+    attributes: Mapping[str, str]
+    shapes: list[CvatShape] = field(default_factory=list)
+
+    @property
+    def subset(self) -> str:
+        """The split that it is in; empty where the task has none."""
+        return self.attributes.get("subset", "")
+
+    @property
+    def path(self) -> str:
+        """Its path with the subset, in whose folder CVAT writes it."""
+        name = self.attributes.get("name", "")
+        return f"{self.subset}/{name}" if self.subset and name else name
+
+
+def open_cvat(location: str, options: DatasetOptions) -> Dataset:
+    """Opens a file, or the folder that holds it; the images of all its subsets, or of one."""
+    check_options(options, "boxes in CVAT's format")
+    read = _Split(location, options)
+    revise = partial(_revise, location, options)
+    return build_boxes(location, options, read.categories, read.boxes, revise)
+
+
+class _Split:
+    """The boxes of a file.
+
+    Attributes:
+        shapes: The shape of each box.
+    """
+
+    def __init__(self, location: str, options: DatasetOptions) -> None:
+        self.file = choose_file(location, options, _find)
+        most = MOST_BYTES if options.limits is None else MOST_LIMITED
+        self.data = read_whole(self.file.place, location, most)
+        self.reader = parse(self.data, self.file.place)
+        images = _of_split(self.reader.images, self.file, location)
+        pairs = [(image, shape) for image in images for shape in image.shapes]
+        named = [each.attributes.get("label", "") for _, each in pairs if each.kind not in OTHERS]
+        self.categories = [*self.reader.labels]
+        self.categories += sorted({*named}.difference(self.categories, {""}))
+        self.boxes = Boxes()
+        self.shapes: list[CvatShape] = []
+        self._add(images, options, location)
+
+    def _add(self, images: Sequence[CvatImage], options: DatasetOptions, location: str) -> None:
+        labels = {name: label for label, name in enumerate(self.categories)}
+        found = ImagesByName(self.file)
+        every = (
+            (row, number, shape)
+            for row, image in enumerate(images)
+            for number, shape in enumerate(image.shapes, 1)
+        )
+        for image in images:
+            frame = frame_of(*map(_number, map(image.attributes.get, ("width", "height"))))
+            name = image.attributes.get("name", "")
+            self.boxes.images.append(found.image(name, found.find(image.path), frame))
+        for row, number, shape in within_limits(every, options, location):
+            problem = _problem(shape)
+            label = labels.get(shape.attributes.get("label", ""), "it has no category")
+            self.boxes.add(row, str(number), problem or label, _sides(shape))
+            self.shapes += [shape] * (len(self.boxes.rows) - len(self.shapes))
+
+
+def _of_split(images: Sequence[CvatImage], file: OneFile, location: str) -> list[CvatImage]:
+    if file.split is None:
+        return [*images]
+    subsets = sorted({image.subset for image in images} - {""})
+    chosen = choose_split(subsets, file.split, location)
+    return [image for image in images if image.subset == chosen]
+
+
+def _problem(shape: CvatShape) -> str | None:
+    """The reason why a shape is no box; None where it is one or has one around it."""
+    if shape.kind in OTHERS:
+        return f"it is a shape of the kind {shape.kind}, and no box or polygon"
+    rotation = _number(shape.attributes.get("rotation", "0"))
+    if shape.kind == "box" and (rotation is None or rotation % 360):
+        return f"it is rotated by {shape.attributes['rotation'][:20]} degrees"
+    return None
+
+
+def _sides(shape: CvatShape) -> Sequence[object]:
+    if shape.kind == "box":
+        return [_number(shape.attributes.get(name)) for name in SIDES]
+    points = [point.split(",") for point in shape.attributes.get("points", "").split(";")]
+    return bounds([[_number(each) for each in point] for point in points])
+
+
+def _number(text: str | None) -> float | None:
+    try:
+        return float(text or "")
+    except ValueError:
+        return None
+
+
+def parse(data: bytes, place: StoredPath) -> "CvatReader":
+    """What a file says; raises DatasetError where it is damaged or of a video."""
+    reader = CvatReader(data)
+    try:
+        reader.read()
+    except (expat.ExpatError, ValueError) as error:
+        raise DatasetError(f"{place.name!r} is damaged: {error}", "export it again") from error
+    if reader.has_tracks:
+        raise DatasetError(
+            f"{place.name!r} has tracks of a video",
+            "export it from CVAT as CVAT for images 1.1",
+            parameter="location",
+        )
+    return reader
+
+
+class CvatReader(XmlReader):
+    """Reads a file.
+
+    Attributes:
+        labels: Names of the labels that the file declares, in its order.
+        last_label: Where the last of them is; None where none is declared.
+        has_tracks: Whether it is of a video.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(data)
+        self.images: list[CvatImage] = []
+        self.labels: dict[str, None] = {}
+        self.last_label: Span | None = None
+        self.has_tracks = False
+        self._tags: list[tuple[int, Mapping[str, str]]] = []
+        self._label: dict[str, str] = {}
+
+    def opened(self, attributes: Mapping[str, str]) -> None:
+        """Begins an image, a shape or a label."""
+        self._tags = [*self._tags[: len(self.path) - 1], (self.began, attributes)]
+        self.has_tracks |= self.path == ["annotations", "track"]
+        if self.path == ["annotations", "image"]:
+            self.images.append(CvatImage(attributes))
+        elif self._is_label():
+            self._label = {}
+
+    def closed(self, text: str, end: int) -> None:
+        """Takes a shape, a label or what it says."""
+        began, attributes = self._tags[len(self.path) - 1]
+        kind = self.path[-1]
+        if self._is_label():
+            self._add_label((began, self.last_of(end)))
+        elif tuple(self.path[-3:-1]) == _LABELS:
+            self._label[kind] = text.strip()
+        elif self.path[:-1] == ["annotations", "image"] and kind in {"box", "polygon", *OTHERS}:
+            shape = CvatShape(kind, attributes, (began, self.last_of(end)))
+            self.images[-1].shapes.append(shape)
+
+    def _is_label(self) -> bool:
+        return self.path[:2] == ["annotations", "meta"] and tuple(self.path[-2:]) == _LABELS
+
+    def _add_label(self, span: Span) -> None:
+        self.last_label = span
+        name = self._label.get("name", "")
+        # Others are of the points of a skeleton, or of whole images.
+        if name and not self._label.get("parent") and self._label.get("type") != "tag":
+            self.labels[name] = None
+
+
+def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
+    """The same bytes but for the shapes that have another label or are gone."""
+    read = _Split(location, options)
+    shapes = dict(zip(read.boxes.ids(), read.shapes, strict=True))
+    edits = [*_new_labels(read, new_names(changes, read.categories))]
+    for sample_id, label in changes.items():
+        if sample_id in shapes:
+            span = shapes[sample_id].span
+            edits.append(
+                without(read.data, span)
+                if label is None
+                else with_attribute(read.data, span[0], "label", label)
+            )
+    images = [image.name for image in read.boxes.images]
+    unknown = [name for name in changes if name not in shapes]
+    return read.file.revision(edited(read.data, edits), images, unknown)
+
+
+def _new_labels(read: _Split, names: Sequence[str]) -> Iterator[tuple[int, int, bytes]]:
+    """Declares labels after the last one, where any are declared."""
+    if read.reader.last_label is None:
+        return
+    start, end = read.reader.last_label
+    blanks = read.data[len(read.data[:start].rstrip(b" \t\r\n")) : start]
+    for name in names:
+        label = b"<label><name>%s</name><type>any</type><attributes></attributes></label>"
+        yield end, end, blanks + label % as_content(name)

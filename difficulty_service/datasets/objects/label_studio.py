@@ -1,0 +1,368 @@
+"""Label Studio: boxes in the JSON that it exports, a task for each image.
+
+The name of a box is the id of its region. Of several annotations of a task that are not cancelled,
+the ground truth counts, or else the newest. A polygon stands for the box around it. Regions that
+are neither, and boxes that are rotated, are listed as skipped; predictions and drafts are kept, and
+not read. What is written back is the same text but for the regions that somebody decided about.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from json.decoder import scanstring  # type: ignore[attr-defined]
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from difficulty_service.base.wording import count_of
+from difficulty_service.datasets.image_openers import cell_opener, has_image_extension
+from difficulty_service.datasets.listing import check_options
+from difficulty_service.datasets.objects.boxes import (
+    MOST_BYTES,
+    BoxedImage,
+    Boxes,
+    bounds,
+    build_boxes,
+    edited,
+    frame_of,
+    within_limits,
+)
+from difficulty_service.datasets.objects.json_text import (
+    Span,
+    TextEdit,
+    first_character,
+    parsing,
+    read_text,
+    removals,
+    walk_list,
+    walk_object,
+)
+from difficulty_service.datasets.objects.one_file import (
+    MOST_LIMITED,
+    ImagesByName,
+    OneFile,
+    choose_file,
+    files_of,
+)
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.storage import Entry, StoredPath, is_uri, open_file
+
+EXTENSION = ".json"
+LABELS = ("rectanglelabels", "polygonlabels", "labels")
+"""Types of results with a label and what it is around."""
+
+OTHERS = ("brushlabels", "ellipselabels", "keypointlabels", "vectorlabels", "bitmasklabels")
+UNLABELLED = ("rectangle", "polygon", "ellipse", "brush", "keypoint", "vector", "bitmask")
+"""Types of results that need another one with the same id for their label."""
+
+LOCAL_FILES = "/data/local-files/"
+"""Where Label Studio serves files of its machine, whose path is in the query."""
+
+_HEAD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"')
+_SHAPE = re.compile(
+    rb'"type"\s*:\s*"(?:' + "|".join((*LABELS, *OTHERS, *UNLABELLED)).encode() + rb')"'
+)
+_HEAD_BYTES, _TRIED_BYTES = 256, 1 << 20
+_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
+"""What Label Studio puts before the name of a file that was uploaded."""
+
+Json = Mapping[str, Any]
+
+
+def is_label_studio_file(place: StoredPath) -> bool:
+    """Whether a file is a list of tasks, of which one of the first has a region."""
+    if not place.name.lower().endswith(EXTENSION):
+        return False
+    try:
+        with open_file(place) as file:
+            head = file.read(_HEAD_BYTES)
+            if _HEAD.match(head) is None:
+                return False
+            head += file.read(_TRIED_BYTES)
+    except OSError:
+        return False
+    return all(name in head for name in (b'"annotations"', b'"data"')) and bool(_SHAPE.search(head))
+
+
+def is_label_studio(place: StoredPath, entries: list[Entry]) -> bool:
+    """Whether a folder holds such a file."""
+    return bool(_find(place, entries))
+
+
+def _find(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
+    return files_of(place, entries, EXTENSION, is_label_studio_file)
+
+
+@dataclass(frozen=True)
+class Region:
+    """A box of a task, by where it is in the file.
+
+    Attributes:
+        task: Number of the task.
+        annotation: Number of the annotation in it.
+        result: Number of the result in that, which has its label.
+    """
+
+    task: int
+    annotation: int
+    result: int
+
+
+@dataclass
+class Tasks:
+    """The boxes of the tasks of a file, whose labels are texts until all of them are known.
+
+    Attributes:
+        rows: Place of each image by its path.
+        found: Row, name, label or problem, shares of the image and region of each box.
+        repeated: Number of tasks with several annotations that count.
+        unread: Number of tasks with predictions or drafts.
+    """
+
+    images: ImagesByName
+    folder: StoredPath
+    boxes: Boxes = field(default_factory=Boxes)
+    rows: dict[str, int] = field(default_factory=dict)
+    found: list[tuple[int, str, tuple[str] | str, Sequence[object], Region]] = field(
+        default_factory=list
+    )
+    number: int = 0
+    repeated: int = 0
+    unread: int = 0
+
+    def add(self, task: Json, _span: Span) -> None:
+        """Takes a task into account; raises ValueError where it is none."""
+        number, self.number = self.number, self.number + 1
+        annotations = task.get("annotations") or []
+        if not isinstance(task.get("data"), dict) or not _is_list_of_objects(annotations):
+            raise ValueError(f"task {number} has no data or annotations as those of images have")
+        self.unread += any(task.get(name) for name in ("predictions", "drafts"))
+        usable = [place for place, each in enumerate(annotations) if _counts(each)]
+        self.repeated += len(usable) > 1
+        newest = max(usable, key=lambda place: _precedence(annotations[place]), default=None)
+        results: Sequence[Json] = [] if newest is None else annotations[newest]["result"]
+        frame = next(filter(None, map(_frame, results)), None)
+        row = self._row(_address(task["data"]), frame)
+        for place, key, label, shares in _regions(results):
+            region = Region(number, newest or 0, place)
+            self.found.append((row, key, label, _scaled(shares, frame), region))
+
+    def _row(self, address: str, frame: tuple[float, float] | None) -> int:
+        """The place of the image at an address, which several tasks may have."""
+        image = self._image(address, frame)
+        if image.name not in self.rows:
+            self.rows[image.name] = len(self.boxes.images)
+            self.boxes.images.append(image)
+        return self.rows[image.name]
+
+    def _image(self, address: str, frame: tuple[float, float] | None) -> BoxedImage:
+        path = _path(address)
+        above, slash, name = path.rpartition("/")
+        matches = self.images.find(path)
+        matches = matches or self.images.find(f"{above}{slash}{_UPLOADED.sub('', name)}")
+        if not matches and is_uri(address):
+            return BoxedImage(address, cell_opener(address, self.folder), frame)
+        return self.images.image(name, matches, frame)
+
+
+def open_label_studio(location: str, options: DatasetOptions) -> Dataset:
+    """Opens an exported file, or the folder that holds it."""
+    check_options(options, "boxes of Label Studio")
+    read = _Export(location, options)
+    tasks = read.tasks
+    notes = []
+    if tasks.repeated:
+        images = count_of(tasks.repeated, "image")
+        notes.append(
+            f"{images} annotated several times: the ground truth counts, or else the newest"
+        )
+    if tasks.unread:
+        images = count_of(tasks.unread, "image")
+        notes.append(f"{images} with predictions or drafts, which are not read")
+    revise = partial(_revise, location, options)
+    return build_boxes(location, options, read.categories, read.boxes, revise, notes)
+
+
+class _Export:
+    """The boxes of a file.
+
+    Attributes:
+        regions: Where each box is in the text.
+    """
+
+    def __init__(self, location: str, options: DatasetOptions) -> None:
+        self.file: OneFile = choose_file(location, options, _find)
+        if self.file.split is not None:
+            check_options(options, "a single file of Label Studio", ("split",))
+        most = MOST_BYTES if options.limits is None else MOST_LIMITED
+        self.text = read_text(self.file.place, location, most)
+        self.tasks = Tasks(ImagesByName(self.file), self.file.root)
+        with parsing(self.file.place):
+            _walk_tasks(self.text, self.tasks.add)
+        self.boxes, self.regions = self.tasks.boxes, list[Region]()
+        known = {label[0] for _, _, label, _, _ in self.tasks.found if isinstance(label, tuple)}
+        self.categories = sorted(known)
+        labels = {name: label for label, name in enumerate(self.categories)}
+        for row, key, label, sides, region in within_limits(self.tasks.found, options, location):
+            self.boxes.add(row, key, label if isinstance(label, str) else labels[label[0]], sides)
+            self.regions += [region] * (len(self.boxes.rows) - len(self.regions))
+
+
+def _walk_tasks(text: str, take: Any) -> None:  # noqa: ANN401 - as walk_list takes it
+    start = first_character(text)
+    if text[start] != "[":
+        raise ValueError("it is not a list of tasks")
+    walk_list(text, start, take)
+
+
+def _is_list_of_objects(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+
+
+def _counts(annotation: Json) -> bool:
+    return not annotation.get("was_cancelled") and _is_list_of_objects(annotation.get("result"))
+
+
+def _precedence(annotation: Json) -> tuple[bool, str]:
+    when = annotation.get("updated_at") or annotation.get("created_at") or ""
+    return bool(annotation.get("ground_truth")), str(when)
+
+
+def _frame(result: Json) -> tuple[float, float] | None:
+    return frame_of(result.get("original_width"), result.get("original_height"))
+
+
+def _address(data: Json) -> str:
+    """The address of the image of a task: of what its data says, what looks like one."""
+    texts = [each for each in data.values() if isinstance(each, str)]
+    likely = [each for each in texts if has_image_extension(_path(each))]
+    return next(iter(likely), str(data.get("image") or ""))
+
+
+def _path(address: str) -> str:
+    """The path in an address, without the host and what marks an uploaded file."""
+    try:
+        parts = urlsplit(address)
+    except ValueError:
+        return address
+    if parts.path.endswith(LOCAL_FILES):
+        return parse_qs(parts.query).get("d", [""])[0]
+    return unquote(parts.path)
+
+
+def _regions(
+    results: Sequence[Json],
+) -> Iterator[tuple[int, str, tuple[str] | str, Sequence[object]]]:
+    """Number, name, label and sides of each result that is around something.
+
+    A text in place of a label is the reason why it is no box.
+    """
+    labelled = {str(each.get("id")) for each in results if each.get("type") in (*LABELS, *OTHERS)}
+    for place, each in enumerate(results):
+        kind, key = each.get("type"), each.get("id")
+        if kind not in (*LABELS, *OTHERS, *UNLABELLED):
+            continue  # an answer about the image or a region, or a relation of two
+        if kind in UNLABELLED and str(key) in labelled:
+            continue
+        value = each.get("value")
+        value = value if isinstance(value, dict) else {}
+        name = str(key) if isinstance(key, str | int) else f"#{place + 1}"
+        label = _problem(each, value) if name == str(key) else "it has no id"
+        yield place, name, label or _label(value.get(str(kind))), _shares(value)
+
+
+def _problem(result: Json, value: Json) -> str | None:
+    """The reason why a result is no box; None where it is one or has one around it."""
+    kind = result["type"]
+    if kind in OTHERS or any(name in value for name in ("radiusX", "rle")):
+        return f"it is a region of the type {kind}, and no box or polygon"
+    for name, reason in ((value, "rotation"), (result, "image_rotation")):
+        degrees = name.get(reason) or 0
+        if not isinstance(degrees, int | float) or degrees % 360:
+            what = "it is" if reason == "rotation" else "its image was"
+            return f"{what} rotated by {degrees} degrees"
+    return None
+
+
+def _label(names: object) -> tuple[str] | str:
+    if not isinstance(names, list) or not names or not all(isinstance(each, str) for each in names):
+        return "it has no category"
+    return (names[0],) if len(names) == 1 else f"it has {len(names)} labels, and a box has one"
+
+
+def _shares(value: Json) -> Sequence[object]:
+    """Left, top, right and bottom in shares of the image."""
+    points = value.get("points")
+    if isinstance(points, list):
+        numbers = bounds([each if isinstance(each, list) else [] for each in points])
+    else:
+        left, top, width, height = (value.get(name) for name in ("x", "y", "width", "height"))
+        if not all(isinstance(each, int | float) for each in (left, top, width, height)):
+            return ()
+        numbers = (left, top, left + width, top + height)  # type: ignore[operator]
+    try:
+        return [float(each) / 100 for each in numbers]  # type: ignore[arg-type]
+    except OverflowError:
+        return ()
+
+
+def _scaled(shares: Sequence[object], frame: tuple[float, float] | None) -> Sequence[object]:
+    """Sides in the unit of the frame of their image."""
+    if not shares or frame is None:
+        return shares
+    return [float(each) * frame[place % 2] for place, each in enumerate(shares)]  # type: ignore[arg-type]
+
+
+def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
+    """The same text but for the regions that have another label or are gone."""
+    read = _Export(location, options)
+    regions = dict(zip(read.boxes.ids(), read.regions, strict=True))
+    decided: dict[int, dict[Region, str | None]] = {}
+    for sample_id, label in changes.items():
+        if sample_id in regions:
+            region = regions[sample_id]
+            decided.setdefault(region.task, {})[region] = label
+    edits = list[TextEdit]()
+    spans = list[Span]()
+    _walk_tasks(read.text, lambda _, span: spans.append(span))
+    for task, of_task in decided.items():
+        edits += _task_edits(read.text, spans[task], of_task)
+    images = [image.name for image in read.boxes.images]
+    unknown = [name for name in changes if name not in regions]
+    return read.file.revision(edited(read.text, edits).encode(), images, unknown)
+
+
+def _task_edits(text: str, span: Span, decided: Mapping[Region, str | None]) -> Iterator[TextEdit]:
+    annotations = _elements(text, span[0], "annotations")
+    # All boxes of a task are of the one annotation that counts.
+    (number,) = {region.annotation for region in decided}
+    results = _elements(text, annotations[number][1][0], "result")
+    gone = {str(results[each.result][0]["id"]) for each, label in decided.items() if label is None}
+    for region, label in decided.items():
+        if label is not None:
+            value, (start, _) = results[region.result]
+            yield _label_edit(text, start, str(value["type"]), label)
+    yield from removals(
+        [each for _, each in results],
+        {place for place, (value, _) in enumerate(results) if _names(value, gone)},
+    )
+
+
+def _names(result: Json, gone: set[str]) -> bool:
+    """Whether a result is a region that is gone, an answer about it, or a relation with it."""
+    return any(str(result[name]) in gone for name in ("id", "from_id", "to_id") if name in result)
+
+
+def _elements(text: str, start: int, name: str) -> list[tuple[Json, Span]]:
+    """The elements of a list of the object at a place."""
+    found = list[tuple[Json, Span]]()
+    walk_object(text, start, {name: lambda value, span: found.append((value, span))})
+    return found
+
+
+def _label_edit(text: str, start: int, kind: str, label: str) -> TextEdit:
+    """Replaces the only label of the result at a place."""
+    value = walk_object(text, start, {})["value"][0]
+    at = text.index('"', walk_object(text, value, {})[kind][0])
+    return at, scanstring(text, at + 1, True)[1], json.dumps(label, ensure_ascii=False)  # noqa: FBT003

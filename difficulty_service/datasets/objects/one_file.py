@@ -1,0 +1,123 @@
+"""Datasets whose boxes are in one file, and whose images are below its folder, found by name."""
+
+import posixpath
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from difficulty_service.base.wording import list_names
+from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
+from difficulty_service.datasets.objects.boxes import BoxedImage, choose_split
+from difficulty_service.datasets.objects.files import nested, walk
+from difficulty_service.datasets.sample import Content, DatasetOptions, ImageOpener, Revision
+from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, reading, resolve
+
+LOOKED_AT = 100
+"""Number of files of a folder that are tried."""
+
+MOST_LIMITED = 1 << 29
+"""Bytes of a file of whoever is not trusted; the largest one of COCO has 470 MB."""
+
+USUAL_FOLDERS = ("", "images")
+"""Folders beside the file in which an image is what its name says, wherever others have it."""
+
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class OneFile:
+    """A file of boxes, and what is below its folder.
+
+    Attributes:
+        root: Its folder.
+        sizes: Bytes of each file by its path below the root.
+        is_named: Whether the file was named, and not a folder.
+        split: Split that is still to be chosen inside the file.
+    """
+
+    place: StoredPath
+    root: StoredPath
+    sizes: Mapping[str, int]
+    is_named: bool
+    split: str | None
+
+    def revision(self, content: Content, images: Iterable[str], unknown: Sequence[str]) -> Revision:
+        """The dataset with other content of the file; of a named file, only with its images."""
+        names = images if self.is_named else self.sizes
+        others = [each for each in names if each in self.sizes and each != self.place.name]
+        return Revision(self.root, {self.place.name: content}, others, unknown, is_one_file=True)
+
+
+def files_of(
+    place: StoredPath,
+    entries: Sequence[Entry],
+    extension: str,
+    is_file: Callable[[StoredPath], bool],
+) -> dict[str, StoredPath]:
+    """The files of a format in a folder, by their names without the extension."""
+    names = [
+        name
+        for name, is_dir, _ in sorted(entries)
+        if not is_dir and name.lower().endswith(extension) and not name.startswith(".")
+    ]
+    places = [place.join(name) for name in names[:LOOKED_AT]]
+    return {each.name[: -len(extension)]: each for each in places if is_file(each)}
+
+
+def choose_file(
+    location: str, options: DatasetOptions, find: Callable[..., dict[str, StoredPath]]
+) -> OneFile:
+    """The file at a location, or in the folder there; a split chooses among several.
+
+    Args:
+        find: Function that finds the files of a folder from its place and entries.
+    """
+    place = resolve(location, options.boundary)
+    if not is_folder(place, location):
+        return OneFile(place, place.parent, walk(place.parent), is_named=True, split=options.split)
+    with reading(repr(location), "listed"):
+        found = ((root, find(root, entries)) for root, entries in nested(place))
+        root, files = next(each for each in found if each[1])
+    split = options.split if len(files) == 1 else None
+    name = choose_split(list(files), options.split if len(files) > 1 else None, location)
+    return OneFile(files[name], root, walk(root), is_named=False, split=split)
+
+
+class ImagesByName:
+    """The images below a folder, found by paths that are of another machine."""
+
+    def __init__(self, file: OneFile) -> None:
+        self._file = file
+        self._paths = defaultdict[str, list[str]](list)
+        for path in filter(has_image_extension, file.sizes):
+            self._paths[posixpath.basename(path)].append(path)
+
+    def find(self, path: str) -> list[str]:
+        """The images whose paths end most like this one: one, several alike, or none."""
+        parts = path.replace("\\", "/").split("/")
+        ranks = {each: _rank(each, parts) for each in self._paths.get(parts[-1], ())}
+        best = max(ranks.values(), default=None)
+        return [each for each, rank in ranks.items() if rank == best]
+
+    def image(
+        self, name: str, matches: Sequence[str], frame: tuple[float, float] | None
+    ) -> BoxedImage:
+        """An image, by what was found under its name."""
+        if len(matches) == 1:
+            path = matches[0]
+            opener: ImageOpener = partial(open_image, self._file.root.join(path))
+            return BoxedImage(path, opener, frame, self._file.sizes[path])
+        reason = f"no image of this name: {name!r}" if name else "no image"
+        if matches:
+            reason = f"several images are called {name!r}: {list_names(matches, _NAMED)}"
+        return BoxedImage(name, refusing(reason), frame)
+
+
+def _rank(path: str, parts: Sequence[str]) -> tuple[int, bool]:
+    """How many parts at their ends are equal, and whether the rest is a usual folder."""
+    own = path.split("/")
+    equal = 0
+    while equal < min(len(own), len(parts)) and own[-1 - equal] == parts[-1 - equal]:
+        equal += 1
+    return equal, "/".join(own[: len(own) - equal]) in USUAL_FOLDERS
