@@ -132,6 +132,9 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.counts
 	$(BIN)/python -m benchmarks.evidence.encoders
 	$(BIN)/python -m benchmarks.evidence.training.trust
+	$(BIN)/python -m benchmarks.evidence.image_tags
+	$(BIN)/python -m benchmarks.evidence.copies
+	$(BIN)/python -m benchmarks.evidence.selection
 
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick

@@ -12,7 +12,7 @@ Every network sees what it keeps equally often, so that fewer images are fewer s
 p_wrong come from MobileNetV2 and the given labels; EL2N and forgetting from three networks of the
 same kind, trained on all images. Accuracy is that of all test images with their official labels;
 differences from random choices are paired by the seed. All files are in runs/study-pruning, where
-a study that was stopped resumes; the table is also written to pruning.csv there.
+a study that was stopped resumes; the table is `pruning.csv` of the evidence.
 """
 
 import argparse
@@ -34,6 +34,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from benchmarks.evidence.noise import Truth, symmetric
+from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
@@ -296,6 +297,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=8)
     parser.add_argument("--jobs", type=int, default=num_workers(), help="number of parallel runs")
     parser.add_argument("--folder", type=Path, default=Path("runs/study-pruning"))
+    parser.add_argument("--table", type=Path, default=DOCS / TABLES / "pruning.csv")
     arguments = parser.parse_args()
     for name in arguments.datasets:
         if not list(shared_folder().glob(f"data/{name}_train_*.parquet")):
@@ -307,7 +309,8 @@ def main() -> None:
         for labels in arguments.labels
         for row in run_study(name, labels, arguments)
     ]
-    write_rows(arguments.folder / "pruning.csv", (*COLUMNS, "machine"), rows)
+    write_rows(arguments.table, (*COLUMNS, "machine"), rows)
+    write_page(DOCS)
     for row in rows:
         print(" | ".join(row.get(column, "") for column in COLUMNS))
 
