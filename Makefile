@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -132,8 +132,11 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.counts
 	$(BIN)/python -m benchmarks.evidence.encoders
 	$(BIN)/python -m benchmarks.evidence.training.trust
+	$(BIN)/python -m benchmarks.evidence.image_tags
+	$(BIN)/python -m benchmarks.evidence.copies
+	$(BIN)/python -m benchmarks.evidence.selection
 
-papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (hours, resumes)
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)
@@ -144,6 +147,9 @@ study-scratch: $(INSTALLED) ## train small networks on CIFAR-10 from scratch (ho
 
 study-losses: $(INSTALLED) ## train small networks with every loss and three seeds (45 minutes, resumes)
 	$(BIN)/python -m benchmarks.studies.losses
+
+study-pruning: $(INSTALLED) ## train small networks on what each choice of images keeps (three hours, resumes)
+	$(BIN)/python -m benchmarks.studies.pruning
 
 study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (two hours, resumes)
 	$(BIN)/python -m benchmarks.studies.ablations

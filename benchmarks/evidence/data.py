@@ -51,6 +51,7 @@ class Source:
 SOURCES = {
     "cifar10-train": Source("cifar10_train_*.parquet", "index"),
     "cifar10-test": Source("cifar10_test.parquet", "index"),
+    "cifar100-train": Source("cifar100_train_*.parquet"),
     "cifar100-test": Source("cifar100_test.parquet"),
     "tiny-imagenet": Source("tiny_imagenet_val2000.parquet", "filename"),
 }

@@ -2,13 +2,13 @@
 
     python -m benchmarks.evidence.page
 
-The tables are docs/evidence/*.csv; `benchmarks.evidence.run`, `.counts` and `.encoders` write them.
+The tables are docs/evidence/*.csv, which `make evidence` and `make study-pruning` write.
 What has not run has no row there, and the page says so.
 """
 
 from pathlib import Path
 
-from benchmarks.evidence import page_of_encoders, page_of_labels, page_of_others
+from benchmarks.evidence import page_of_encoders, page_of_labels, page_of_others, page_of_tasks
 from benchmarks.evidence.page_text import Tables
 from difficulty_service.base.files import replacing
 
@@ -25,6 +25,10 @@ SECTIONS = (
     page_of_others.paper,
     page_of_others.training,
     page_of_others.choices,
+    page_of_tasks.pruning,
+    page_of_tasks.selection,
+    page_of_tasks.tags,
+    page_of_tasks.copies,
     page_of_others.repeat,
 )
 

@@ -157,5 +157,7 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - Training: [measures](evidence/training.csv) (`is` is empty where rounded numbers do not tell),
   [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv),
   [trust in labels](evidence/trust.csv).
+- Other tasks: [tags](evidence/tags.csv), [copies](evidence/leaks.csv),
+  [what to label](evidence/selection.csv), [what to keep](evidence/pruning.csv).
 - [Choices](evidence/choices.csv); [what the study took](evidence/study.csv).
 """

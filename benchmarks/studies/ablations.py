@@ -286,7 +286,8 @@ def corrupted_tables(test: Path, folder: Path) -> dict[int, list[Path]]:
     """Tables of the first test images under each of CORRUPTED, by severity."""
     folder.mkdir(parents=True, exist_ok=True)
     tables: dict[int, list[Path]] = {}
-    images = pq.read_table(test).slice(0, NUM_CORRUPTED)
+    # Without names of classes, of which so few images may lack some, labels are indices.
+    images = pq.read_table(test, columns=["image", "label"]).slice(0, NUM_CORRUPTED)
     pixels = torch.stack([_pixels(encoded) for encoded in images["image"].to_pylist()])
     for severity in SEVERITIES:
         for name in CORRUPTED:

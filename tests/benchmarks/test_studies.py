@@ -1,14 +1,18 @@
 """Studies of many runs: a mistake in one trial is found before any of them trains."""
 
+import io
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from scipy import stats
 from torch.nn import functional as F
 
-from benchmarks.studies import ablations, losses, toys
+from benchmarks.studies import ablations, losses, pruning, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -137,3 +141,96 @@ def test_weights_change_with_as_many_probabilities_as_they_are_made_of() -> None
     assert others > 0.1
     assert rest == pytest.approx(0, abs=1e-9)
     assert all(change > 0.01 for change in found["gBS"])
+
+
+@pytest.fixture(scope="module")
+def pool() -> pruning.Pool:
+    """Forty images of two classes, whose difficulty is the number of the row; one has no score."""
+    labels = np.arange(40) % 4 // 3
+    rmd = np.arange(40.0)
+    rmd[7] = np.nan
+    columns = {"rmd": rmd, "forgotten": np.zeros(40)}
+    return pruning.Pool(Path("images.parquet"), Path("scores.parquet"), labels, columns)
+
+
+def test_a_choice_keeps_the_same_share_of_each_class(pool: pruning.Pool) -> None:
+    for choice in ("random", "easy by RMD", "most forgotten"):
+        kept = pruning.kept_rows(pool, choice, 0.5, seed=0)
+        assert np.bincount(pool.labels[kept]).tolist() == [15, 5]
+
+
+def test_the_easiest_or_the_hardest_are_kept_and_those_without_a_score_last(
+    pool: pruning.Pool,
+) -> None:
+    rows = np.arange(40)
+    scored = rows[(pool.labels == 1) & (rows != 7)]
+
+    easy = pruning.kept_rows(pool, "easy by RMD", 0.9, seed=0)
+    hard = pruning.kept_rows(pool, "hard by RMD", 0.9, seed=0)
+    few = pruning.kept_rows(pool, "hard by RMD", 0.3, seed=0)
+
+    assert easy[pool.labels[easy] == 1].tolist() == scored.tolist()
+    assert hard[pool.labels[hard] == 1].tolist() == scored.tolist()
+    assert few[pool.labels[few] == 1].tolist() == scored[-3:].tolist()
+
+
+def test_what_is_equal_or_random_is_kept_by_the_seed(pool: pruning.Pool) -> None:
+    for choice in ("random", "most forgotten"):
+        kept = [pruning.kept_rows(pool, choice, 0.5, seed).tolist() for seed in (0, 0, 1)]
+        assert kept[0] == kept[1] != kept[2]
+
+
+def test_training_tells_how_wrong_and_how_often_forgotten_an_image_is(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(60) % 2
+    pixels = generator.integers(0, 40, (60, 32, 32, 3), np.uint8) + (labels * 200)[
+        :, None, None, None
+    ].astype(np.uint8)
+    given = labels.copy()
+    given[:3] = 1 - given[:3]
+    encoded = []
+    for each in pixels:
+        file = io.BytesIO()
+        Image.fromarray(each).save(file, "png")
+        encoded.append(file.getvalue())
+    path = tmp_path / "images.parquet"
+    pq.write_table(pa.table({"image": encoded, "label": given}), path)
+
+    found = pruning.training_dynamics(path, epochs=10, seed=0)
+
+    assert set(np.argsort(found["el2n"])[-3:]) == {0, 1, 2}
+    assert (found["el2n"] <= np.sqrt(2) + 1e-6).all()
+    assert (found["forgotten"][3:] < found["forgotten"][:3].min()).mean() > 0.9
+
+
+def test_error_norms_are_those_of_each_image() -> None:
+    logits = torch.tensor([[2.0, 0.0, -1.0], [0.0, 1.0, 5.0]])
+    images = torch.zeros(2, 3, 1, 1)
+
+    class Fixed(torch.nn.Module):
+        def forward(self, batch: torch.Tensor) -> torch.Tensor:
+            return logits[: len(batch)]
+
+    found = pruning.error_norms(Fixed(), images, torch.tensor([0, 1]))
+
+    for row, label in enumerate((0, 1)):
+        probabilities = np.exp(logits[row].numpy()) / np.exp(logits[row].numpy()).sum()
+        probabilities[label] -= 1
+        assert found[row].item() == pytest.approx(np.sqrt((probabilities**2).sum()), abs=1e-6)
+
+
+def test_every_training_of_the_study_of_pruning_has_settings_that_count(tmp_path: Path) -> None:
+    images = tmp_path / "images.parquet"
+    pq.write_table(pa.table({"image": [b""] * 20, "label": [0, 1] * 10}), images)
+    columns = {name: np.arange(20.0) for name, _ in pruning.SCORES.values()}
+    pool = pruning.Pool(images, tmp_path / "scores.parquet", np.arange(20) % 2, columns)
+    settings = (*pruning.NETWORK, *pruning.TRAINING)
+    study = Study("cifar10_small_resnet", settings, tmp_path, 1)
+
+    trials = pruning.trials_of(pool, seed=0)
+
+    assert {study.recipe_of(each).name for each in trials.values()} == {
+        each.method for each in trials.values()
+    }
+    kept = pq.read_table(tmp_path / "kept/hard-by-RMD-0.3-0.parquet")
+    assert kept["label"].to_pylist() == [0, 1] * 3

@@ -1,7 +1,7 @@
 """Planted errors of tags: how many are found, and how many are expected, beside cleanlab.
 
-    pip install cleanlab==2.9.0
-    DIFFICULTY_SHARED=FOLDER python benchmarks/tags.py [--images 5000] [--composites 3000]
+    pip install '.[peers]'
+    python -m benchmarks.evidence.image_tags [--seeds 3] [--images 5000] [--composites 3000]
 
 Two sets of images with tags: photographs of CIFAR-100's test set, each with its fine and its coarse
 class as tags, and composites of one to four of them at 32 pixels in the cells of a square, with
@@ -9,17 +9,17 @@ the coarse class of each as a tag. 10 % of the tags are left out, and wrong ones
 many as there are tags, all at random. cleanlab takes out-of-sample probabilities of one logistic
 regression for each tag, by three folds, on the same features.
 
-Prints for wrong and for missing tags: their number, the expected one, how many have a probability
-above 1/2 and the share of these that are errors, and the AUROC and the average precision of either
-ranking.
+Writes `tags.csv` of the evidence, for wrong and for missing tags: their number, the expected one,
+how many have a probability above 1/2 and the share of these that are errors, the AUROC and the
+average precision of either ranking, and what ours has more than cleanlab's, with the 95 % interval
+over the seeds of the errors.
 """
 
 import argparse
 import io
 import os
 import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,12 +36,30 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import difficulty_service as ds
+from benchmarks.evidence.page import DOCS, TABLES, write_page
+from benchmarks.evidence.tables import Row, write_rows
+from benchmarks.evidence.training.comparison import paired_difference
+from benchmarks.machine import machine
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.tags import GivenTags, fit_tags
 
 SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 SIDE, MOST = 32, 4
 MISSING, WRONG = 0.10, 0.05
+COLUMNS = (
+    *("images", "kind", "seeds", "errors", "expected", "above_half", "above_half_wrong_share"),
+    *(
+        f"{peer}{name}{ending}"
+        for name in ("auroc", "average_precision")
+        for peer, ending in (
+            ("", ""),
+            ("cleanlab_", ""),
+            ("", "_difference"),
+            ("", "_difference_95"),
+        )
+    ),
+    "machine",
+)
 
 Bools = NDArray[np.bool_]
 Numbers = NDArray[np.float64]
@@ -93,9 +111,9 @@ def composites(shared: Path, number: int) -> Tagged:
     return Tagged("composites", images, one_hot(tags))
 
 
-def plant(right: Bools) -> Bools:
+def plant(right: Bools, seed: int) -> Bools:
     """The tags with errors."""
-    random = np.random.default_rng(1)
+    random = np.random.default_rng(seed)
     missing = right & (random.random(right.shape) < MISSING)
     share = WRONG * right.mean() / (1 - right.mean())
     return (right & ~missing) | (~right & (random.random(right.shape) < share))
@@ -114,62 +132,105 @@ def ours(features: NDArray[np.float32], has: Bools) -> Numbers:
     return every
 
 
-def cleanlabs(features: NDArray[np.float32], has: Bools) -> Numbers:
+def cleanlabs(features: NDArray[np.float32], has: Bools, seed: int) -> Numbers:
     """1 minus cleanlab's quality of each decision."""
     from cleanlab.multilabel_classification.rank import get_label_quality_scores_per_class
 
     probe = OneVsRestClassifier(
         make_pipeline(StandardScaler(), LogisticRegression(C=0.01, max_iter=100))
     )
-    folds = KFold(3, shuffle=True, random_state=0)
+    folds = KFold(3, shuffle=True, random_state=seed)
     probabilities = cross_val_predict(probe, features, has, cv=folds, method="predict_proba")
     labels = [np.flatnonzero(row).tolist() for row in has]
     quality = get_label_quality_scores_per_class(labels, probabilities)
     return 1 - np.asarray(quality, np.float64)
 
 
-def describe(p_wrong: Numbers, is_wrong: Bools, *, counts: bool) -> str:
-    """What a ranking finds, in a line."""
-    text = (
-        f"AUROC {roc_auc_score(is_wrong, p_wrong):.3f}, average precision "
-        f"{average_precision_score(is_wrong, p_wrong):.3f}"
-    )
-    if not counts:
-        return text
+@dataclass(frozen=True)
+class Found:
+    """What the rankings find of the errors of one kind, for one seed.
+
+    Attributes:
+        counts: Number of errors, the expected one, how many are above 1/2, and how many of these
+            are errors.
+        auroc: AUROC of ours and of cleanlab's.
+        precision: Average precision of ours and of cleanlab's.
+    """
+
+    counts: tuple[float, float, float, float]
+    auroc: tuple[float, float]
+    precision: tuple[float, float]
+
+
+def compare(p_wrong: Numbers, peer: Numbers, is_wrong: Bools) -> Found:
+    """How both find some errors. Shape (decisions,) each."""
     sure = p_wrong > 0.5  # noqa: PLR2004 - more likely than not
-    precision = is_wrong[sure].mean() if sure.any() else float("nan")
-    return (
-        f"{text}; {is_wrong.sum()} errors, {p_wrong.sum():.0f} expected; {sure.sum()} above 1/2, "
-        f"{precision:.0%} of them errors"
+    return Found(
+        (is_wrong.sum(), p_wrong.sum(), sure.sum(), (sure & is_wrong).sum()),
+        (roc_auc_score(is_wrong, p_wrong), roc_auc_score(is_wrong, peer)),
+        (average_precision_score(is_wrong, p_wrong), average_precision_score(is_wrong, peer)),
     )
+
+
+def row_of(found: Sequence[Found]) -> Row:
+    """Means over the seeds, and the differences from cleanlab with their intervals."""
+    errors, expected, sure, right = np.mean([each.counts for each in found], axis=0)
+    row = {
+        "seeds": str(len(found)),
+        "errors": f"{errors:.0f}",
+        "expected": f"{expected:.0f}",
+        "above_half": f"{sure:.0f}",
+        "above_half_wrong_share": f"{right / sure:.2f}" if sure else "",
+    }
+    for name, pairs in (
+        ("auroc", [each.auroc for each in found]),
+        ("average_precision", [each.precision for each in found]),
+    ):
+        ours, peers = zip(*pairs, strict=True)
+        row |= {name: f"{np.mean(ours):.3f}", f"cleanlab_{name}": f"{np.mean(peers):.3f}"}
+        if len(found) > 1:
+            mean, error = paired_difference(ours, peers)
+            row |= {f"{name}_difference": f"{mean:.3f}", f"{name}_difference_95": f"{error:.3f}"}
+    return row
+
+
+def rows(arguments: argparse.Namespace) -> Iterator[Row]:
+    """A row for each set of images and kind of error."""
+    encoder = ds.backbone(arguments.backbone)
+    photos, classes = photographs(SHARED, arguments.images)
+    for tagged in (
+        Tagged("classes", photos, one_hot(classes)),
+        composites(SHARED, arguments.composites),
+    ):
+        features = encoder.encode(tagged.images)
+        found: dict[str, list[Found]] = {"wrong": [], "missing": []}
+        for seed in range(arguments.seeds):
+            has = plant(tagged.right, seed + 1)
+            is_wrong, p_wrong, peer = (
+                has != tagged.right,
+                ours(features, has),
+                cleanlabs(features, has, seed),
+            )
+            for kind, of in (("wrong", has), ("missing", ~has)):
+                found[kind].append(compare(p_wrong[of], peer[of], is_wrong[of]))
+        for kind, each in found.items():
+            row = {"images": tagged.name, "kind": kind, **row_of(each), "machine": machine()}
+            print(row, flush=True)
+            yield row
 
 
 def main() -> None:
-    """Plants errors in both sets of images, and prints a line for each method and direction."""
+    """Plants errors in both sets of images, and writes the table."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--images", type=int, default=5000)
     parser.add_argument("--composites", type=int, default=3000)
     parser.add_argument("--backbone", default="builtin")
     arguments = parser.parse_args()
     if not (SHARED / "data/cifar100_test.parquet").exists():
         sys.exit(f"skipped: CIFAR-100 is not in {SHARED} (DIFFICULTY_SHARED)")
-    encoder = ds.backbone(arguments.backbone)
-    photos, classes = photographs(SHARED, arguments.images)
-    sets = [
-        Tagged("fine and coarse classes", photos, one_hot(classes)),
-        composites(SHARED, arguments.composites),
-    ]
-    for tagged in sets:
-        has = plant(tagged.right)
-        features = encoder.encode(tagged.images)
-        is_wrong = has != tagged.right
-        for method, judge in (("difficulty tags", ours), ("cleanlab", cleanlabs)):
-            start = time.process_time()
-            p_wrong = judge(features, has)
-            seconds = time.process_time() - start
-            for kind, of in (("wrong", has), ("missing", ~has)):
-                line = describe(p_wrong[of], is_wrong[of], counts=judge is ours)
-                print(f"{tagged.name}, {kind}, {method} ({seconds:.0f} s): {line}", flush=True)
+    write_rows(DOCS / TABLES / "tags.csv", COLUMNS, list(rows(arguments)))
+    write_page(DOCS)
 
 
 if __name__ == "__main__":
