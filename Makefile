@@ -151,7 +151,7 @@ study-losses: $(INSTALLED) ## train small networks with every loss and three see
 study-pruning: $(INSTALLED) ## train small networks on what each choice of images keeps (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.pruning
 
-study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (two hours, resumes)
+study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.ablations
 
 format: $(INSTALLED) ## lay out the code and fix what can be fixed
