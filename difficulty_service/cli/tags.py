@@ -48,16 +48,16 @@ def tags(
         least: Probability from which a missing tag gets a row.
     """
     from difficulty_service.cli.annotators import split_columns
-    from difficulty_service.datasets.tags import TagColumns
+    from difficulty_service.datasets.tags import TagColumns, open_tags
     from difficulty_service.features.array_files import open_features
     from difficulty_service.scores.class_evidence import samples_of_features
-    from difficulty_service.scores.tags import by_tag_file, read_tags, score_tags
+    from difficulty_service.scores.tags import by_tag_file, score_tags, tags_of_samples
 
     if out.resolve() in {features.resolve(), Path(table).resolve()}:
         raise WrongCall(f"{out} would be written over, but is read")
     store = open_features(features)
     named = TagColumns(split_columns(columns), separator, id_column)
-    given = read_tags(table, named, samples_of_features(store).sample_ids)
+    given = tags_of_samples(open_tags(table, named), samples_of_features(store).sample_ids)
     report = score_tags(store, given, out, least=least)
     report_tags(report)
     print_warnings(report.warnings)
