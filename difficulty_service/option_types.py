@@ -116,6 +116,30 @@ def without_classes(
     return clusters
 
 
+def with_tags(separator: str | None, info: ValidationInfo) -> str | None:
+    """The separator, where there are tags to separate.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if separator is not None and info.data.get("tags") is None:
+        raise ValueError("there are no tags to separate: name their column, too")
+    return separator
+
+
+def some_columns(text: str) -> str:
+    """Names of columns, separated by commas.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if not split_names(text):
+        raise ValueError(f"{text!r} names no column, such as tags or has_*")
+    return text
+
+
+TagNames = Annotated[str, Field(max_length=100_000), AfterValidator(some_columns)]
+Separator = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(with_tags)]
 ClassNames = Annotated[str, Field(max_length=100_000), AfterValidator(several_names)]
 Clusters = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=2, le=1000)], AfterValidator(without_classes)

@@ -88,13 +88,15 @@ class TagReport:
             where the tag is too rare to be judged.
         rule: What was fitted.
         num_samples: Number of samples with tags.
-        num_rows: Number of rows of the score file.
+        num_scored: Number of rows of the score file.
+        num_doubtful: Number of those that are almost certainly wrong.
     """
 
     tags: pa.Table
     rule: TagRule
     num_samples: int
-    num_rows: int
+    num_scored: int
+    num_doubtful: int
     warnings: tuple[str, ...]
 
     def total(self, column: str) -> float:
@@ -197,6 +199,22 @@ def _left(number: int) -> str:
     return f"{is_or_are(number)} left out"
 
 
+def require_place(out: Path) -> None:
+    """Refuses a score file of decisions with another name, or beside features of samples.
+
+    Raises:
+        ScoreFileError: It is one of these.
+    """
+    require_score_file_name(out)
+    if is_store(out.with_suffix(".features")):
+        raise ScoreFileError(
+            f"the features beside {out} would be taken for those of its rows, which are decisions "
+            "about tags",
+            "choose another name",
+            parameter="out",
+        )
+
+
 def score_tags(
     store: FeatureSource, tags: SampleTags, out: Path, *, least: float = LEAST
 ) -> TagReport:
@@ -211,14 +229,7 @@ def score_tags(
         FeatureStoreError: The features have augmentation runs.
         StatisticsError: As for `fit_tags`.
     """
-    require_score_file_name(out)
-    if is_store(out.with_suffix(".features")):
-        raise ScoreFileError(
-            f"the features beside {out} would be taken for those of its rows, which are decisions "
-            "about tags",
-            "choose another name",
-            parameter="out",
-        )
+    require_place(out)
     if store.runs > 1:
         raise FeatureStoreError(
             f"the features have {store.runs} runs of each sample, and tags are scored by one",
@@ -271,7 +282,7 @@ def score_tags(
             f"{FEWEST} samples have {'it' if len(rare) == 1 else 'them'}, or all but that many: "
             f"{list_names(rare, TAGS_SHOWN)}"
         )
-    return TagReport(table, rule, tags.given.num_samples, num_rows, tuple(warnings))
+    return TagReport(table, rule, tags.given.num_samples, num_rows, num_doubtful, tuple(warnings))
 
 
 def _plain(table: pa.Table, *columns: str) -> list[list[object]]:
