@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, Self
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -31,31 +31,13 @@ from difficulty_service.option_types import (
     Separator,
     Strategies,
     TagNames,
+    panel,
     split_names,
     strategy_shares,
 )
+from difficulty_service.option_types import Options as Options
 from difficulty_service.score_columns import DEFAULT_SCORERS, SCORERS
 from difficulty_service.scorers.strategies import STRATEGIES, Strategy
-
-
-class Options(BaseModel):
-    """Options that belong together; the docstring of a field is its sentence everywhere."""
-
-    # Most commands use some of the models only, so each is built when it is first used.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
-    )
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        for each in cls.model_fields.values():
-            each.description = " ".join((each.description or "").split())
-
-
-def panel(title: str) -> Parameter:
-    """Where `--help` lists the options of a model; panels come in the order of this module."""
-    return Parameter(name="*", group=Group.create_ordered(title))
-
 
 IN_DATASET = panel("Dataset")
 
