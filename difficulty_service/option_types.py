@@ -1,15 +1,43 @@
-"""What values of options are checked to be, and how texts with several of them are read."""
+"""The base of options, what their values are checked to be, and how texts with several are read."""
 
 import re
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema
+from cyclopts import Group, Parameter
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
 
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.images.corruption_strengths import STRENGTHS
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scorers.strategies import STRATEGIES
+
+
+class Options(BaseModel):
+    """Options that belong together; the docstring of a field is its sentence everywhere."""
+
+    # Most commands use some of the models only, so each is built when it is first used.
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
+    )
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: object) -> None:
+        for each in cls.model_fields.values():
+            each.description = " ".join((each.description or "").split())
+
+
+def panel(title: str) -> Parameter:
+    """Where `--help` lists the options of a model; panels come in the order they are made."""
+    return Parameter(name="*", group=Group.create_ordered(title))
+
 
 MOST_SAMPLES = 10**12
 LARGEST_SEED = 2**31 - 1
@@ -116,6 +144,30 @@ def without_classes(
     return clusters
 
 
+def with_tags(separator: str | None, info: ValidationInfo) -> str | None:
+    """The separator, where there are tags to separate.
+
+    Raises:
+        ValueError: There are none.
+    """
+    if separator is not None and info.data.get("tags") is None:
+        raise ValueError("there are no tags to separate: name their column, too")
+    return separator
+
+
+def some_columns(text: str) -> str:
+    """Names of columns, separated by commas.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if not split_names(text):
+        raise ValueError(f"{text!r} names no column, such as tags or has_*")
+    return text
+
+
+TagNames = Annotated[str, Field(max_length=100_000), AfterValidator(some_columns)]
+Separator = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(with_tags)]
 ClassNames = Annotated[str, Field(max_length=100_000), AfterValidator(several_names)]
 Clusters = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=2, le=1000)], AfterValidator(without_classes)

@@ -6,11 +6,11 @@ with its type, bounds, default and one sentence. What only the owner of a machin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from cyclopts import Group, Parameter
+from cyclopts import Parameter
 from pydantic import (
     AfterValidator,
     BaseModel,
@@ -28,32 +28,16 @@ from difficulty_service.option_types import (
     Column,
     Corruption,
     Scorers,
+    Separator,
     Strategies,
+    TagNames,
+    panel,
     split_names,
     strategy_shares,
 )
+from difficulty_service.option_types import Options as Options
 from difficulty_service.score_columns import DEFAULT_SCORERS, SCORERS
 from difficulty_service.scorers.strategies import STRATEGIES, Strategy
-
-
-class Options(BaseModel):
-    """Options that belong together; the docstring of a field is its sentence everywhere."""
-
-    # Most commands use some of the models only, so each is built when it is first used.
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", use_attribute_docstrings=True, defer_build=True
-    )
-
-    @classmethod
-    def __pydantic_init_subclass__(cls, **_: object) -> None:
-        for each in cls.model_fields.values():
-            each.description = " ".join((each.description or "").split())
-
-
-def panel(title: str) -> Parameter:
-    """Where `--help` lists the options of a model; panels come in the order of this module."""
-    return Parameter(name="*", group=Group.create_ordered(title))
-
 
 IN_DATASET = panel("Dataset")
 
@@ -252,8 +236,30 @@ class LabelOptions(Options):
         return None if self.clusters is None else "clusters"
 
 
+class TagOptions(Options):
+    """Which tags are judged, where a sample has any number of them and no label."""
+
+    tags: Annotated[TagNames | None, Parameter(metavar="COLUMN,...|auto")] = None
+    """Find wrong and missing tags, in the table that has the samples: the column of lists or of
+    texts such as a|b, or columns of 0 and 1 for a tag each, such as cat,dog or has_*; auto for the
+    column called tags or labels. A row of the result is a decision about a tag."""
+
+    tag_separator: Annotated[Separator | None, Parameter(metavar="TEXT")] = None
+    """What is between the tags of a text; default: |."""
+
+    @property
+    def tag_columns(self) -> tuple[str, ...]:
+        """The columns of `tags`, each once; none for the usual one."""
+        return () if self.tags == "auto" else tuple(dict.fromkeys(split_names(self.tags or "")))
+
+    @property
+    def reading_for_tags(self) -> Mapping[str, bool]:
+        """What tags change about how the dataset is read: their table has no labels."""
+        return {} if self.tags is None else {"unlabelled": True}
+
+
 @panel("Scoring")
-class ScoringOptions(FittingOptions, ScorerOptions, LabelOptions):
+class ScoringOptions(FittingOptions, ScorerOptions, TagOptions, LabelOptions):
     """How features become scores."""
 
 
@@ -263,9 +269,23 @@ class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):
     # A job is a subclass, and FastAPI takes only models that are built.
     model_config = ConfigDict(defer_build=False)
 
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """The options of reading the dataset by their names; where tags are judged, no labels."""
+        given = {name: getattr(self, name) for name in ReadingOptions.model_fields}
+        return {**given, **self.reading_for_tags}
+
 
 FIT_ONLY = tuple(FittingOptions.model_fields)
 """Options that would change nothing where the Gaussians are fitted already."""
+
+LABELS_ONLY = (
+    *FIT_ONLY,
+    *ScorerOptions.model_fields,
+    *LabelOptions.model_fields,
+    *("label_column", "unlabelled", "augment_runs"),
+)
+"""Options that would change nothing where tags are judged, or by which they cannot be."""
 
 IMAGES_ONLY = (
     *("image_column", "flip", "corrupt", "augment_runs"),
@@ -364,6 +384,11 @@ class ExtractionOptions:
         """Names of the options that were given."""
         models = (self.dataset, self.encoding, self.network, self.machine)
         return set().union(*(model.model_fields_set for model in models))
+
+    def scored_by(self, scoring: TagOptions) -> Self:
+        """How the features are made that some options score: for tags, without labels."""
+        dataset = self.dataset.model_copy(update=scoring.reading_for_tags)
+        return replace(self, dataset=dataset)
 
     @property
     def useless(self) -> set[str]:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.errors import ConfigError, DifficultyError
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
@@ -122,8 +122,15 @@ def watch(
         that could be read will be again.
 
     Raises:
+        ConfigError: Tags are to be judged.
         DifficultyError: As for `score_dataset`, in the first round.
     """
+    if scoring.options.tags is not None:
+        raise ConfigError(
+            "a watch scores labels, and not tags",
+            "judge the tags by `difficulty score` when the table has changed",
+            parameter="tags",
+        )
     known: _State | None = None
     number = failures = 0
     while True:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import torch
 from fastapi.testclient import TestClient
 from PIL import Image
@@ -57,6 +58,28 @@ def write_image_folder(
             path = folder / class_name / name.format(number)
             Image.fromarray(pixels.astype(np.uint8)).save(path)
     return folder
+
+
+TAGS, WRONG_TAG, MISSING_TAG = ("blue", "green", "red"), (5, "red"), (9, "blue")
+"""Tags of `write_tagged_images`; image and tag of the one that is wrong and the one missing."""
+
+
+def write_tagged_images(path: Path, number: int = 60) -> Path:
+    """Writes a table of noise with a tag for each colour that is bright, but for two errors."""
+    random = np.random.default_rng(0)
+    right = random.random((number, 3)) < 0.4
+    right[WRONG_TAG[0]], right[MISSING_TAG[0]] = (False, True, False), (True, False, True)
+    encoded = []
+    for row in right:
+        pixels = 200 * row[::-1] + 30 + random.integers(-25, 25, (16, 16, 3))
+        file = io.BytesIO()
+        Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(file, "PNG")
+        encoded.append(file.getvalue())
+    for image, tag in (WRONG_TAG, MISSING_TAG):
+        right[image, TAGS.index(tag)] ^= True
+    tags = [[tag for tag, each in zip(TAGS, row, strict=True) if each] for row in right]
+    pq.write_table(pa.table({"image": encoded, "tags": tags}), path)
+    return path
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """The dataset of a job: its location below a configured root or in an upload, and its name."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
@@ -17,7 +18,9 @@ from difficulty_service.bodies.jobs import JobDataset, JobRequest
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from difficulty_service.datasets.storage import Boundary, boundary_at, is_uri
-from difficulty_service.options import ReadingOptions
+from difficulty_service.datasets.tags import TagTable
+from difficulty_service.datasets.tags.decisions import class_names
+from difficulty_service.scores.given_tags import open_given_tags
 
 MAX_DECODINGS = 5  # nested percent-encoding beyond this is refused
 _PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `storage.resolve` takes literally
@@ -119,10 +122,7 @@ def find_dataset(
 
 def open_job_dataset(wanted: JobRequest, location: DatasetLocation, settings: Settings) -> Dataset:
     """The dataset of a job, under its name for clients; in shards as for the command line."""
-    reading = wanted.model_dump(include=set(ReadingOptions.model_fields))
-    limits = TableLimits(settings.max_rows, settings.max_text_bytes)
-    options = DatasetOptions(**reading, boundary=location.boundary, limits=limits)
-    dataset = open_dataset(location.uri, options)
+    dataset = open_dataset(location.uri, _reading(wanted, location, settings))
     # A worker has the memory, and a row of the database the room, for so many.
     if (number := len(dataset.class_names)) > settings.max_classes:
         raise DatasetError(
@@ -131,10 +131,38 @@ def open_job_dataset(wanted: JobRequest, location: DatasetLocation, settings: Se
             "renumber the labels from 0, or raise ",
             Setting("max_classes"),
         )
-    if (length := sum(map(len, dataset.class_names))) > MAX_NAMES_LENGTH:
+    _require_short(dataset.class_names, "classes")
+    return replace(dataset, location=location.name)
+
+
+def open_job_tags(
+    wanted: JobRequest, location: DatasetLocation, settings: Settings
+) -> TagTable | None:
+    """The tags that a job judges, under the name of its dataset; None where it judges labels."""
+    tags = open_given_tags(location.uri, wanted, _reading(wanted, location, settings))
+    if tags is None:
+        return None
+    # With and without each tag is a class of the decisions.
+    if (number := 2 * len(tags.names)) > settings.max_classes:
         raise DatasetError(
-            f"the names of the classes have {length:,} characters together, the maximum is "
+            f"the dataset has {number // 2:,} tags, the maximum is {settings.max_classes // 2:,}, "
+            "because with and without each is a class",
+            "leave out tags, or raise ",
+            Setting("max_classes"),
+        )
+    _require_short(class_names(tags.names), "tags, once more with `not` before,")
+    return replace(tags, location=location.name)
+
+
+def _reading(wanted: JobRequest, location: DatasetLocation, settings: Settings) -> DatasetOptions:
+    limits = TableLimits(settings.max_rows, settings.max_text_bytes)
+    return DatasetOptions(**wanted.reading, boundary=location.boundary, limits=limits)
+
+
+def _require_short(names: Sequence[str], what: str) -> None:
+    if (length := sum(map(len, names))) > MAX_NAMES_LENGTH:
+        raise DatasetError(
+            f"the names of the {what} have {length:,} characters together, the maximum is "
             f"{MAX_NAMES_LENGTH:,}",
             "shorten them",
         )
-    return replace(dataset, location=location.name)

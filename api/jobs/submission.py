@@ -126,9 +126,10 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
 def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:
     if source is None:
         raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", "gaussians")
-    if source.state != "succeeded" or source.wanted.gaussians is not None:
+    if source.state != "succeeded" or not source.wanted.fits_gaussians:
         raise conflict(
-            f"job {job_id} has no Gaussians: it is {source.state}, or used those of another job",
+            f"job {job_id} has no Gaussians: it is {source.state}, used those of another job, or "
+            "judged tags",
             "name a job that succeeded with Gaussians of its own",
             field="gaussians",
         )

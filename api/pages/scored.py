@@ -182,8 +182,11 @@ def _judged(counts: Mapping[tuple[str, Mark], int], orders: Collection[str]) -> 
 
 
 def may_submit_again(request: Request, key: Principal, job: Job) -> bool:
-    """Whether a page offers its caller to submit a job like this one."""
-    takes_jobs = request.app.state.settings.takes_jobs
+    """Whether a page offers its caller to submit a job like this one, with marks.
+
+    Marks of tags are taken into their table, which is another dataset then.
+    """
+    takes_jobs = request.app.state.settings.takes_jobs and job.wanted.tags is None
     return job.owner == key.owner and takes_jobs and "write" in key.scopes
 
 

@@ -259,8 +259,8 @@ def _links(job: Job) -> dict[str, str]:
     if job.state != "succeeded":
         return links
     links |= {name: f"{own}/{name}" for name in ("scores.parquet", "scores", "errors")}
-    has_gaussians = job.wanted.gaussians is None
-    return links | ({"score": f"/v1/gaussians/{job.id}/score"} if has_gaussians else {})
+    can_score = job.wanted.fits_gaussians
+    return links | ({"score": f"/v1/gaussians/{job.id}/score"} if can_score else {})
 
 
 def _moment(seconds: float) -> datetime:

@@ -15,7 +15,7 @@ from sqlalchemy import Engine
 
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
-from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset
+from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset, open_job_tags
 from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COLUMNS_FILE,
@@ -43,6 +43,7 @@ from difficulty_service.backbones.clip_space import leads_to_words
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
+from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
@@ -50,7 +51,6 @@ from difficulty_service.options import (
     ExtractionOptions,
     ListingOptions,
     NetworkOptions,
-    ReadingOptions,
 )
 from difficulty_service.pipeline import (
     Callbacks,
@@ -67,6 +67,7 @@ from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks
 from difficulty_service.scores.samples import columns_to_read
+from difficulty_service.scores.tags import TagReport
 
 
 def write_page_files(
@@ -170,6 +171,7 @@ def run_job(
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job.wanted, location, settings)
+            scoring = replace(scoring, tags=open_job_tags(job.wanted, location, settings))
             observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         reporter.enter(Stage.PUBLISHING)
@@ -183,7 +185,7 @@ def run_job(
         columns = columns_to_read(read_score_schema(scoring.out).names)
         files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
         if (fitted := used[-1]) is not None:
-            num_rows = scored.scores.num_samples
+            num_rows = scored.labels.num_samples
             files += write_page_files(scored_features[-1], fitted.gaussians, folder, num_rows)
         reporter.enter(Stage.PUBLISHING)
         for file in files:
@@ -234,9 +236,8 @@ def _fetch_earlier(job: Job, engine: Engine, artifacts: Artifacts, folder: Path)
 
 def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
     """What the tenant chose, on the machine that the operator chose."""
-    reading = job.wanted.model_dump(include=set(ReadingOptions.model_fields))
     chosen = ExtractionOptions(
-        ListingOptions(modality="text" if job.is_text else "image", **reading),
+        ListingOptions(modality="text" if job.is_text else "image", **job.wanted.reading),
         job.wanted,
         NetworkOptions(backbone=job.wanted.backbone),
         settings.machine,
@@ -261,21 +262,27 @@ def _result(
     scores: Path,
     names: Mapping[str, str],
 ) -> StoredResult:
-    reuse = scored.extracted.reuse
-    warnings = [hide_paths(warning, names) for warning in scored.scores.warnings]
-    if scored.scores.round is not None:
-        warnings.insert(0, f"{scored.scores.round}, by the marks of job {job.wanted.marks}")
+    found, reuse = scored.found, scored.extracted.reuse
+    warnings = [hide_paths(warning, names) for warning in found.warnings]
+    if isinstance(found, TagReport):
+        num_with_scores, num_duplicates = found.num_samples, 0
+        classes = class_names(found.tags["tag"].to_pylist())
+    else:
+        num_with_scores, num_duplicates = found.num_scored, found.num_duplicates
+        classes = features.class_names
+        if found.round is not None:
+            warnings.insert(0, f"{found.round}, by the marks of job {job.wanted.marks}")
     return StoredResult(
         prefix=attempt_prefix(job),
         num_samples=features.description.num_samples,
-        num_scored=scored.scores.num_scored,
-        num_doubtful=scored.scores.num_doubtful,
-        num_duplicates=scored.scores.num_duplicates,
+        num_scored=found.num_scored,
+        num_doubtful=found.num_doubtful,
+        num_duplicates=num_duplicates,
         num_bad_images=len(scored.extracted.bad_images),
         num_skipped=len(scored.extracted.skipped),
-        num_reused=0 if reuse is None else scored.scores.num_scored - reuse.num_new,
+        num_reused=0 if reuse is None else num_with_scores - reuse.num_new,
         scores_bytes=scores.stat().st_size,
         scores_sha256=file_sha256(scores),
         warnings=tuple(warnings),
-        class_names=features.class_names,
+        class_names=classes,
     )

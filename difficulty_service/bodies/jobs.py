@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Contract, Names
-from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, DatasetScoring
+from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, LABELS_ONLY, DatasetScoring
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -83,6 +83,11 @@ class JobRequest(DatasetScoring):
         """What the samples are."""
         return "image" if self.text_column is None else "text"
 
+    @property
+    def fits_gaussians(self) -> bool:
+        """Whether the job makes Gaussians of its own."""
+        return self.gaussians is None and self.tags is None
+
 
 class JobCreate(JobRequest):
     """A dataset to score, with options."""
@@ -130,6 +135,18 @@ class JobCreate(JobRequest):
         ]
         if self.text_column is not None and wrong:
             raise ValueError(f"text_column: {' and '.join(wrong)} apply to images only")
+        return self
+
+    @model_validator(mode="after")
+    def _judges_tags_or_labels(self) -> Self:
+        usual = type(self).model_fields
+        names = (*LABELS_ONLY, "gaussians", "marks")
+        wrong = [name for name in names if getattr(self, name) != usual[name].default]
+        if self.tags is not None and wrong:
+            raise ValueError(
+                f"tags: they are judged in place of labels, so {' and '.join(wrong)} cannot be "
+                "used with them"
+            )
         return self
 
     @model_validator(mode="after")

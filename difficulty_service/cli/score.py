@@ -1,6 +1,7 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
 import sys
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -21,7 +22,13 @@ from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import FIT_ONLY, ExtractionOptions, OutputOptions, ScoringOptions
+from difficulty_service.options import (
+    FIT_ONLY,
+    LABELS_ONLY,
+    ExtractionOptions,
+    OutputOptions,
+    ScoringOptions,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,7 +62,8 @@ def score(
     """Scores how hard each sample is; larger is harder.
 
     Given a dataset, the features are extracted first and kept in a folder beside the output, so
-    that a second run with other statistics reads no image.
+    that a second run with other statistics reads no image. With --tags, wrong and missing tags are
+    found in place of wrong labels.
 
     Args:
         source: Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column of
@@ -81,22 +89,27 @@ def score(
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
-    from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
-    from difficulty_service.scores.file import require_score_file_name
+    from difficulty_service.pipeline import (
+        Callbacks,
+        ScoreRequest,
+        features_beside,
+        score_features,
+    )
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
     from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
     from difficulty_service.scores.rounds import take_back
 
+    if scoring.tags is not None:
+        others = (("gaussians", gaussians), ("labels", labels), ("marks", marks))
+        require_tags_only(scoring, output, extraction, (*others, ("undo_round", undo_round)))
+        with without(*muted_consoles(output)):
+            score_tags_of(source, out, scoring, extraction, report)
+        return
     limits = [Limit.parse(text) for text in output.fail_above]
-    muted = muted_consoles(output)
     if undo_round is not None and marks is not None:
         raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
     require_fits(gaussians, scoring)
-    require_score_file_name(out)
-    if report is not None:
-        from difficulty_service.review.writing import require_report_file
-
-        require_report_file(report)
+    require_files(out, report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
     later = NO_MARKS if marks is None else read_marks(marks, ())
     undone = None if undo_round is None else take_back(out, undo_round)
@@ -113,7 +126,7 @@ def score(
             features=has_features,
             texts=extraction.text_column is not None,
         )
-    with without(*muted):
+    with without(*muted_consoles(output)):
         if has_features:
             # The words of names are encoded by the file that encoded the images.
             if useless := extraction.given - ({"weights"} if scoring.class_list else set()):
@@ -131,9 +144,9 @@ def score(
             summary = score_features(store, request, callbacks)
             extracted = None
         else:
-            to_extract = build_request(source, out.with_suffix(".features"), extraction)
+            to_extract = build_request(source, features_beside(out, scoring), extraction)
             scored = run_score(to_extract, request, undone, verbose=output.verbose)
-            summary, extracted = scored.scores, scored.extracted
+            summary, extracted = scored.labels, scored.extracted
         written = report if summary.num_scored else None
         report_all(summary, out, written, verbose=output.verbose)
     result = ScoreResult.of(summary, out, written, extracted)
@@ -148,6 +161,67 @@ def require_fits(gaussians: Path | None, scoring: ScoringOptions) -> None:
         raise WrongCall(
             f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
         )
+
+
+def require_files(scores: Path, report: Path | None) -> None:
+    """Refuses names that files cannot have, before hours of work."""
+    from difficulty_service.review.writing import require_report_file
+    from difficulty_service.scores.file import require_score_file_name
+
+    require_score_file_name(scores)
+    if report is not None:
+        require_report_file(report)
+
+
+def require_tags_only(
+    scoring: ScoringOptions,
+    output: OutputOptions,
+    extraction: ExtractionOptions,
+    others: Iterable[tuple[str, object]],
+) -> None:
+    """Refuses options about labels where tags are judged, and those that count samples.
+
+    Args:
+        others: Names and values of the options that no model has.
+
+    Raises:
+        WrongCall: One of them is given.
+    """
+    given = scoring.model_fields_set | extraction.given
+    useless = given.intersection(LABELS_ONLY)
+    useless |= {name for name, value in others if value is not None}
+    useless |= {name.strip("_") for name, value in output if name != "quiet" and value}
+    if useless:
+        raise WrongCall(
+            f"--tags judges tags in place of labels, so {options(useless)} cannot be used with it"
+        )
+
+
+def score_tags_of(
+    source: str,
+    out: Path,
+    scoring: ScoringOptions,
+    extraction: ExtractionOptions,
+    report: Path | None,
+) -> None:
+    """Extracts the samples of a table, judges its tags and prints what was found."""
+    from difficulty_service.cli.tags import report_tags
+    from difficulty_service.features.description import is_store
+    from difficulty_service.pipeline import ScoreRequest, features_beside
+    from difficulty_service.scores.given_tags import open_given_tags
+
+    if is_store(Path(source)):
+        raise WrongCall(
+            f"{source} holds features already, and --tags needs the table of the samples; "
+            f"difficulty tags {source} TABLE judges tags by features"
+        )
+    require_files(out, report)
+    request = build_request(source, features_beside(out, scoring), extraction.scored_by(scoring))
+    tags = open_given_tags(source, scoring, request.dataset)
+    scored = run_score(request, ScoreRequest(out, scoring, tags=tags), verbose=False)
+    if report is not None:
+        write_score_report(out, report)
+    report_tags(scored.tags, out, report)
 
 
 def report_all(

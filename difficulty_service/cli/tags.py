@@ -48,29 +48,28 @@ def tags(
         least: Probability from which a missing tag gets a row.
     """
     from difficulty_service.cli.annotators import split_columns
-    from difficulty_service.datasets.tags import TagColumns
+    from difficulty_service.datasets.tags import TagColumns, open_tags
     from difficulty_service.features.array_files import open_features
     from difficulty_service.scores.class_evidence import samples_of_features
-    from difficulty_service.scores.tags import by_tag_file, read_tags, score_tags
+    from difficulty_service.scores.tags import score_tags, tags_of_samples
 
     if out.resolve() in {features.resolve(), Path(table).resolve()}:
         raise WrongCall(f"{out} would be written over, but is read")
     store = open_features(features)
     named = TagColumns(split_columns(columns), separator, id_column)
-    given = read_tags(table, named, samples_of_features(store).sample_ids)
+    given = tags_of_samples(open_tags(table, named), samples_of_features(store).sample_ids)
     report = score_tags(store, given, out, least=least)
-    report_tags(report)
-    print_warnings(report.warnings)
-    console.print(
-        f"\nthe decisions are in {out}, all tags in {by_tag_file(out)}\n"
-        f"to look at them: difficulty report {out} --out tags.html",
-        markup=False,
-    )
+    report_tags(report, out)
 
 
-def report_tags(report: "TagReport") -> None:
-    """Prints how many tags are wrong and missing, and which tags are so most often."""
+def report_tags(report: "TagReport", out: Path, page: Path | None = None) -> None:
+    """Prints how many tags are wrong and missing, which are so most often, and where it all is.
+
+    Args:
+        page: The page with the images; None where there is none yet.
+    """
     from difficulty_service.base.wording import count_of
+    from difficulty_service.scores.tags import by_tag_file
 
     given = int(report.total("given"))
     for kind, of in (("wrong", f"{given:,} given tags"), ("missing", "all other tags")):
@@ -99,4 +98,11 @@ def report_tags(report: "TagReport") -> None:
             for row in rows[:SHOWN]
         ],
         shorten="tag",
+    )
+    print_warnings(report.warnings)
+    look = f"to look at them: difficulty report {out} --out tags.html"
+    console.print(
+        f"\nthe decisions are in {out}, all tags in {by_tag_file(out)}"
+        + ("" if page else f"\n{look}"),
+        markup=False,
     )

@@ -107,6 +107,10 @@ class ImageOptions(ReadingOptions, total=False):
         classes: Names of classes, as a list or separated by commas, by the best of which images
             without labels are labelled.
         clusters: Number of clusters, or `auto`, by which samples without labels are labelled.
+        tags: Column with any number of tags of each sample, or columns of 0 and 1 for a tag each,
+            as a list or separated by commas; `auto` for the usual one. Wrong and missing tags are
+            found in place of wrong labels, and a row of the scores is a decision about one.
+        tag_separator: What is between the tags of a text; by default `|`.
     """
 
     resume: bool
@@ -116,6 +120,8 @@ class ImageOptions(ReadingOptions, total=False):
     near_duplicates: float | None
     classes: str | Sequence[str] | None
     clusters: int | Literal["auto"] | None
+    tags: str | Sequence[str] | None
+    tag_separator: str | None
 
 
 def require_names(options: Mapping[str, Any], kind: type, function: str) -> None:
@@ -145,13 +151,14 @@ def _plain(value: object) -> object:
 
 
 def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
-    """How features become scores; a single scorer may be given as it is, classes as a list."""
+    """How features become scores; a scorer may be given as it is, classes and tags as a list."""
     names = given.get("scorers", ())
     if isinstance(names, str):
         given = {**given, "scorers": [names]}
-    classes = given.get("classes")
-    if classes is not None and not isinstance(classes, str):
-        given = {**given, "classes": ",".join(classes)}
+    for name in ("classes", "tags"):
+        listed = given.get(name)
+        if listed is not None and not isinstance(listed, str):
+            given = {**given, name: ",".join(listed)}
     return read_options(ScoringOptions, given)
 
 

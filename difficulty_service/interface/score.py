@@ -4,7 +4,7 @@
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import TypeAlias, Unpack
 
 import pyarrow as pa
 
-from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.errors import ConfigError, Setting
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
@@ -31,11 +31,18 @@ from difficulty_service.interface.options import (
     scoring_options,
 )
 from difficulty_service.interface.scores import Scores, warn
-from difficulty_service.pipeline import Callbacks, ScoreRequest, plan_extraction
+from difficulty_service.options import LABELS_ONLY
+from difficulty_service.pipeline import (
+    Callbacks,
+    ScoreRequest,
+    features_beside,
+    plan_extraction,
+)
 from difficulty_service.pipeline import score_dataset as run_pipeline
 from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.given_tags import open_given_tags
 from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
 from difficulty_service.scores.marks import (
     NO_MARKS,
@@ -137,7 +144,7 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
 
     Without labels, as in a folder of images, the score is the distance to all images, and copies
     and faults are found; `classes` or `clusters` make labels, and `unlabelled=True` ignores those
-    that there are.
+    that there are. With `tags`, wrong and missing tags are found, in the table of the images.
 
     Args:
         images: A path, URI or glob, as for `difficulty score`; a `datasets.Dataset`, or a
@@ -176,22 +183,26 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             parameter="undo_round",
         )
     scoring = scoring_options(options)
+    if scoring.tags is not None:
+        _require_tags_only(images, {**options, "labels": labels, "marks": marks}, undo_round)
     usual = {"resume": not is_pairs(images), "backbone": backbone}
-    request = plan_extraction("", Path(), extraction_options({**usual, **options}))
+    chosen = extraction_options({**usual, **options}).scored_by(scoring)
+    request = plan_extraction("", Path(), chosen)
     if labels is not None:
         images = zip_labels(images, labels)
     dataset, warnings = open_images(images, request.dataset)
+    tags = open_given_tags(str(images), scoring, request.dataset)
     with ExitStack() as stack:
         if out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
             out = Path(folder, "scores.parquet")
         out = Path(out)
-        request = replace(request, location=dataset.location, out=out.with_suffix(".features"))
+        request = replace(request, location=dataset.location, out=features_beside(out, scoring))
         update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
         later = NO_MARKS if marks is None else marks_of(marks)
         undone = None if undo_round is None else take_back(out, undo_round)
         earlier = remembered_marks(out) if undone is None else undone.left
-        history = MarkHistory(earlier, later)
+        history = MarkHistory(earlier, later) if tags is None else None
 
         def keep_undone(_: FeatureSource) -> None:
             if undone is not None:
@@ -202,7 +213,7 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
 
         scored = run_pipeline(
             request,
-            ScoreRequest(out, scoring, marks=history),
+            ScoreRequest(out, scoring, marks=history, tags=tags),
             Callbacks(
                 update,
                 settled=lambda settled: warnings.extend(settled.warnings),
@@ -219,6 +230,33 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             "could not be read; bad_images lists each with its reason: "
             + "; ".join(describe_reasons(extracted.bad_images, dataset.modality))
         )
+    if tags is not None:
+        scores.tags = scored.tags.tags
+        warnings += scored.tags.warnings
     scores.warnings = (*warnings, *scores.warnings)
     warn(scores.warnings)
     return scores
+
+
+def _require_tags_only(
+    images: LabelledImages, options: Mapping[str, object], undo_round: int | None
+) -> None:
+    """Refuses what tags cannot be judged with."""
+    if not isinstance(images, str | Path):
+        raise ConfigError(
+            f"tags are in a table that is a file, and the images are of type "
+            f"{type(images).__name__}",
+            "pass the path of the table, or features and lists of tags to `ds.tags`",
+            parameter="tags",
+        )
+    names = (*LABELS_ONLY, "labels", "marks", "undo_round")
+    given = {**options, "undo_round": undo_round}
+    useless = [name for name in names if given.get(name) is not None]
+    if useless:
+        raise ConfigError(
+            f"tags are judged in place of labels, so {' and '.join(useless)} cannot be used with "
+            "them",
+            "leave out ",
+            Setting(useless[0]),
+            parameter=useless[0],
+        )

@@ -84,6 +84,7 @@ class Scores:
         warnings: Warnings for the reader of the scores, one sentence each.
         bad_images: Columns `sample_id` and `reason`: images that could not be read; empty where
             features were scored or a file was opened.
+        tags: A row for each tag, as `TagScores` has it; None unless tags have been judged.
     """
 
     def __init__(self, contents: ScoreFile, bad_images: Sequence[BadImage] = ()) -> None:
@@ -91,6 +92,7 @@ class Scores:
         self.provenance: Provenance = contents.provenance
         self.warnings: tuple[str, ...] = contents.provenance.warnings
         self.bad_images: pa.Table = errors_table(bad_images)
+        self.tags: pa.Table | None = None
 
     def __len__(self) -> int:
         return int(self.table.num_rows)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import torch
 
 from difficulty_service.base.errors import ConfigError, DatasetError
-from difficulty_service.datasets.tags import TagColumns
+from difficulty_service.datasets.tags import TagColumns, open_tags
 from difficulty_service.features.array_files import open_features
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.tags import GivenTags
@@ -19,7 +19,7 @@ from difficulty_service.interface.arrays import Column, Matrix, read_arrays, to_
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.scores.class_evidence import samples_of_features
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.tags import LEAST, SampleTags, read_tags, score_tags
+from difficulty_service.scores.tags import LEAST, SampleTags, score_tags, tags_of_samples
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,8 @@ def tags(  # noqa: PLR0913 - one parameter for each option
     store = _open(features, ids)
     if isinstance(tags, str | Path):
         named = TagColumns(tuple(columns), separator, id_column)
-        given = read_tags(str(tags), named, samples_of_features(store).sample_ids)
+        ids = samples_of_features(store).sample_ids
+        given = tags_of_samples(open_tags(str(tags), named), ids)
     else:
         given = tags_of_lists(tags, samples_of_features(store).given.shape[0])
     with ExitStack() as stack:

@@ -130,6 +130,11 @@ def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> La
     tables = [
         open_table_file(file, posixpath.relpath(file.place.path, folder), text) for file in files
     ]
+    return label_table(str(source), tables)
+
+
+def label_table(name: str, tables: Sequence[TableFile]) -> LabelTable:
+    """The table of some files that are open, with the columns that all have."""
     shared = [
         name
         for name in tables[0].schema.names
@@ -137,7 +142,7 @@ def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> La
     ]
     notes = tuple(f"{table.name!r} {table.note}" for table in tables if table.note)
     return LabelTable(
-        str(source), tuple(shared), partial(_read, tables), partial(_row_names, tables), notes
+        name, tuple(shared), partial(_read, tables), partial(_row_names, tables), notes
     )
 
 

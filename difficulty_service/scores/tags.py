@@ -39,7 +39,7 @@ from difficulty_service.gaussians.tags import GivenTags, TagRule, fit_tags
 from difficulty_service.scores.annotator_labels import (
     LabelColumns,
     LabelTable,
-    open_label_table,
+    label_table,
     sample_numbers,
 )
 from difficulty_service.scores.file import require_score_file_name, write_scores
@@ -88,13 +88,15 @@ class TagReport:
             where the tag is too rare to be judged.
         rule: What was fitted.
         num_samples: Number of samples with tags.
-        num_rows: Number of rows of the score file.
+        num_scored: Number of rows of the score file.
+        num_doubtful: Number of those that are almost certainly wrong.
     """
 
     tags: pa.Table
     rule: TagRule
     num_samples: int
-    num_rows: int
+    num_scored: int
+    num_doubtful: int
     warnings: tuple[str, ...]
 
     def total(self, column: str) -> float:
@@ -107,24 +109,22 @@ def by_tag_file(path: Path) -> Path:
     return path.with_name(f"{path.stem}.by-tag{path.suffix}")
 
 
-def _rows(
-    tags: TagTable, table: str, columns: TagColumns, sample_ids: pa.StringArray
-) -> NDArray[np.int64]:
+def _rows(tags: TagTable, sample_ids: pa.StringArray) -> NDArray[np.int64]:
     """Row of each sample in a table of tags; -1 for none. Shape (samples,).
 
     Raises:
         DatasetError: Two rows are about a sample, or none is about any.
     """
-    named = LabelColumns(sample_id=columns.sample_id)
-    names = LabelTable(table, (), pa.table({}).select, lambda: iter(tags.images or ()))
-    keys = open_label_table(table, named) if tags.images is None else names
+    named = LabelColumns(sample_id=tags.wanted.sample_id)
+    names = LabelTable(tags.location, (), pa.table({}).select, lambda: iter(tags.images or ()))
+    keys = label_table(tags.location, [tags.file]) if tags.images is None else names
     numbers = sample_numbers(keys, named, tags.columns, sample_ids)
     rows = np.flatnonzero(numbers >= 0)
     found, counts = np.unique(numbers[rows], return_counts=True)
     if (counts > 1).any():
         sample = sample_ids[int(found[counts > 1][0])].as_py()
         raise DatasetError(
-            f"two rows of {table} are about the sample {sample!r}",
+            f"two rows of {tags.location} are about the sample {sample!r}",
             "merge them, or name the column with the ids of the samples as ",
             Setting("id_column"),
             parameter="id_column",
@@ -137,7 +137,7 @@ def _rows(
 def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revision:
     """The table of tags with some decisions in it, by their ids; see `row_changes`.
 
-    Errors are those of `read_tags`.
+    Errors are those of `open_tags` and `tags_of_samples`.
     """
     location = str(source.table)
     columns = TagColumns(source.columns, source.separator, source.id_column)
@@ -147,7 +147,7 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
     )
     rows = np.empty(0, np.int64)
     if images:
-        rows = _rows(table, location, columns, strings_to_arrow(list(images)))
+        rows = _rows(table, strings_to_arrow(list(images)))
     row_of = {image: row for image, row in zip(images, rows.tolist(), strict=True) if row >= 0}
     made = row_changes(changes, row_of, known, None if table.takes_others else table.names)
     warnings = []
@@ -163,10 +163,13 @@ def revise_tags(source: TagSource, changes: Mapping[str, str | None]) -> Revisio
     )
 
 
-def read_tags(table: str, columns: TagColumns, sample_ids: pa.StringArray) -> SampleTags:
-    """The tags of samples, from a table; errors as for `open_tags` and `rows_of_samples`."""
-    tags = open_tags(table, columns)
-    row_of = _rows(tags, table, columns, sample_ids)
+def tags_of_samples(tags: TagTable, sample_ids: pa.StringArray) -> SampleTags:
+    """The tags of samples, from a table.
+
+    Raises:
+        DatasetError: Two rows are about a sample, or none is about any.
+    """
+    row_of = _rows(tags, sample_ids)
     has_row = row_of >= 0
     rows = row_of[has_row]
     number = tags.starts[rows + 1] - tags.starts[rows]
@@ -178,15 +181,17 @@ def read_tags(table: str, columns: TagColumns, sample_ids: pa.StringArray) -> Sa
     others = len(row_of) - len(rows)
     warnings = [f"{tags.file.name!r} {tags.file.note}"] if tags.file.note else []
     if others:
-        warnings.append(f"{count_of(others, 'sample')} without a row in {table} {_left(others)}")
+        place = tags.location
+        warnings.append(f"{count_of(others, 'sample')} without a row in {place} {_left(others)}")
     unknown = tags.file.num_rows - len(rows)
     if unknown:
-        warnings.append(f"{count_of(unknown, 'row')} of {table} without a sample {_left(unknown)}")
+        what = f"{count_of(unknown, 'row')} of {tags.location} without a sample"
+        warnings.append(f"{what} {_left(unknown)}")
     source = TagSource(
-        table=table,
-        columns=columns.columns,
-        separator=columns.separator,
-        id_column=columns.sample_id,
+        table=tags.location,
+        columns=tags.wanted.columns,
+        separator=tags.wanted.separator,
+        id_column=tags.wanted.sample_id,
         names=tags.names,
     )
     return SampleTags(tags.names, given, torch.from_numpy(has_row), source, tuple(warnings))
@@ -194,6 +199,22 @@ def read_tags(table: str, columns: TagColumns, sample_ids: pa.StringArray) -> Sa
 
 def _left(number: int) -> str:
     return f"{is_or_are(number)} left out"
+
+
+def require_place(out: Path) -> None:
+    """Refuses a score file of decisions with another name, or beside features of samples.
+
+    Raises:
+        ScoreFileError: It is one of these.
+    """
+    require_score_file_name(out)
+    if is_store(out.with_suffix(".features")):
+        raise ScoreFileError(
+            f"the features beside {out} would be taken for those of its rows, which are decisions "
+            "about tags",
+            "choose another name",
+            parameter="out",
+        )
 
 
 def score_tags(
@@ -210,14 +231,7 @@ def score_tags(
         FeatureStoreError: The features have augmentation runs.
         StatisticsError: As for `fit_tags`.
     """
-    require_score_file_name(out)
-    if is_store(out.with_suffix(".features")):
-        raise ScoreFileError(
-            f"the features beside {out} would be taken for those of its rows, which are decisions "
-            "about tags",
-            "choose another name",
-            parameter="out",
-        )
+    require_place(out)
     if store.runs > 1:
         raise FeatureStoreError(
             f"the features have {store.runs} runs of each sample, and tags are scored by one",
@@ -270,7 +284,7 @@ def score_tags(
             f"{FEWEST} samples have {'it' if len(rare) == 1 else 'them'}, or all but that many: "
             f"{list_names(rare, TAGS_SHOWN)}"
         )
-    return TagReport(table, rule, tags.given.num_samples, num_rows, tuple(warnings))
+    return TagReport(table, rule, tags.given.num_samples, num_rows, num_doubtful, tuple(warnings))
 
 
 def _plain(table: pa.Table, *columns: str) -> list[list[object]]:

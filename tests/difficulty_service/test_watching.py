@@ -227,5 +227,7 @@ def test_rounds_come_one_by_one_in_python(photos: Path, tmp_path: Path) -> None:
     assert found == [16, 1]
     with pytest.raises(ds.errors.ConfigError, match="every"):
         next(ds.watch(photos, out=tmp_path / "scores.parquet", every=0))
+    with pytest.raises(ds.errors.ConfigError, match="not tags"):
+        next(ds.watch(photos, out=tmp_path / "scores.parquet", backbone=SMALL, tags="tags"))
     with pytest.raises(TypeError, match="evry"):
         next(ds.watch(photos, out=tmp_path / "scores.parquet", evry=1))  # type: ignore[call-arg]

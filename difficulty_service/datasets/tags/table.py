@@ -14,7 +14,8 @@ from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.label_lists import is_list
 from difficulty_service.datasets.labels import decode_dictionary, find_usual, is_text
-from difficulty_service.datasets.storage import StoredFile
+from difficulty_service.datasets.sample import TableLimits
+from difficulty_service.datasets.storage import Boundary, StoredFile
 from difficulty_service.datasets.table_columns import PATH_NAMES
 from difficulty_service.datasets.table_files import TableFile, open_table_file, read_columns
 from difficulty_service.datasets.tags.coco import ENDING, read_coco_tags
@@ -59,7 +60,9 @@ class TagTable:
     """The tags of each row of a table.
 
     Attributes:
-        columns: Columns that hold them.
+        location: Where it is, as it is called to people.
+        wanted: What was to be read of it.
+        columns: Columns that hold the tags.
         one_hot: Whether each of these is a tag.
         names: Name of each tag.
         starts: Place of the first tag of each row, and the number of all. Shape (rows + 1,).
@@ -67,6 +70,8 @@ class TagTable:
         images: Name of the image of each row, where the format says it; None for a table.
     """
 
+    location: str
+    wanted: TagColumns
     file: TableFile
     columns: tuple[str, ...]
     one_hot: bool
@@ -81,15 +86,24 @@ class TagTable:
         return not self.one_hot and self.images is None
 
 
-def open_tags(location: str, wanted: TagColumns) -> TagTable:
+def open_tags(
+    location: str,
+    wanted: TagColumns,
+    boundary: Boundary | None = None,
+    limits: TableLimits | None = None,
+) -> TagTable:
     """Reads the tags of a table.
 
     A row with an empty cell has no tag.
 
+    Args:
+        boundary: Root outside which nothing may be read; None for a table of the caller's own.
+        limits: Limits for the table; None for one of the caller's own.
+
     Raises:
         DatasetError: There is no such table or column, or a cell holds something else.
     """
-    files = find_files_ending(location, None, ENDINGS, "table")
+    files = find_files_ending(location, boundary, ENDINGS, "table")
     if len(files) != 1:
         raise DatasetError(
             f"{location!r} is {len(files)} tables, and tags are read from one",
@@ -97,10 +111,10 @@ def open_tags(location: str, wanted: TagColumns) -> TagTable:
             parameter="tags",
         )
     if files[0].place.name.lower().endswith(ENDING):
-        return _open_coco(files[0], wanted)
+        return _open_coco(location, files[0], wanted)
     text = (*ID_NAMES, *wanted.columns, *filter(None, [wanted.sample_id]))
     name = files[0].place.name
-    file = open_table_file(files[0], name, text, multiline=True)
+    file = open_table_file(files[0], name, text, multiline=True, limits=limits)
     columns = _columns(file, wanted)
     cells = read_columns(file, list(columns))
     if len(columns) > 1:
@@ -111,7 +125,8 @@ def open_tags(location: str, wanted: TagColumns) -> TagTable:
         texts = _texts_of_lists(file.name, columns[0], cells.column(0), wanted)
         rows, names, tags = texts
     starts, found = _sorted(rows, tags, file.num_rows)
-    return TagTable(file, columns, len(columns) > 1, tuple(names), starts, found)
+    one_hot = len(columns) > 1
+    return TagTable(location, wanted, file, columns, one_hot, tuple(names), starts, found)
 
 
 def _sorted(
@@ -122,7 +137,7 @@ def _sorted(
     return np.searchsorted(found[:, 0], np.arange(num_rows + 1)), found[:, 1]
 
 
-def _open_coco(file: StoredFile, wanted: TagColumns) -> TagTable:
+def _open_coco(location: str, file: StoredFile, wanted: TagColumns) -> TagTable:
     given = {"columns": wanted.columns, "id_column": wanted.sample_id}
     for option, value in given.items():
         if value:
@@ -132,7 +147,15 @@ def _open_coco(file: StoredFile, wanted: TagColumns) -> TagTable:
     table = TableFile(file, file.place.name, pa.schema([]), len(images), None)
     starts, found = _sorted(rows, tags, len(images))
     return TagTable(
-        table, (), one_hot=False, names=names, starts=starts, tags=found, images=tuple(images)
+        location,
+        wanted,
+        table,
+        (),
+        one_hot=False,
+        names=names,
+        starts=starts,
+        tags=found,
+        images=tuple(images),
     )
 
 
