@@ -27,6 +27,7 @@ from difficulty_service.base.errors import (
     StatisticsError,
 )
 from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.command_options import TrialOptions
 from difficulty_service.datasets.listing import choose_samples, draw_positions, usual_draw
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.extraction.speed import Speed
@@ -36,7 +37,7 @@ from difficulty_service.gaussians.label_likelihood import (
     log_probabilities_without_features,
     paired_difference,
 )
-from difficulty_service.options import ExtractionOptions, TrialOptions
+from difficulty_service.options import ExtractionOptions
 from difficulty_service.pipeline import (
     Callbacks,
     ExtractProgress,

@@ -12,7 +12,6 @@ from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Parameter
 from pydantic import (
-    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -440,46 +439,6 @@ class OutputOptions(JsonOption, VerboseOption):
     certainly wrong, between two classes, exact copies, near copies, skipped, image faults or one of
     these faults, such as 'almost certainly wrong: 10', 'skipped: 1%' or 'blurred: 5'. May be
     repeated."""
-
-
-def listed_names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Names in the order they are given, each once; one text may hold several, with commas."""
-    return tuple(dict.fromkeys(n.strip() for text in texts for n in text.split(",") if n.strip()))
-
-
-LONGEST_WAIT = 7 * 86400.0
-
-
-@panel("Watch")
-class WatchOptions(Options):
-    """When a dataset that is watched is looked at, and for how long."""
-
-    every: Annotated[float, Field(gt=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 60.0
-    """Seconds between two looks at the dataset."""
-
-    settle: Annotated[float, Field(ge=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 5.0
-    """Seconds that a changed dataset must stay as it is before it is scored, so that no file is
-    read while it is copied; one that changes all the time is scored after ten of these waits."""
-
-    rounds: Annotated[int, Field(ge=1)] | None = None
-    """Number of rounds of scores after which to end, the first one included; default: never."""
-
-
-FEWEST_DRAWN = 10
-
-
-@panel("Trial")
-class TrialOptions(Options):
-    """Backbones that are tried on a dataset, and on how much of it."""
-
-    try_: Annotated[
-        Sequence[str], AfterValidator(listed_names), Parameter("--try", metavar="NAME,...")
-    ] = ()
-    """Backbones to try on DATASET, of a library or a run too, separated by commas."""
-
-    sample: Annotated[int, Field(ge=FEWEST_DRAWN, le=MOST_SAMPLES)] | None = None
-    """Samples to draw at random, in proportion to the classes and with some of each; default:
-    2,000, or up to 10,000 for five of each of many classes."""
 
 
 @IN_DATASET

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import ConfigError, DifficultyError
 from difficulty_service.base.extras import needs_extra
+from difficulty_service.command_options import WatchOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.options import WatchOptions
 from difficulty_service.pipeline import (
     NO_CALLBACKS,
     Callbacks,
@@ -229,7 +229,7 @@ def gauges_of(last: Round, failures: int, ended: float) -> dict[str, float]:
         failures: Failed rounds since.
         ended: When it ended, in seconds since 1970.
     """
-    summary, extracted = last.scored.scores, last.scored.extracted
+    summary, extracted = last.scored.labels, last.scored.extracted
     wrong = last.added.wrong
     values: dict[str, float | None] = {
         "samples": summary.num_samples,

@@ -11,7 +11,8 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import ExtractionOptions, JsonOption, TrialOptions
+from difficulty_service.command_options import TrialOptions
+from difficulty_service.options import ExtractionOptions, JsonOption
 
 if TYPE_CHECKING:
     from difficulty_service.backbone_trial import BackboneTrial

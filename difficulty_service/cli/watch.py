@@ -15,7 +15,8 @@ from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score import require_fits
 from difficulty_service.cli.score_result import Found, ScoreResult
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.options import ExtractionOptions, JsonOption, ScoringOptions, WatchOptions
+from difficulty_service.command_options import WatchOptions
+from difficulty_service.options import ExtractionOptions, JsonOption, ScoringOptions
 
 if TYPE_CHECKING:
     from difficulty_service.watching import FailedRound, Round
@@ -95,7 +96,7 @@ def report_round(done: "Round", out: Path) -> None:
     from difficulty_service.base.wording import count_of, is_or_are
     from difficulty_service.watching import MOST_LISTED
 
-    summary, extracted, added = done.scored.scores, done.scored.extracted, done.added
+    summary, extracted, added = done.scored.labels, done.scored.extracted, done.added
     print_warnings(summary.warnings if done.number == 1 else ())
     parts = [f"{count_of(len(added.samples.table), summary.modality)} new"]
     wrong = added.wrong
@@ -176,5 +177,5 @@ class WatchResult(Found):
             added_wrong=None
             if wrong is None
             else wrong.select(shown).slice(0, MOST_LISTED).to_pylist(),
-            scores=ScoreResult.of(done.scored.scores, out, None, done.scored.extracted),
+            scores=ScoreResult.of(done.scored.labels, out, None, done.scored.extracted),
         )

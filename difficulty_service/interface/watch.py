@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Unpack
 
+from difficulty_service.command_options import WatchOptions
 from difficulty_service.interface.options import (
     ImageOptions,
     extraction_options,
@@ -12,7 +13,6 @@ from difficulty_service.interface.options import (
     require_names,
     scoring_options,
 )
-from difficulty_service.options import WatchOptions
 from difficulty_service.pipeline import Callbacks, ScoreRequest, plan_extraction
 from difficulty_service.watching import FailedRound, Round
 from difficulty_service.watching import watch as watch_dataset

@@ -26,10 +26,11 @@ from difficulty_service.base.errors import BackboneError, ConfigError, ImageErro
 from difficulty_service.cli import create_app
 from difficulty_service.cli.backbones import as_duration
 from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.command_options import TrialOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.interface.backbone_trial import try_backbones as try_in_python
-from difficulty_service.options import EncodingOptions, ExtractionOptions, RunOptions, TrialOptions
+from difficulty_service.options import EncodingOptions, ExtractionOptions, RunOptions
 from difficulty_service.pipeline import plan_extraction
 from tests.factories import write_image_folder
 

@@ -10,7 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 import difficulty_service as ds
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.options import ScoringOptions, WatchOptions
+from difficulty_service.command_options import WatchOptions
+from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, marks_file, write_marks

@@ -1,0 +1,49 @@
+"""What a person can choose about commands of their own: each option once, with its bounds."""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+from cyclopts import Parameter
+from pydantic import AfterValidator, Field
+
+from difficulty_service.option_types import MOST_SAMPLES, Options, panel
+
+
+def listed_names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Names in the order they are given, each once; one text may hold several, with commas."""
+    return tuple(dict.fromkeys(n.strip() for text in texts for n in text.split(",") if n.strip()))
+
+
+LONGEST_WAIT = 7 * 86400.0
+
+
+@panel("Watch")
+class WatchOptions(Options):
+    """When a dataset that is watched is looked at, and for how long."""
+
+    every: Annotated[float, Field(gt=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 60.0
+    """Seconds between two looks at the dataset."""
+
+    settle: Annotated[float, Field(ge=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 5.0
+    """Seconds that a changed dataset must stay as it is before it is scored, so that no file is
+    read while it is copied; one that changes all the time is scored after ten of these waits."""
+
+    rounds: Annotated[int, Field(ge=1)] | None = None
+    """Number of rounds of scores after which to end, the first one included; default: never."""
+
+
+FEWEST_DRAWN = 10
+
+
+@panel("Trial")
+class TrialOptions(Options):
+    """Backbones that are tried on a dataset, and on how much of it."""
+
+    try_: Annotated[
+        Sequence[str], AfterValidator(listed_names), Parameter("--try", metavar="NAME,...")
+    ] = ()
+    """Backbones to try on DATASET, of a library or a run too, separated by commas."""
+
+    sample: Annotated[int, Field(ge=FEWEST_DRAWN, le=MOST_SAMPLES)] | None = None
+    """Samples to draw at random, in proportion to the classes and with some of each; default:
+    2,000, or up to 10,000 for five of each of many classes."""
