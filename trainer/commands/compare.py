@@ -61,6 +61,7 @@ def show_comparison(
     from trainer.reports.comparison import compare_runs, resample_comparison
     from trainer.reports.comparison_files import write_comparison
     from trainer.reports.comparison_table import markdown_table
+    from trainer.reports.pair_tables import tabulated_metrics
 
     comparison, intervals = compare_runs(runs), None
     metrics = None if names is None else choose_metrics(comparison, names)
@@ -69,7 +70,8 @@ def show_comparison(
         resampling = Resampling(resamples, level)
         passes = sum(len(run.records) for run in comparison.runs) * len(comparison.stages)
         with watch_passes(passes) as advance:
-            intervals = resample_comparison(comparison, shown, resampling, advance)
+            names_shown = tabulated_metrics(comparison, shown)
+            intervals = resample_comparison(comparison, names_shown, resampling, advance)
     console.print(markdown_table(comparison, shown, intervals), markup=False)
     if out is None:
         return

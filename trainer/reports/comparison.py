@@ -14,6 +14,9 @@ the same seeds are paired by them, as a seed gives them the same split, order an
 parameters; for runs with other seeds the variances are pooled. The intervals are percentiles, of
 one metric and one pair at a time, not corrected for several comparisons, and end where the range of
 the metric does.
+
+Metrics of OOD data and corrupted images are recorded without the predictions they come from. Their
+samples cannot be drawn again, so that their intervals are of the seeds alone.
 """
 
 import math
@@ -34,7 +37,7 @@ from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import STAGES, MetricValues, read_metrics
 from trainer.metrics.bootstrap import Resampling, resamples
 from trainer.metrics.weighted import WEIGHTED_METRICS, weighted_metrics
-from trainer.reports.other_data import OF, metrics_of_other_data
+from trainer.reports.other_data import CORRUPTED_METRICS, OF, OOD_METRICS, metrics_of_other_data
 from trainer.run_folder import TEST
 
 
@@ -227,13 +230,31 @@ The smallest is 0 of every metric.
 """
 
 
+def _highest(metric: str) -> float:
+    """The largest possible value of a metric, also of corrupted images."""
+    name, _ = CORRUPTED_METRICS.get(metric, (metric, None))
+    return HIGHEST.get(name, 1.0)
+
+
+def has_seeds_alone(metric: str) -> bool:
+    """Whether intervals of a metric are of the seeds alone: of OOD data and corrupted images."""
+    return metric in CORRUPTED_METRICS or metric.partition(OF)[0] in OOD_METRICS
+
+
+SEEDS_ALONE = (
+    "Intervals of OOD data and corrupted images are of the seeds alone, by Student's t of three "
+    "seeds or more."
+)
+
+
 @dataclass(frozen=True)
 class ResampledMetric:
     """One metric of all runs at one stage.
 
     Attributes:
         means: Mean over the seeds of each run in each resample of the test samples; NaN where it
-            has no value. Shape (runs, resamples).
+            has no value. Of the seeds alone, the mean itself, and NaN of a single seed. Shape
+            (runs, resamples).
         seeds: For each run, the value of every seed that has one, on the test samples themselves.
     """
 
@@ -254,7 +275,7 @@ class ComparisonIntervals:
         if each is None:
             return None
         interval = self._interval(each.means[run], [each.seeds[run]])
-        return _clipped(interval, 0.0, HIGHEST.get(metric, 1.0))
+        return _clipped(interval, 0.0, _highest(metric))
 
     def difference(
         self, first: int, second: int, stage: str, metric: str
@@ -265,7 +286,7 @@ class ComparisonIntervals:
             return None
         seeds = [each.seeds[first], each.seeds[second]]
         interval = self._interval(each.means[first] - each.means[second], seeds)
-        largest = HIGHEST.get(metric, 1.0)
+        largest = _highest(metric)
         return _clipped(interval, -largest, largest)
 
     def _interval(
@@ -317,7 +338,8 @@ def resample_comparison(
 ) -> ComparisonIntervals:
     """Computes metrics of all runs in the same resamples of the samples they were evaluated on.
 
-    Metrics without a bootstrap are left out. `advance` is called after each seed at each stage.
+    Metrics of OOD data and corrupted images stay as they are in every resample; others without a
+    bootstrap are left out. `advance` is called after each seed at each stage.
     """
     known = [metric for metric in metrics if metric in WEIGHTED_METRICS]
     resampled = {}
@@ -337,6 +359,11 @@ def resample_comparison(
                 for each, values in zip(runs, seeds, strict=True)
             ]
             resampled[stage, metric] = ResampledMetric(np.stack(means), seeds)
+        for metric in filter(has_seeds_alone, metrics):
+            seeds = [_values_of(run, stage, metric) for run in comparison.runs]
+            same = [np.mean([*each.values()]) if len(each) > 1 else np.nan for each in seeds]
+            means_of_runs = np.repeat(np.array(same)[:, None], resampling.num_resamples, axis=1)
+            resampled[stage, metric] = ResampledMetric(means_of_runs, seeds)
     return ComparisonIntervals(resampled, resampling)
 
 

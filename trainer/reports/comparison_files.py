@@ -168,7 +168,7 @@ def write_page(
         "best": [] if intervals is None else best_metrics(comparison, intervals, metrics),
         "legend": legend(intervals),
         "advice": advice(comparison),
-        "others": other_tables(comparison) if tuple(metrics) == MAIN_COLUMNS else [],
+        "others": other_tables(comparison, intervals) if tuple(metrics) == MAIN_COLUMNS else [],
         "objective_header": HEADER,
         "objectives": objectives,
         "tables": tables,

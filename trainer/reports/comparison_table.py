@@ -13,14 +13,16 @@ from trainer.reports.columns import (
     column_of,
 )
 from trainer.reports.comparison import (
+    SEEDS_ALONE,
     TOO_FEW,
     TWO_SEEDS,
     Comparison,
     ComparisonIntervals,
     error_over_seeds,
+    has_seeds_alone,
     summarise,
 )
-from trainer.reports.pair_tables import other_tables
+from trainer.reports.pair_tables import Pair, other_tables
 from trainer.runs.outcome import shown
 
 STAGE_TITLES = {
@@ -116,8 +118,8 @@ def markdown_table(
         ]
         header = ["run", "seeds", *(_name(column.header) for column in table.columns)]
         parts.append(f"### {table.heading}\n\n{markdown_rows(header, rows)}")
-    for pairs in other_tables(comparison) if metrics == MAIN_COLUMNS else ():
-        rows = [[_name(name), *map(str, cells)] for name, cells in pairs.rows]
+    for pairs in other_tables(comparison, intervals) if metrics == MAIN_COLUMNS else ():
+        rows = [[_name(name), *map(_markdown_pair, cells)] for name, cells in pairs.rows]
         header = ["run", *(column.header for column in pairs.columns)]
         table_text = markdown_rows(header, rows)
         parts.append(f"### {_name(pairs.heading)}\n\n{pairs.note}\n\n{table_text}")
@@ -172,7 +174,13 @@ def legend(intervals: ComparisonIntervals | None) -> str:
         f"{settings.num_resamples:,} resamples: the same test samples are drawn for all runs, and "
         "where there are three seeds or more, Student's t adds their spread. The best mean is bold "
         f"where the {level} interval of its difference from each other run excludes 0."
+        + "".join(f" {text}" for text in seeds_alone(intervals))
     )
+
+
+def seeds_alone(intervals: ComparisonIntervals) -> Sequence[str]:
+    """A sentence where some of the intervals are of the seeds alone; otherwise nothing."""
+    return [SEEDS_ALONE] if any(has_seeds_alone(name) for _, name in intervals.metrics) else []
 
 
 def _objectives(comparison: Comparison) -> str:
@@ -216,6 +224,11 @@ def _markdown(cell: Cell) -> str:
     interval = f" [{', '.join(cell.interval)}]" if cell.interval else ""
     values = f" ({' and '.join(cell.range)})" if cell.range else ""
     return mean + deviation + interval + values
+
+
+def _markdown_pair(pair: Pair) -> str:
+    """The value as trained, in bold where it is the best, and what follows it."""
+    return (f"**{pair.raw}**" if pair.is_best else pair.raw) + pair.rest_with_intervals
 
 
 def _name(name: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from trainer.reports.columns import MAIN_COLUMNS, column_of
 from trainer.reports.comparison import Comparison, ComparisonIntervals
-from trainer.reports.comparison_table import advice
+from trainer.reports.comparison_table import advice, seeds_alone
 from trainer.reports.pair_tables import PAIR_NOTE, Pair, PairTable, other_tables, pair_table
 
 SYMBOLS = {
@@ -34,10 +34,11 @@ def latex_tables(
 ) -> str:
     """A tabular of the metrics and, with the default metrics, of OOD data and corrupted images."""
     columns = [column_of(metric) for metric in metrics]
-    note = PAIR_NOTE if intervals is None else f"{PAIR_NOTE} {BEST}"
-    tables = [pair_table(comparison, columns, "Test data", note, intervals)]
-    tables += other_tables(comparison) if tuple(metrics) == MAIN_COLUMNS else []
-    lines = [r"% Needs \usepackage{booktabs}.", *(f"% {text}" for text in advice(comparison))]
+    tables = [pair_table(comparison, columns, "Test data", PAIR_NOTE, intervals)]
+    tables += other_tables(comparison, intervals) if tuple(metrics) == MAIN_COLUMNS else []
+    notes = [] if intervals is None else [" ".join((BEST, *seeds_alone(intervals)))]
+    lines = [r"% Needs \usepackage{booktabs}."]
+    lines += [f"% {text}" for text in (*notes, *advice(comparison))]
     return "\n".join([*lines, *(_tabular(table) for table in tables)]) + "\n"
 
 
@@ -65,5 +66,5 @@ def _tabular(table: PairTable) -> str:
 
 
 def _cell(pair: Pair) -> str:
-    text, raw = escaped(str(pair)), escaped(pair.raw)
-    return rf"\textbf{{{raw}}}{text[len(raw) :]}" if pair.is_best else text
+    raw, rest = escaped(pair.raw), escaped(pair.rest)
+    return rf"\textbf{{{raw}}}{rest}" if pair.is_best else raw + rest

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from difficulty_service.images.corruptions import SEVERITIES
 from trainer.reports.columns import (
+    MAIN_COLUMNS,
     NO_VALUE,
     SCORE_TITLES,
     TEMPERATURE,
@@ -45,16 +46,31 @@ UNSCALED_METRICS = {
 
 @dataclass(frozen=True)
 class Pair:
-    """One metric of one run as trained and, where a temperature changes it, scaled."""
+    """One metric of one run as trained and, where a temperature changes it, scaled.
+
+    The ends of the intervals are as they are shown. The run may be the best as trained.
+    """
 
     raw: str
     scaled: str = ""
     temperature: str = ""
     is_best: bool = False
+    raw_interval: tuple[str, str] | None = None
+    scaled_interval: tuple[str, str] | None = None
 
-    def __str__(self) -> str:
-        """The cell of a table."""
-        return f"{self.raw} / {self.scaled} ({self.temperature})" if self.scaled else self.raw
+    @property
+    def rest(self) -> str:
+        """What follows the value as trained in the cell of a table."""
+        return f" / {self.scaled} ({self.temperature})" if self.scaled else ""
+
+    @property
+    def rest_with_intervals(self) -> str:
+        """`rest`, with the interval of the value as trained before it and that of the scaled."""
+        raw, scaled = (
+            f" [{', '.join(ends)}]" if ends else ""
+            for ends in (self.raw_interval, self.scaled_interval)
+        )
+        return f"{raw} / {self.scaled}{scaled} ({self.temperature})" if self.scaled else raw
 
 
 @dataclass(frozen=True)
@@ -89,14 +105,24 @@ def pair_table(
     rows = [
         (
             run.name,
-            [_pair(run, column, is_best=best[column.metric] == number) for column in columns],
+            [
+                _with_intervals(
+                    _pair(run, column, is_best=best[column.metric] == number),
+                    number,
+                    column,
+                    intervals,
+                )
+                for column in columns
+            ],
         )
         for number, run in enumerate(comparison.runs)
     ]
     return PairTable(heading, note, columns, rows)
 
 
-def other_tables(comparison: Comparison) -> Sequence[PairTable]:
+def other_tables(
+    comparison: Comparison, intervals: ComparisonIntervals | None = None
+) -> Sequence[PairTable]:
     """The tables of OOD data and of corrupted images that some of the runs were evaluated on."""
     tables = []
     for data in comparison.ood_names:
@@ -109,7 +135,8 @@ def other_tables(comparison: Comparison) -> Sequence[PairTable]:
         note = PAIR_NOTE + _missing(comparison, metrics["msp"], "was not evaluated on these data")
         if not comparison.has(metrics["mahalanobis"]):
             note += f" {NO_DISTANCES}"
-        tables.append(pair_table(comparison, columns, f"Out of distribution: {data}", note))
+        heading = f"Out of distribution: {data}"
+        tables.append(pair_table(comparison, columns, heading, note, intervals))
     if comparison.has("corrupted_accuracy"):
         names = ["corrupted_accuracy", "corrupted_nll", "corrupted_ece"]
         names += [f"corrupted_ece_severity_{severity}" for severity in SEVERITIES]
@@ -117,8 +144,16 @@ def other_tables(comparison: Comparison) -> Sequence[PairTable]:
             comparison, "corrupted_accuracy", "was not evaluated with `--corruptions`"
         )
         columns = [column_of(name) for name in names]
-        tables.append(pair_table(comparison, columns, "Corrupted test images", note))
+        tables.append(pair_table(comparison, columns, "Corrupted test images", note, intervals))
     return tables
+
+
+def tabulated_metrics(comparison: Comparison, metrics: Sequence[str]) -> tuple[str, ...]:
+    """Every metric in the tables: with the default ones also those of `other_tables`."""
+    if tuple(metrics) != MAIN_COLUMNS:
+        return tuple(metrics)
+    others = (column.metric for table in other_tables(comparison) for column in table.columns)
+    return (*metrics, *others)
 
 
 def _missing(comparison: Comparison, metric: str, what: str) -> str:
@@ -140,6 +175,19 @@ def _pair(run: Run, column: Column, *, is_best: bool) -> Pair:
     return Pair(
         shown_raw, short(scaled, column), TEMPERATURE.shown(temperature.mean), is_best=is_best
     )
+
+
+def _with_intervals(
+    pair: Pair, number: int, column: Column, intervals: ComparisonIntervals | None
+) -> Pair:
+    """A pair with the intervals of the run at a position."""
+    if intervals is None:
+        return pair
+    raw, scaled = (
+        None if ends is None else (column.shown(ends[0]), column.shown(ends[1]))
+        for ends in (intervals.interval(number, stage, column.metric) for stage in ("raw", SCALED))
+    )
+    return replace(pair, raw_interval=raw, scaled_interval=scaled)
 
 
 def short(summary: Summary, column: Column) -> str:

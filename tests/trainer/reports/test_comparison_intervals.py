@@ -113,7 +113,7 @@ def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Pa
 
 @pytest.mark.parametrize(
     ("metric", "lowest", "highest"),
-    [("accuracy", 0, 1), ("ece", 0, 1), ("brier_score", 0, 2), ("nll", 0, np.inf)],
+    [("accuracy", 0, 1), ("ece", 0, 1), ("brier_score", 0, 2), ("corrupted_nll", 0, np.inf)],
 )
 def test_an_interval_ends_where_the_range_of_the_metric_does(
     metric: str, lowest: float, highest: float

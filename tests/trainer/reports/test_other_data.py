@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from scipy import stats
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -26,8 +27,14 @@ from trainer.evaluation.record import (
 )
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.selective import aurc, certainty_and_correct
-from trainer.reports.columns import choose_metrics, column_of
-from trainer.reports.comparison import Comparison, compare_runs, resample_comparison, summarise
+from trainer.reports.columns import MAIN_COLUMNS, choose_metrics, column_of
+from trainer.reports.comparison import (
+    SEEDS_ALONE,
+    Comparison,
+    compare_runs,
+    resample_comparison,
+    summarise,
+)
 from trainer.reports.comparison_curves import (
     FALSE_POSITIVES,
     RATES,
@@ -37,7 +44,7 @@ from trainer.reports.comparison_curves import (
 from trainer.reports.comparison_files import write_comparison, write_page
 from trainer.reports.comparison_table import markdown_table
 from trainer.reports.latex import escaped, latex_tables
-from trainer.reports.pair_tables import other_tables
+from trainer.reports.pair_tables import other_tables, tabulated_metrics
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
 ODD = "far & odd_1"
@@ -153,12 +160,83 @@ def test_tables_of_other_data_have_pairs_and_name_the_runs_without(
 
 
 def test_the_page_has_the_tables_of_other_data(comparison: Comparison, tmp_path: Path) -> None:
-    write_page(tmp_path / "page.html", comparison, None, [])
+    metrics = tabulated_metrics(comparison, MAIN_COLUMNS)
+    intervals = resample_comparison(comparison, metrics, Resampling(50))
+
+    write_page(tmp_path / "page.html", comparison, intervals, [])
 
     page = (tmp_path / "page.html").read_text("utf-8")
-    (table, _) = other_tables(comparison)
+    (table, _) = other_tables(comparison, intervals)
     assert f"Out of distribution: {html.escape(ODD)}" in page
-    assert all(f'<td class="r">{pair}</td>' in page for _, cells in table.rows for pair in cells)
+    cells = [pair for _, pairs in table.rows for pair in pairs]
+    shown = [f'<td class="r">{pair.raw}{pair.rest_with_intervals}</td>' for pair in cells]
+    assert all(cell in page for cell in shown)
+    assert "[" in shown[0]
+
+
+def test_intervals_on_other_data_are_those_of_students_t_over_the_seeds(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    metric = f"ood_auroc_entropy@{ODD}"
+    better = shutil.copytree(folders[0], tmp_path / "better")
+    for path in better.glob("seed-*/ood.json"):
+        record = run_folder.read_json(path)
+        record[ODD]["entropy"]["auroc"] += 0.2
+        write_metrics(path, record)
+    both = compare_runs([folders[0], better])
+    metrics = tabulated_metrics(both, MAIN_COLUMNS)[len(MAIN_COLUMNS) :]
+
+    intervals = resample_comparison(both, metrics, Resampling(4000))
+
+    seeds = [record["raw"][metric] or 0 for record in both.runs[0].records.values()]
+    expected = stats.t.interval(0.95, 2, np.mean(seeds), stats.sem(seeds))
+    low, high = (min(max(end, 0), 1) for end in expected)
+    assert intervals.interval(0, "raw", metric) == pytest.approx((low, high), abs=0.03)
+    # All seeds are better by the same.
+    assert intervals.difference(1, 0, "raw", metric) == pytest.approx((0.2, 0.2))
+    table, text = markdown_table(both, intervals=intervals), latex_tables(both, intervals=intervals)
+    cell = table.partition(f"Out of distribution: {ODD}")[2].split("(better)")[1].split(" | ")[2]
+    raw = f"{100 * np.mean(seeds) + 20:.2f} ± {100 * np.std(seeds, ddof=1):.2f}"
+    assert cell.startswith(f"**{raw}** [")
+    assert cell.count("[") == 2
+    assert rf"\textbf{{{escaped(raw)}}}" in text
+    assert f" {SEEDS_ALONE}" in table
+    assert f" {SEEDS_ALONE}" in text
+    assert SEEDS_ALONE not in markdown_table(
+        both, ("accuracy",), resample_comparison(both, ("accuracy",), Resampling(5))
+    )
+
+
+def test_files_have_the_intervals_on_other_data_and_one_or_two_seeds_have_none(
+    folders: list[Path], tmp_path: Path
+) -> None:
+    fewer = [Path(shutil.copytree(folders[0], tmp_path / f"of {number}")) for number in (1, 2)]
+    for run, number in zip(fewer, (1, 2), strict=True):
+        for seed in range(number, 3):
+            shutil.rmtree(run / f"seed-{seed}")
+    comparison = compare_runs([*fewer, folders[0]])
+    metrics = tabulated_metrics(comparison, MAIN_COLUMNS)
+    intervals = resample_comparison(comparison, metrics, Resampling(50))
+
+    write_comparison(comparison, tmp_path / "x.json", intervals)
+
+    rows = json.loads((tmp_path / "x.json").read_text())
+    has_interval = {
+        row["run"]: row["low"] is not None
+        for row in rows["metrics"]
+        if row["stage"] == "raw" and row["metric"] == "corrupted_ece_severity_2"
+    }
+    assert list(has_interval.values()) == [False, False, True]
+    assert all(
+        intervals.difference(0, other, "raw", "corrupted_ece_severity_2") is None
+        for other in (1, 2)
+    )
+    pairs = {
+        (row["first"], row["second"])
+        for row in rows["differences"]
+        if row["metric"] == "corrupted_ece_severity_2"
+    }
+    assert pairs == {tuple(list(has_interval)[1:])}  # two seeds and three
 
 
 def test_without_distances_a_sentence_says_how_to_have_them(
