@@ -35,7 +35,7 @@ SECTIONS = (
 
 def page(tables: Tables) -> str:
     """The whole page."""
-    return "\n".join(section(tables) for section in SECTIONS)
+    return "\n".join(filter(None, (section(tables) for section in SECTIONS)))
 
 
 def write_page(docs: Path) -> None:

@@ -118,6 +118,21 @@ def choices(tables: Tables) -> str:
 """
 
 
+TASKS = {
+    "tags": "tags",
+    "leaks": "copies",
+    "selection": "what to label",
+    "pruning": "what to keep",
+}
+"""Tables that have modules of their own, by their names, and what they are called."""
+
+
+def other_tasks(tables: Tables) -> str:
+    """Links to those tables that have been written."""
+    links = [f"[{text}](evidence/{name}.csv)" for name, text in TASKS.items() if tables.rows(name)]
+    return ", ".join(links) or NOT_RUN
+
+
 def repeat(tables: Tables) -> str:
     """How to repeat the study, and what each table has."""
     study = tables.rows("study")
@@ -157,7 +172,6 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - Training: [measures](evidence/training.csv) (`is` is empty where rounded numbers do not tell),
   [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv),
   [trust in labels](evidence/trust.csv).
-- Other tasks: [tags](evidence/tags.csv), [copies](evidence/leaks.csv),
-  [what to label](evidence/selection.csv), [what to keep](evidence/pruning.csv).
+- Other tasks: {other_tasks(tables)}.
 - [Choices](evidence/choices.csv); [what the study took](evidence/study.csv).
 """

@@ -85,8 +85,8 @@ def selection(tables: Tables) -> str:
 
 Accuracy (%) of a linear probe on samples that [`difficulty select`](selecting.md) chose. Balanced
 choices know all labels and are compared with the balanced random one. Bold: better than random by
-more than the 95 % interval over the seeds. Of all rows of [the table](evidence/selection.csv),
-{count(judged, better)} are better, {count(judged, worse)} worse.
+more than the 95 % interval over the seeds. Of all sizes, {count(judged, better)} are better, and
+{count(judged, worse)} worse.
 
 {markdown(header, table or [[NOT_RUN] * len(header)])}"""
 
@@ -100,9 +100,11 @@ def _choice(tables: Tables, name: str, dataset: str, wrong: str, number: str) ->
 
 
 def pruning(tables: Tables) -> str:
-    """What a training set may lose, by networks from scratch."""
+    """What a training set may lose, by networks from scratch; nothing where it has not run."""
     sets = dict.fromkeys((row["dataset"], row["labels"]) for row in tables.rows("pruning"))
     parts = [_pruned(tables, dataset, labels) for dataset, labels in sets]
+    if not parts:
+        return ""
     return f"""## Which images a training set may lose
 
 Networks from scratch on 5,000 images, eight epochs, three seeds; wrong labels are those of one
@@ -110,7 +112,7 @@ annotator of CIFAR-10N (17 %), in CIFAR-100 a fifth at random. What each choice 
 class: accuracy (%) of random choices, and points above them, ± 95 %, bold where sure. RMD and
 `p_wrong` see the given labels and MobileNetV2.
 
-{"".join(parts) or NOT_RUN}"""
+{"".join(parts)}"""
 
 
 def _pruned(tables: Tables, dataset: str, labels: str) -> str:
