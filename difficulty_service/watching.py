@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import ConfigError, DifficultyError
 from difficulty_service.base.extras import needs_extra
+from difficulty_service.base.files import replacing
 from difficulty_service.command_options import WatchOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
@@ -262,7 +263,8 @@ def write_gauges(path: Path, values: dict[str, float], dataset: str) -> None:
             f"difficulty_watch_{name}", GAUGES[name], ["dataset"], registry=registry
         )
         gauge.labels(dataset).set(value)
-    client.write_to_textfile(str(path), registry)
+    with replacing(path) as temporary:
+        temporary.write_bytes(client.generate_latest(registry))
 
 
 def load_prometheus() -> Any:  # noqa: ANN401 - a module
@@ -271,6 +273,6 @@ def load_prometheus() -> Any:  # noqa: ANN401 - a module
     Raises:
         MissingPackage: It is not installed.
     """
-    with needs_extra("metrics for Prometheus", "serve", parameter="metrics"):
+    with needs_extra("metrics for Prometheus", "prometheus", parameter="metrics"):
         import prometheus_client
     return prometheus_client

@@ -313,6 +313,7 @@ ON_DEMAND = (
     "mcp",
     "notebook",
     "postgresql",
+    "prometheus",
     "ray",
     "text",
     "xlsx",

@@ -58,8 +58,11 @@ def watch(
         require_score_file_name(added)
         if added.resolve() == out.resolve():
             raise WrongCall(f"--added {added} is the score file of --out, too")
-    if metrics is not None and metrics.suffix != ".prom":
-        raise WrongCall(f"--metrics {metrics}: the collector reads files that end in .prom only")
+    if metrics is not None and (metrics.suffix != ".prom" or not metrics.parent.is_dir()):
+        raise WrongCall(
+            f"--metrics {metrics}: name a file that ends in .prom in the folder that the collector "
+            "reads"
+        )
     from difficulty_service.pipeline import ScoreRequest
     from difficulty_service.scores.file import write_scores
     from difficulty_service.watching import Round, gauges_of, load_prometheus, write_gauges

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from cyclopts import CycloptsError
 from prometheus_client.parser import text_string_to_metric_families
 
 import difficulty_service as ds
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.cli import create_app
+from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import WatchOptions
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest
@@ -232,3 +235,43 @@ def test_rounds_come_one_by_one_in_python(photos: Path, tmp_path: Path) -> None:
         next(ds.watch(photos, out=tmp_path / "scores.parquet", backbone=SMALL, tags="tags"))
     with pytest.raises(TypeError, match="evry"):
         next(ds.watch(photos, out=tmp_path / "scores.parquet", evry=1))  # type: ignore[call-arg]
+
+
+def test_the_command_prints_a_line_for_each_round_and_writes_what_is_new(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, added, metrics = (tmp_path / name for name in ("s.parquet", "new.parquet", "watch.prom"))
+    words = ["watch", str(photos), "--out", str(out), "--backbone", SMALL, "--rounds", "1"]
+    files = ["--added", str(added), "--metrics", str(metrics)]
+
+    create_app()([*words, *files])
+    (photos / "dog/damaged.png").write_bytes(b"no image")
+    put(photos, "cat/new.png")
+    said = capsys.readouterr().out
+    create_app()([*words, *files, "--json"])
+
+    assert "round 1: 16 images new; 16 scores in" in " ".join(said.split())
+    printed = json.loads(capsys.readouterr().out)
+    assert (printed["round"], printed["added"], printed["scores"]["skipped"]) == (1, 1, 1)
+    assert read_scores(added).table["sample_id"].to_pylist() == ["cat/new.png"]
+    assert "difficulty_watch_added{" in metrics.read_text()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        (["--metrics", "watch.txt"], "ends in .prom"),
+        (["--metrics", "nowhere/watch.prom"], "in the folder"),
+        (["--added", "s.parquet"], "of --out, too"),
+        (["--every", "0"], "every"),
+        (["--rounds", "0"], "rounds"),
+    ],
+)
+@pytest.mark.usefixtures("photos")
+def test_a_watch_that_cannot_work_is_refused_before_it_begins(
+    options: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises((WrongCall, CycloptsError), match=problem):
+        create_app()(["watch", "photos", "--out", "s.parquet", *options])
+    assert not (tmp_path / "s.parquet").exists()

@@ -24,6 +24,7 @@ from difficulty_service.cli import create_app
 from difficulty_service.scores.file import read_scores
 from tests.boxed_images import many_scenes, write_coco, write_yolo
 from tests.end_to_end.conftest import CLASSES, make_photos
+from tests.factories import write_tagged_images
 from tests.warm_command import Call, run_script, warm_command
 
 ForkCommand = Callable[..., ForkServerProcess]
@@ -43,6 +44,12 @@ PAGES = {"README.md": DOCS.parent / "README.md"} | {
 }
 
 SMALLER = (
+    (
+        "watch photos/ --out scores.parquet",
+        "watch photos/ --rounds 1 --backbone builtin --out scores.parquet",
+        "it would not end",
+    ),
+    ("/var/lib/node_exporter/difficulty.prom", "watch.prom", "there is no such folder"),
     ("copies: 0", "copies: 100%", "pictures of the same ten shapes are copies"),
     ("--backbone clip-vit-b16", "--backbone builtin", "its weights would be downloaded"),
     ("--only clip-vit-b16 --only timm:resnet18", "--only builtin", "they take a minute"),
@@ -251,6 +258,7 @@ def make_tables() -> None:
     tags = [f"{path.parent.name}|{'even' if row % 2 else 'odd'}" for row, path in enumerate(photos)]
     rows = [f"{path.relative_to('photos')},{tag}" for path, tag in zip(photos, tags, strict=True)]
     Path("tags.csv").write_text("\n".join(["path,tags", *rows]))
+    write_tagged_images(Path("photos.parquet"))
 
     texts = [f"the {word} sat {row}" for row in range(20) for word in ("cat", "dog")]
     table = {"text": texts, "label": ["cat", "dog"] * 20}
