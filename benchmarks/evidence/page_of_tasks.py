@@ -63,7 +63,9 @@ images: [how many are copies](leaks.md#which-cosine) falls fast below 0.97.
 def selection(tables: Tables) -> str:
     """What to label or to keep, by a probe."""
     rows = tables.rows("selection")
-    pools = (*POOLS, *POOLS_OF_FEW)
+    keys = ("dataset", "wrong_share", "count")
+    ran = {tuple(row[key] for key in keys) for row in rows}
+    pools = [pool for pool in (*POOLS, *POOLS_OF_FEW) if pool in ran]
     names = dict.fromkeys(row["choice"] for row in rows)
     table = [[name, *(_choice(tables, name, *pool) for pool in pools)] for name in names]
     header = (

@@ -37,6 +37,8 @@ from difficulty_service.base.process_setup import enable_avx512_kernels
 
 RANDOM, RANDOM_BALANCED = "random", "random, balanced"
 TESTS_PER_CLASS = 2
+PLANTING = 1
+"""Tells the random numbers of wrong labels from those of choices."""
 COLUMNS = (
     *("dataset", "wrong_share", "choice", "count", "seeds", "accuracy", "sd"),
     *("difference", "difference_95", "machine"),
@@ -64,8 +66,11 @@ def probe_accuracy(train: Tensor, labels: Tensor, test: Tensor, expected: Tensor
 
 
 def with_wrong_labels(labels: NDArray[np.int64], share: float, seed: int) -> NDArray[np.int64]:
-    """Labels of which a share is another class at random."""
-    generator = np.random.default_rng(seed)
+    """Labels of which a share is another class at random.
+
+    The random numbers are not those of a choice with the same seed, which would choose these rows.
+    """
+    generator = np.random.default_rng((seed, PLANTING))
     number = int(labels.max()) + 1
     rows = generator.permutation(len(labels))[: round(share * len(labels))]
     changed = labels.copy()

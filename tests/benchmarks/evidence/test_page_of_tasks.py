@@ -52,7 +52,8 @@ def test_a_choice_of_images_is_shown_beside_the_random_one(tables: Tables) -> No
 def test_a_choice_of_samples_is_bold_where_it_is_surely_better(tables: Tables) -> None:
     text = page_of_tasks.selection(tables)
 
-    assert "| random | 45.6 | - | - | - | - |" in text
+    assert "| choice | CIFAR-10, 50 |" in text
+    assert "| random | 45.6 |" in text
     assert "| typical | **55.6** |" in text
     assert "| diverse | 40.7 |" in text
     assert "1 of 2 are better" in text
@@ -100,6 +101,17 @@ def test_the_last_images_of_each_class_are_for_the_test() -> None:
     is_test = selection.held_out(np.array([0, 1, 0, 1, 0, 1]))
 
     assert is_test.tolist() == [False, False, True, True, True, True]
+
+
+def test_a_random_choice_has_as_many_wrong_labels_as_the_pool() -> None:
+    right = np.arange(2000) % 4
+    given = selection.with_wrong_labels(right, 0.1, seed=3)
+    features = np.random.default_rng(0).normal(size=(2000, 4))
+
+    chosen = selection.ds.select((features, given), 500, seed=3).sample_ids
+
+    assert (given != right).sum() == 200
+    assert (given != right)[[int(each) for each in chosen]].mean() == pytest.approx(0.1, abs=0.05)
 
 
 def test_every_choice_is_an_option_of_the_command() -> None:
