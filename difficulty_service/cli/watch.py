@@ -44,8 +44,8 @@ def watch(
         source: Dataset to watch: a folder, an address such as s3://bucket/photos, or a pattern.
         out: Score file to write in each round: its name ends in .parquet, .csv or .jsonl.
         gaussians: Score against Gaussians that `difficulty fit` wrote.
-        added: Also write the scores of what a round added, for `difficulty report`; its name ends
-            as that of --out does.
+        added: Also write the scores of what the last round that added something has added, for
+            `difficulty report`; its name ends as that of --out does.
         metrics: Also write metrics for the textfile collector of Prometheus; its name ends in
             .prom.
     """
@@ -79,8 +79,8 @@ def watch(
         for happened in run_watch(request, ScoreRequest(out, scoring, fitted), pace):
             if isinstance(happened, Round):
                 last, ended = happened, time.time()
-                if added is not None:
-                    new = happened.added.samples
+                new = happened.added.samples
+                if added is not None and len(new.table):
                     write_scores(added, new.table, new.provenance)
                 report_round(happened, out)
                 if output.json_:

@@ -249,9 +249,11 @@ def test_the_command_prints_a_line_for_each_round_and_writes_what_is_new(
     put(photos, "cat/new.png")
     said = capsys.readouterr().out
     create_app()([*words, *files, "--json"])
+    create_app()([*words, *files, "--json"])  # adds nothing, and leaves the file of what is new
 
     assert "round 1: 16 images new; 16 scores in" in " ".join(said.split())
-    printed = json.loads(capsys.readouterr().out)
+    printed, again = map(json.loads, capsys.readouterr().out.splitlines())
+    assert again["added"] == 0
     assert (printed["round"], printed["added"], printed["scores"]["skipped"]) == (1, 1, 1)
     assert read_scores(added).table["sample_id"].to_pylist() == ["cat/new.png"]
     assert "difficulty_watch_added{" in metrics.read_text()

@@ -82,6 +82,7 @@ NOT_HERE = (
     ("s3://", "needs a bucket and a Ray cluster"),
     ("difficulty explain", "needs a CLIP; test_explain_command.py runs it with a small one"),
     ("difficulty score NAME:REFERENCE", "is a pattern"),
+    ("report added.parquet", "nothing is new since the line before"),
 )
 """What marks a line of a page that is not run, and why."""
 
