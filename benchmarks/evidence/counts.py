@@ -26,7 +26,7 @@ from sklearn.metrics import roc_auc_score
 import difficulty_service as ds
 from benchmarks.evidence.data import Images, Study, extract, read_images, require_data
 from benchmarks.evidence.label_sets import OFFICIAL, LabelSet, label_samples
-from benchmarks.evidence.noise import Truth, symmetric
+from benchmarks.evidence.noise import change_at_random
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
@@ -131,8 +131,8 @@ def draw_images(
         return Labelled(chosen.features, chosen.labels, chosen.labels)
     if label_set.rate and label_set.kind == "symmetric":
         classes = int(images.labels.max()) + 1
-        truth = Truth(chosen.labels, np.arange(classes), np.empty((len(rows), 0)))
-        return Labelled(chosen.features, symmetric(truth, label_set.rate, random), chosen.labels)
+        given = change_at_random(chosen.labels, classes, label_set.rate, random)
+        return Labelled(chosen.features, given, chosen.labels)
     samples, _ = label_samples(study, chosen, label_set)
     return Labelled(samples.features, samples.labels, chosen.labels)
 
@@ -142,8 +142,8 @@ def draw_texts(texts: Labelled, rate: float, size: int, seed: int) -> Labelled:
     random = np.random.default_rng(seed)
     rows = np.sort(random.choice(len(texts.labels), min(size, len(texts.labels)), replace=False))
     right = texts.labels[rows]
-    truth = Truth(right, np.arange(int(texts.labels.max()) + 1), np.empty((len(rows), 0)))
-    return Labelled(texts.features[rows], symmetric(truth, rate, random), right)
+    given = change_at_random(right, int(texts.labels.max()) + 1, rate, random)
+    return Labelled(texts.features[rows], given, right)
 
 
 def sets(study: Study) -> Iterator[tuple[Names, int, Callable[[int], Labelled]]]:

@@ -31,12 +31,19 @@ class Truth:
     pixels: NDArray[np.float64]
 
 
-def symmetric(truth: Truth, rate: float, random: np.random.Generator) -> Labels:
+def change_at_random(
+    labels: Labels, classes: int, rate: float, random: np.random.Generator
+) -> Labels:
     """Some labels, drawn at random, become another class, each as likely."""
-    labels, classes = truth.labels.copy(), len(truth.successor)
+    changed = labels.copy()
     wrong = random.choice(len(labels), round(rate * len(labels)), replace=False)
-    labels[wrong] = (labels[wrong] + random.integers(1, classes, len(wrong))) % classes
-    return labels
+    changed[wrong] = (labels[wrong] + random.integers(1, classes, len(wrong))) % classes
+    return changed
+
+
+def symmetric(truth: Truth, rate: float, random: np.random.Generator) -> Labels:
+    """Wrong labels that know nothing of images or classes."""
+    return change_at_random(truth.labels, len(truth.successor), rate, random)
 
 
 def class_dependent(truth: Truth, rate: float, random: np.random.Generator) -> Labels:

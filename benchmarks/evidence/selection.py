@@ -28,6 +28,7 @@ from torch import Tensor
 
 import difficulty_service as ds
 from benchmarks.evidence.data import Study, extract, read_images, require_data
+from benchmarks.evidence.noise import change_at_random
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
@@ -70,12 +71,8 @@ def with_wrong_labels(labels: NDArray[np.int64], share: float, seed: int) -> NDA
 
     The random numbers are not those of a choice with the same seed, which would choose these rows.
     """
-    generator = np.random.default_rng((seed, PLANTING))
-    number = int(labels.max()) + 1
-    rows = generator.permutation(len(labels))[: round(share * len(labels))]
-    changed = labels.copy()
-    changed[rows] = (labels[rows] + generator.integers(1, number, len(rows))) % number
-    return changed
+    random = np.random.default_rng((seed, PLANTING))
+    return change_at_random(labels, int(labels.max()) + 1, share, random)
 
 
 def choose(

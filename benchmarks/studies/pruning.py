@@ -33,7 +33,7 @@ from PIL import Image
 from torch import Tensor
 from torch.nn import functional as F
 
-from benchmarks.evidence.noise import Truth, symmetric
+from benchmarks.evidence.noise import change_at_random
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import write_rows
 from benchmarks.evidence.training.comparison import paired_difference
@@ -142,9 +142,8 @@ def select_images(name: str, labels: str) -> pa.Table:
     table = images.take(pa.array(rows), columns=["image", column])
     given = table[column].to_numpy().astype(np.int64)
     if labels == "wrong" and column == "label":
-        classes = np.arange(given.max() + 1)
-        truth = Truth(given, classes, np.empty((len(given), 0)))
-        given = symmetric(truth, WRONG_RATE, np.random.default_rng(0))
+        classes = int(given.max()) + 1
+        given = change_at_random(given, classes, WRONG_RATE, np.random.default_rng(0))
     return pa.table({"image": table["image"], "label": given})
 
 
