@@ -9,7 +9,6 @@ import time
 from torch import Tensor, nn
 
 import difficulty_service.backbones
-from api.jobs import submission
 from difficulty_service.backbones import Loader, find_loader
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions, Preprocessing
 from difficulty_service.backbones.frozen_network import freeze
@@ -34,6 +33,8 @@ class Waiting(nn.Module):
 
 def make_known() -> None:
     """Has this process load the networks by their names, also for jobs that are submitted to it."""
+    from api.jobs import submission  # beside some GPUs, what the service needs is not installed
+
     for module in (difficulty_service.backbones, submission):
         module.find_loader = _find_loader
 

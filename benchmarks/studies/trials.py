@@ -78,12 +78,14 @@ class Study:
         settings: Changes to the recipe for all trials.
         folder: Folder of the runs.
         jobs: Number of parallel processes.
+        device: Device of the trainer, which several processes may share.
     """
 
     recipe: str
     settings: tuple[str, ...]
     folder: Path
     jobs: int
+    device: str = "cpu"
 
     def run_folder(self, trial: Trial) -> Path:
         """The folder of a trial's run."""
@@ -205,4 +207,4 @@ def _run(study: Study, trial: Trial, seed: int) -> None:
 
     callbacks = RunCallbacks(start, lambda _samples: None, lambda _record: None, lambda: False)
     recipe, folder = study.recipe_of(trial), study.run_folder(trial)
-    run_seed(RunRequest(recipe, seed, folder, "cpu", resume=True), callbacks)
+    run_seed(RunRequest(recipe, seed, folder, study.device, resume=True), callbacks)

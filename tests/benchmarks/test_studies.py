@@ -12,7 +12,7 @@ from PIL import Image
 from scipy import stats
 from torch.nn import functional as F
 
-from benchmarks.studies import ablations, losses, pruning, toys
+from benchmarks.studies import ablations, losses, pruning, resnet34, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -234,3 +234,17 @@ def test_every_training_of_the_study_of_pruning_has_settings_that_count(tmp_path
     }
     kept = pq.read_table(tmp_path / "kept/hard-by-RMD-0.3-0.parquet")
     assert kept["label"].to_pylist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize("position", range(len(resnet34.trials(Path("scores.parquet")))))
+def test_every_method_of_the_study_on_a_gpu_has_settings_that_count(
+    position: int, tmp_path: Path
+) -> None:
+    trial = resnet34.trials(Path("scores.parquet"))[position]
+    study = Study("cifar10_resnet34_gpu", ("training.epochs=2",), tmp_path, 1, "cuda")
+
+    recipe = study.recipe_of(trial)
+
+    assert (recipe.regulariser.alpha > 0) == (
+        trial.method in {"constant entropy", losses.DIFFICULTY}
+    )

@@ -286,6 +286,10 @@ class TrainingConfig(Table):
     """Compile the model; faster on a GPU in long runs."""
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay per step of a moving average of the parameters, which is evaluated and saved."""
+    sync_batchnorm: bool = False
+    """Batch statistics of all processes together; without, each has those of its own share."""
+    fsdp: bool = False
+    """Each of several processes keeps a part of parameters, gradients and optimiser state."""
     trackers: tuple[str, ...] = ("tensorboard",)
     """Trackers of Accelerate that get the records of the epochs, such as "wandb" or "mlflow"."""
     checkpoint_every: Count = 1
@@ -403,6 +407,6 @@ FREE_TO_CHANGE = (
         "data.workers",
         "training.checkpoint_every",
     ),
-    *("training.evaluation_batch_size", "training.seeds", "training.trackers"),
+    *("training.evaluation_batch_size", "training.fsdp", "training.seeds", "training.trackers"),
 )
 """Keys of a recipe that may change when a run resumes; weights are compared by their values."""

@@ -138,10 +138,9 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
     callbacks.on_start(len(splits.train), state.progress, distribution)
 
     def save() -> None:
-        if accelerator.is_main_process:
-            save_train_state(folder, identity, state, accelerator)
-            if state.progress.loss_rows:
-                run_folder.write_csv(folder / f"{recipe.loss.name}.csv", state.progress.loss_rows)
+        save_train_state(folder, identity, state, accelerator)
+        if accelerator.is_main_process and state.progress.loss_rows:
+            run_folder.write_csv(folder / f"{recipe.loss.name}.csv", state.progress.loss_rows)
         accelerator.wait_for_everyone()
 
     with track(recipe, request.seed, folder, state.progress.epoch, accelerator) as log:

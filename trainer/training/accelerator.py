@@ -17,6 +17,13 @@ from trainer.samples import Inputs, Samples
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 MIXED: dict[str, Literal["no", "bf16", "fp16"]] = {"fp32": "no", "bf16": "bf16", "fp16": "fp16"}
 
+OTHER_ENGINES = {
+    "FSDP": "launch without it, and set training.fsdp = true in the recipe",
+    "DEEPSPEED": "launch without it; training.fsdp = true shares parameters between processes",
+    "MEGATRON_LM": "launch without it; training.fsdp = true shares parameters between processes",
+}
+"""Ways in which Accelerate would change a model, and what to do in their place."""
+
 
 def make_accelerator(device: str, precision: Precision) -> Accelerator:
     """Makes the accelerator of this process, which may be one of several of `accelerate launch`.
@@ -26,6 +33,9 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
             processes, to which Accelerate assigns the devices.
         precision: Precision of forward and backward; "auto" is bf16 on GPUs that support it.
     """
+    for engine, advice in OTHER_ENGINES.items():
+        if os.environ.get(f"ACCELERATE_USE_{engine}", "").lower() in {"1", "true"}:
+            raise TrainingError(f"Accelerate is configured for {engine}, not for this run", advice)
     launched = int(os.environ.get("WORLD_SIZE", "1")) > 1
     if launched and device not in {"auto", "cpu"}:
         raise TrainingError(
@@ -55,6 +65,28 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         atexit.unregister(_leave_other_processes)
         atexit.register(_leave_other_processes)
     return accelerator
+
+
+def require_processes(settings: TrainingConfig, accelerator: Accelerator) -> None:
+    """Refuses settings for several processes that these ones cannot follow."""
+    if settings.fsdp and accelerator.num_processes == 1:
+        raise TrainingError(
+            "training.fsdp = true needs other processes to share the parameters with, but there is "
+            "one",
+            "start several with `accelerate launch`, or leave it out",
+        )
+    if settings.fsdp and accelerator.mixed_precision == "fp16":
+        raise TrainingError(
+            "training.fsdp = true does not scale the gradients of training.precision = 'fp16'",
+            "set it to 'bf16' or 'fp32'",
+        )
+    on_cpu = accelerator.device.type == "cpu"
+    if settings.sync_batchnorm and on_cpu and accelerator.num_processes > 1:
+        raise TrainingError(
+            "training.sync_batchnorm = true needs GPUs: PyTorch has no batch statistics of several "
+            "processes without",
+            "leave it out, or train in one process",
+        )
 
 
 def emulated_precision(accelerator: Accelerator) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ From a checkpoint a run resumes as if it had never stopped. The state includes t
 run by a validation metric, and the parameters of its model.
 """
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
 
 from difficulty_service.base.checksums import add_checksum, verify_zip
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
@@ -25,8 +26,10 @@ from trainer.config.steps import Optimiser
 from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
+from trainer.training.accelerator import require_processes
 from trainer.training.objective import Objective
 from trainer.training.plan import Purpose, seed_of
+from trainer.training.sharding import load_model, load_optimiser, shard, whole
 
 VERSION = 1
 
@@ -135,7 +138,17 @@ class BestEpoch:
 
 @dataclass(frozen=True)
 class TrainState:
-    """Everything that changes with every training step."""
+    """Everything that changes with every training step.
+
+    Attributes:
+        model: The model, as the accelerator prepared it.
+        optimiser: Its optimiser, likewise.
+        objective: What is minimised.
+        average: A moving average of the parameters, if the recipe asks for one.
+        progress: How far the run is.
+        best: The best epoch, if the recipe asks for it.
+        unsharded: A model on the CPU to copy, where the parameters are spread over the processes.
+    """
 
     model: nn.Module
     optimiser: torch.optim.Optimizer
@@ -143,10 +156,16 @@ class TrainState:
     average: AveragedModel | None
     progress: Progress
     best: BestEpoch | None = None
+    unsharded: nn.Module | None = None
 
     def final_model(self, accelerator: Accelerator) -> nn.Module:
         """The model, or its moving average, at this step; all processes must call this together."""
         model = self.average.module if self.average else accelerator.unwrap_model(self.model)
+        if self.unsharded is not None:
+            parameters = whole(model.state_dict())
+            model = copy.deepcopy(self.unsharded)
+            model.load_state_dict(parameters)
+            model = model.to(accelerator.device)
         if accelerator.num_processes > 1:
             # Each process has batch statistics of its own share; those of the main one are kept.
             broadcast(list(model.buffers()))
@@ -158,18 +177,19 @@ def make_train_state(
 ) -> TrainState:
     """Builds the state before the first step."""
     settings = recipe.training
+    require_processes(settings, accelerator)
     torch.manual_seed(seed_of(seed, Purpose.PARAMETERS))
     model = build_model(recipe.model, splits.spec, len(splits.train.class_names))
-    if settings.channels_last and len(splits.spec.shape) == 3:  # noqa: PLR2004 - images
+    is_of_images = len(splits.spec.shape) == 3  # noqa: PLR2004 - channels, height, width
+    # Parameters that are to be spread stay contiguous; images alone then have their channels last.
+    if settings.channels_last and is_of_images and not settings.fsdp:
         model = model.to(memory_format=torch.channels_last)
+    unsharded = copy.deepcopy(model) if settings.fsdp else None
+    if settings.sync_batchnorm:
+        model = _synchronised(model, accelerator)
     average = None
     if settings.ema_decay is not None:
-        average = AveragedModel(
-            model,
-            device=accelerator.device,
-            multi_avg_fn=get_ema_multi_avg_fn(settings.ema_decay),
-            use_buffers=True,
-        )
+        average = _moving_average(model, settings.ema_decay, accelerator, sharded=settings.fsdp)
     if settings.compile:
         model.compile()
     loss = make_loss(recipe.loss.name, **recipe.loss.constants)
@@ -181,10 +201,40 @@ def make_train_state(
         )
     call_hook(loss, "before_training", splits.train.sample_ids)
     objective = Objective(loss, recipe.regulariser.alpha)
-    optimiser = make_optimiser(model, recipe.optimiser)
-    prepared_model, prepared_optimiser = accelerator.prepare(model, optimiser)
     best = BestEpoch(settings.best_by) if settings.final == "best" else None
-    return TrainState(prepared_model, prepared_optimiser, objective, average, Progress(), best)
+    if settings.fsdp:
+        model = shard(model, accelerator)
+        optimiser = accelerator.prepare(make_optimiser(model, recipe.optimiser))
+    else:
+        model, optimiser = accelerator.prepare(model, make_optimiser(model, recipe.optimiser))
+    return TrainState(model, optimiser, objective, average, Progress(), best, unsharded)
+
+
+def _synchronised(model: nn.Module, accelerator: Accelerator) -> nn.Module:
+    """A model whose batch statistics are those of all processes; one process has those already."""
+    if not any(isinstance(each, nn.modules.batchnorm._BatchNorm) for each in model.modules()):
+        raise TrainingError(
+            "training.sync_batchnorm = true, but the model has no batch normalisation",
+            "leave it out",
+        )
+    if accelerator.num_processes == 1:
+        return model  # nor would PyTorch's layers run on a CPU
+    return nn.SyncBatchNorm.convert_sync_batchnorm(model)
+
+
+def _moving_average(
+    model: nn.Module, decay: float, accelerator: Accelerator, *, sharded: bool
+) -> AveragedModel:
+    if not sharded:
+        update = get_ema_multi_avg_fn(decay)
+        return AveragedModel(
+            model, device=accelerator.device, multi_avg_fn=update, use_buffers=True
+        )
+    # All at once would mix parameters, which are spread, with buffers, which are not.
+    average = AveragedModel(model, avg_fn=get_ema_avg_fn(decay), use_buffers=True)
+    shard(average.module, accelerator)
+    average.n_averaged = average.n_averaged.to(accelerator.device)
+    return average
 
 
 def make_optimiser(model: nn.Module, config: Optimiser) -> torch.optim.Optimizer:
@@ -210,18 +260,23 @@ def make_optimiser(model: nn.Module, config: Optimiser) -> torch.optim.Optimizer
 def save_train_state(
     folder: Path, identity: Mapping[str, Any], state: TrainState, accelerator: Accelerator
 ) -> None:
-    """Writes the checkpoint and the history of a run into its folder."""
+    """Writes the checkpoint and the history of a run into its folder, by the main process.
+
+    All processes must call this together.
+    """
     loss, scaler = state.objective.loss, accelerator.scaler
     checkpoint = Checkpoint(
         identity=identity,
         progress=state.progress,
-        model=accelerator.unwrap_model(state.model).state_dict(),
-        optimiser=state.optimiser.state_dict(),
+        model=whole(accelerator.unwrap_model(state.model).state_dict()),
+        optimiser=whole(state.optimiser.state_dict()),
         loss=loss.state_dict() if hasattr(loss, "state_dict") else {},
-        average=state.average.state_dict() if state.average is not None else {},
+        average=whole(state.average.state_dict()) if state.average is not None else {},
         scaler=scaler.state_dict() if scaler is not None else {},
         best=vars(state.best) if state.best is not None else {},
     )
+    if not accelerator.is_main_process:
+        return
     save_checkpoint(folder / run_folder.CHECKPOINT, checkpoint)
     run_folder.write_history(folder / run_folder.HISTORY, state.progress.history)
 
@@ -232,12 +287,12 @@ def resume_train_state(
     """Restores a state from a checkpoint."""
     checkpoint = load_checkpoint(path)
     require_same_run(path, checkpoint.identity, identity)
-    accelerator.unwrap_model(state.model).load_state_dict(checkpoint.model)
-    state.optimiser.load_state_dict(dict(checkpoint.optimiser))
+    load_model(accelerator.unwrap_model(state.model), checkpoint.model)
+    load_optimiser(state.optimiser, checkpoint.optimiser)
     if checkpoint.loss:
         call_hook(state.objective.loss, "load_state_dict", checkpoint.loss)
     if state.average is not None:
-        state.average.load_state_dict(checkpoint.average)
+        load_model(state.average, checkpoint.average)
     if accelerator.scaler is not None and checkpoint.scaler:
         accelerator.scaler.load_state_dict(checkpoint.scaler)
     best = BestEpoch(**checkpoint.best) if state.best is not None else None

@@ -24,6 +24,7 @@ from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
 from trainer.training.accelerator import to_memory_format
 from trainer.training.objective import TRUSTED
+from trainer.training.sharding import exchange_gradients, whole
 from trainer.training.state import TrainState
 from trainer.weights.from_scores import Supervision
 
@@ -123,7 +124,7 @@ def gradient_norm(layer: nn.Linear | None) -> Tensor:
     """
     if layer is None or layer.weight.grad is None:
         return torch.zeros(2, device=None if layer is None else layer.weight.device)
-    norm = layer.weight.grad.detach().float().norm()
+    norm = whole(layer.weight.grad.detach()).float().norm()
     counts = norm.isfinite()
     return torch.stack([torch.where(counts, norm, 0.0), counts.float()])
 
@@ -154,7 +155,6 @@ class TrainingData:
 
 def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
     """Nearly equal parts of some samples, with their inputs, and whether a part is the last one."""
-    number = min(number, len(share))
     if number <= 1:  # trees are no rows that could be split
         yield share, inputs, True
         return
@@ -185,11 +185,14 @@ class GradientStep:
         # losses over the whole batch, or their mean.
         scale = 1 / len(batch) if settings.reduction == "mean" else 1.0
         scale *= self.accelerator.num_processes
+        # Processes that share parameters or batch statistics wait for each other in every part, so
+        # that all have as many as the smallest share allows.
+        number = min(settings.gradient_accumulation, len(batch) // self.accelerator.num_processes)
         losses, correct = [], []
-        for part, part_inputs, is_last in _parts(share, inputs, settings.gradient_accumulation):
+        for part, part_inputs, is_last in _parts(share, inputs, number):
             # The processes exchange their gradients once, when all parts are added up.
-            exchange = nullcontext() if is_last else self.accelerator.no_sync(state.model)
-            with exchange:
+            exchange_gradients(state.model, exchange=is_last)
+            with nullcontext() if is_last else self.accelerator.no_sync(state.model):
                 part_losses, part_correct = self._forward(part, part_inputs)
                 self.accelerator.backward(part_losses.sum() * scale)
             losses.append(part_losses.detach())
@@ -225,7 +228,7 @@ class GradientStep:
             targets = shares @ soft
             weights = None if weights is None else shares @ weights
             supervision = supervision.mixed(shares)
-        with RightGradients():
+        with RightGradients(), self.accelerator.autocast():
             batch_inputs = to_memory_format(inputs, channels_last=settings.channels_last)
             logits = state.model(batch_inputs).float()
         losses = state.objective(logits, targets, weights, supervision)

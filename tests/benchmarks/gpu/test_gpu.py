@@ -1,6 +1,8 @@
 """The measurements of a GPU: every part runs with tiny sizes, and what is left out is said."""
 
 import json
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ from benchmarks.gpu.encoders import write_images
 from benchmarks.gpu.fitting import floors
 from benchmarks.gpu.parts import LeftOut, PartResult, Row, Setting, run_part
 from benchmarks.gpu.report import markdown
-from benchmarks.gpu.suite import summarise
+from benchmarks.gpu.suite import MARK, ROOT, summarise
 
 CPU = torch.device("cpu")
 
@@ -40,6 +42,26 @@ def test_every_part_runs_with_tiny_sizes(tmp_path: Path) -> None:
 
 def test_all_parts_together_take_less_than_ten_minutes() -> None:
     assert sum(seconds for _, seconds in PARTS.values()) <= 9 * 60
+
+
+@pytest.mark.slow
+def test_tests_for_a_gpu_are_found_where_what_the_service_needs_is_not_installed() -> None:
+    files = [file for file in sorted(ROOT.glob("tests/**/test_*.py")) if MARK in file.read_text()]
+    files = [file for file in files if file != Path(__file__)]
+    without = "import sys; sys.modules |= dict.fromkeys(('sqlalchemy', 'alembic', 'uvicorn'));"
+    collect = "import pytest; sys.exit(pytest.main(sys.argv[1:]))"
+    options = ("-m", "gpu", "--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider")
+
+    found = subprocess.run(  # noqa: S603 - our own command
+        [sys.executable, "-c", without + collect, *options, *map(str, files)],
+        cwd=ROOT,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    assert found.returncode == 0, found.stdout
+    assert "test_gpu.py::" in found.stdout
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")

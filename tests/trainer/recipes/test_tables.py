@@ -120,6 +120,8 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "training.channels_last": ("true", OF_IMAGES),
     "training.compile": ("false", EVERY),
     "training.ema_decay": ("0.5", EVERY),
+    "training.sync_batchnorm": ("false", EVERY),
+    "training.fsdp": ("false", EVERY),
     "training.trackers": ("[]", EVERY),
     "training.checkpoint_every": ("1", EVERY),
     "training.evaluation_batch_size": ("512", EVERY),

@@ -71,8 +71,11 @@ DOUBTED = {"loss.weights": "label_probability", "loss.scores": "SCORES"}
 FAILS_FIRST = {"loss.missing", "regulariser.missing", "regulariser.unreliable"}
 """Keys whose first value refuses these scores."""
 
-FAILS_SECOND = {"loss.targets", "loss.weights", "regulariser.weights", "sampling.order"}
-"""Keys whose second value needs a score file."""
+FAILS_SECOND = {
+    *("loss.targets", "loss.weights", "regulariser.weights", "sampling.order"),
+    *("training.fsdp", "training.sync_batchnorm"),
+}
+"""Keys whose second value needs a score file, several processes or batch normalisation."""
 
 HEAD = {"uncertainty.epochs": 2}
 
@@ -121,6 +124,8 @@ CHANGES = {
     "training.channels_last": Change((True, False), "images", "layout"),
     "training.compile": Change((False, True), observe="compiled"),
     "training.ema_decay": Change((None, 0.5)),
+    "training.sync_batchnorm": Change((False, True)),
+    "training.fsdp": Change((False, True)),
     "training.trackers": Change((["tensorboard"], []), observe="folders"),
     "training.checkpoint_every": Change((1, 2), observe="saves"),
     "training.evaluation_batch_size": Change((512, 2), observe="batches"),

@@ -1,14 +1,18 @@
 """Available devices and precisions, and errors for missing ones."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from difficulty_service.base.errors import TrainingError
+from trainer.config import TrainingConfig
 from trainer.training.accelerator import (
     Precision,
     any_process,
     emulated_precision,
     make_accelerator,
+    require_processes,
 )
 
 
@@ -76,3 +80,38 @@ def test_one_process_returns_its_own_value() -> None:
 
     assert any_process(True, accelerator)  # noqa: FBT003 - its one argument
     assert not any_process(False, accelerator)  # noqa: FBT003 - its one argument
+
+
+@pytest.mark.parametrize("engine", ["FSDP", "DEEPSPEED", "MEGATRON_LM"])
+def test_what_accelerate_would_do_to_the_model_by_itself_is_refused(
+    engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(f"ACCELERATE_USE_{engine}", "true")
+
+    with pytest.raises(TrainingError, match=f"Accelerate is configured for {engine}.*fsdp"):
+        make_accelerator("cpu", "fp32")
+
+
+def settings_for_several(**keys: bool) -> TrainingConfig:
+    return TrainingConfig.model_validate({"epochs": 1} | keys)
+
+
+def test_a_process_alone_has_none_to_share_its_parameters_with() -> None:
+    accelerator = make_accelerator("cpu", "fp32")
+
+    require_processes(settings_for_several(sync_batchnorm=True), accelerator)
+    with pytest.raises(TrainingError, match=r"needs other processes.*accelerate launch"):
+        require_processes(settings_for_several(fsdp=True), accelerator)
+
+
+@pytest.mark.parametrize(
+    ("key", "precision", "reason"),
+    [("fsdp", "fp16", "does not scale the gradients"), ("sync_batchnorm", "no", "needs GPUs")],
+)
+def test_several_processes_are_told_what_they_cannot_do(
+    key: str, precision: str, reason: str
+) -> None:
+    two = SimpleNamespace(num_processes=2, mixed_precision=precision, device=torch.device("cpu"))
+
+    with pytest.raises(TrainingError, match=reason):
+        require_processes(settings_for_several(**{key: True}), two)
