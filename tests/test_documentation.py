@@ -38,12 +38,12 @@ OPTIONS_OF_OTHERS = {"--shm-size", "--cpus", "--logdir", "--machine_rank", "--no
 """Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
 
 
-OF_DEVELOPERS = ("lightning",)
+OF_DEVELOPERS = ("keras", "lightning")
 """Packages of examples that no extra of users brings."""
 
 DISTRIBUTED = "init_process_group"
 
-SLOW = (DISTRIBUTED, "from transformers import", "import lightning")
+SLOW = (DISTRIBUTED, "from transformers import", "import keras", "import lightning")
 """Examples that take more than five seconds."""
 
 ONE_OF_TWO = """
@@ -121,6 +121,8 @@ def beginning_of(block: Block) -> str:
 def test_python_on_a_page_runs(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("KERAS_BACKEND", "torch")  # the example sets it for good
     for package in OF_DEVELOPERS:
         if f"import {package}" in block.text:
             pytest.importorskip(package)

@@ -1,9 +1,9 @@
 """What a training loop of one's own needs: scores by sample id, positions, and the objective.
 
-`trainer.train` has all of this inside. A loop in plain PyTorch, of the Trainer of Hugging Face or
-of Lightning takes these: `read_weights` and `read_difficulty` join a score file to the samples,
-`IndexedDataset` says which samples a batch holds, and `SampleObjective` computes their losses and
-calls the hooks of losses with memory. `trainer.training.sampling` orders the samples.
+`trainer.train` has all of this inside. A loop in plain PyTorch, of the Trainer of Hugging Face, of
+Lightning or of Keras takes these: `read_weights` and `read_difficulty` join a score file to the
+samples, `IndexedDataset` says which samples a batch holds, and `SampleObjective` computes their
+losses and calls the hooks of losses with memory. `trainer.training.sampling` orders the samples.
 """
 
 import os
