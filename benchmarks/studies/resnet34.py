@@ -11,7 +11,6 @@ was stopped resumes.
 """
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -19,7 +18,6 @@ from benchmarks.studies.cifar10 import run_difficulty, shared_folder
 from benchmarks.studies.losses import DIFFICULTY, print_differences
 from benchmarks.studies.tables import print_test_table
 from benchmarks.studies.trials import Study, Trial, run_trials
-from difficulty_service.base.threads import num_workers
 
 PLAIN = ("regulariser.weights=constant", "regulariser.alpha=0")
 
@@ -61,8 +59,6 @@ def main() -> None:
         f"training.epochs={arguments.epochs}",
         f"training.checkpoint_every={arguments.epochs}",
     )
-    # Cores are there to feed the GPU, not to compute.
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // arguments.jobs)))
     runs = arguments.folder / "runs"
     study = Study("cifar10_resnet34_gpu", settings, runs, arguments.jobs, arguments.device)
     chosen = trials(scores.resolve())
