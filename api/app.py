@@ -31,13 +31,25 @@ from api.online.words import WordSearch
 from api.pages.rendering import compile_templates
 from api.pages.routes import add_pages
 from api.results.attached_tables import AttachedTables
+from api.results.comparisons import Comparisons
 from api.results.maps import Maps, SimilarImages
 from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
 from api.results.saved_views import ExplorerViews, StoredViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.results.tsne_maps import TsneMaps
-from api.routes import columns, events, gaussians, jobs, marks, results, reviewers, system, uploads
+from api.routes import (
+    columns,
+    comparisons,
+    events,
+    gaussians,
+    jobs,
+    marks,
+    results,
+    reviewers,
+    system,
+    uploads,
+)
 from api.routes.events import EventStreams
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
@@ -57,6 +69,7 @@ ROUTERS = (
     events.router,
     results.router,
     columns.router,
+    comparisons.router,
     marks.router,
     reviewers.router,
     uploads.router,
@@ -163,6 +176,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.similar_images,
             state.open_scores,
         )
+        state.comparisons = Comparisons(state.engine, settings, state.artifacts)
         state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
         state.scoring_queue = FairQueue(
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
@@ -179,6 +193,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
                 yield
         finally:
             await run_in_threadpool(state.tsne_maps.close)
+            await run_in_threadpool(state.comparisons.close)
             await run_in_threadpool(state.scoring_process.close)
             await run_in_threadpool(state.thumbnails.close)
             await run_in_threadpool(state.upload_checks.close)

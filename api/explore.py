@@ -9,7 +9,8 @@ from pydantic import SecretStr
 
 from api.explored import ExploredFile, Rounds, add_round, why_not_again
 from api.imported import add_features, root_and_path
-from api.jobs.files import KIND_FILE, attempt_prefix
+from api.jobs.files import attempt_prefix
+from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
 from api.results.joined_columns import joined_file, write_joined
 from api.server import run_server
@@ -91,7 +92,7 @@ def require_use_of(weights: Path, explored: ExploredFile, job: Job) -> None:
             f"there is no file {weights}", "name the file of the CLIP", parameter="weights"
         )
     artifacts = open_artifacts(explored.settings.artifact_root)
-    if artifacts.size(f"{attempt_prefix(job)}/{KIND_FILE}") is None:
+    if not knows_words(artifacts, attempt_prefix(job)):
         raise ConfigError(
             f"{weights} is for the search by words, and there are no features that share a space "
             "with words",

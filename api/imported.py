@@ -14,6 +14,8 @@ from sqlalchemy import Engine, insert, select
 
 from api.jobs.files import (
     COLUMNS_FILE,
+    COMPARISONS_FOLDER,
+    CONTENTS_FILE,
     FEATURES_FILE,
     KIND_FILE,
     SCORES_FILE,
@@ -92,7 +94,8 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
             )
         # They are perhaps of other features.
         artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")
-        for each in (FEATURES_FILE, KIND_FILE):
+        artifacts.delete_prefix(f"{prefix}/{COMPARISONS_FOLDER}")
+        for each in (FEATURES_FILE, KIND_FILE, CONTENTS_FILE):
             artifacts.delete(f"{prefix}/{each}")
         (local / SOURCE_FILE).write_text(_source(folder))
         for file in (*files, local / SOURCE_FILE):

@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ConfigDict
 
 from difficulty_service.backbones import Loader, find_loader, load_backbone
 from difficulty_service.backbones.plugged import find_plugin
+from difficulty_service.base.contract import Found
 from difficulty_service.base.errors import (
     BackboneError,
     ConfigError,
@@ -52,12 +52,6 @@ USELESS = ("backbone", "weights", "limit", "shard_size", "resume", "unlabelled")
 
 BATCHES_TO_SKIP_ONE = 10
 """Number of batches from which on the first one, in which libraries warm up, is not timed."""
-
-
-class Found(BaseModel):
-    """Results with a sentence for each field."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class TriedBackbone(Found):

@@ -8,10 +8,14 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
-from difficulty_service.cli.diff import ClassShift, DiffResult
-from difficulty_service.cli.leaks import LeakResult, SetResult
+from difficulty_service.bodies.comparisons import (
+    ClassShift,
+    DiffResult,
+    LeakResult,
+    SelectResult,
+    SetResult,
+)
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
-from difficulty_service.cli.select import SelectResult
 from difficulty_service.cli.watch import WatchResult
 from docs.marked_parts import with_parts
 

@@ -60,6 +60,7 @@ TITLES = {
     "range-not-satisfiable": "The file has no such bytes",
     "too-many-requests": "Too many requests",
     "too-many-jobs": "Too many jobs are waiting",
+    "too-many-comparisons": "Too many comparisons are waiting",
     "too-many-uploads": "Too many uploads are open",
     "unreadable": "The data sent cannot be read",
     "quota": "The key keeps as much as it may",
@@ -102,11 +103,14 @@ _WHERE_LISTED = {
     "job": "GET /v1/jobs lists the jobs of this key",
     "upload": "GET /v1/uploads lists the uploads of this key",
     "table": "GET /v1/jobs/{job_id}/columns lists the tables of a job",
+    "comparison": "GET /v1/jobs/{job_id}/comparisons lists those of a job",
     "sample": "GET /v1/jobs/{job_id}/scores lists the samples with a score, and "
     "GET /v1/jobs/{job_id}/errors those without one",
 }
 
 
-def not_found(kind: Literal["job", "upload", "sample", "table"], identity: str) -> Problem:
+def not_found(
+    kind: Literal["job", "upload", "sample", "table", "comparison"], identity: str
+) -> Problem:
     """For what does not exist, and for what another key owns: callers cannot tell them apart."""
     return Problem(404, "not-found", f"there is no {kind} {identity!r}", _WHERE_LISTED[kind])

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
-from api.jobs.files import KIND_FILE
+from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
 from api.online.process import ScoringProcess
 from api.storage.artifacts import Artifacts
@@ -42,8 +42,8 @@ class WordSearch:
     def offers(self, job: Job) -> bool:
         """Whether words have a place among the features of a succeeded job."""
         assert job.result is not None  # noqa: S101 - because it succeeded
-        key = f"{job.result.prefix}/{KIND_FILE}"
-        return self._offered.get(job.id, lambda: self._artifacts.size(key) is not None)
+        prefix = job.result.prefix
+        return self._offered.get(job.id, lambda: knows_words(self._artifacts, prefix))
 
     def closeness(self, job: Job, text: str) -> Closeness:
         """How close each image of a job that offers it is to a text.

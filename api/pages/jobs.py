@@ -8,6 +8,7 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from pydantic import BaseModel, ValidationError
+from pydantic_core import PydanticUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -55,6 +56,7 @@ class OptionField:
     entered: tuple[str, ...]  # as the browser sends it; none where it was left alone
     choices: Mapping[str, str] = field(default_factory=dict)  # with a sentence, or ""
     usual: tuple[str, ...] = ()  # what holds where nothing is entered
+    is_required: bool = False
 
     @property
     def label(self) -> str:
@@ -97,11 +99,12 @@ def _field(
         entered=entered,
         choices=choices,
         usual=_texts(model.model_fields[name].default),
+        is_required=model.model_fields[name].is_required(),
     )
 
 
 def _texts(default: object) -> tuple[str, ...]:
-    if default is None or default is False:
+    if default is None or default is False or default is PydanticUndefined:
         return ()
     return tuple(default) if isinstance(default, tuple) else (str(default),)
 

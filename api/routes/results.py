@@ -90,7 +90,7 @@ async def read_file(
     if request.method == "HEAD":
         file.close()
         return Response(status_code=part.status, headers=headers, media_type=PARQUET)
-    return StreamingResponse(_chunks(file, part), part.status, headers, PARQUET)
+    return StreamingResponse(file_chunks(file, part), part.status, headers, PARQUET)
 
 
 @router.get(
@@ -187,7 +187,8 @@ def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:
     )
 
 
-async def _chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
+async def file_chunks(file: pa.NativeFile, part: RequestedBytes) -> AsyncIterator[bytes]:
+    """The bytes of a part of a file, which is closed after them."""
     position = part.start
     try:
         while position < part.stop:

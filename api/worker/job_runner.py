@@ -3,7 +3,6 @@
 Files for the pages of a job, which can be made only as long as its features are there.
 """
 
-import json
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,9 +18,7 @@ from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset, op
 from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COLUMNS_FILE,
-    FEATURES_FILE,
     GAUSSIANS_FILE,
-    KIND_FILE,
     MAP_FILE,
     SCORES_FILE,
     VECTORS_FILE,
@@ -29,6 +26,7 @@ from api.jobs.files import (
     open_stored,
     work_folder,
 )
+from api.jobs.kept_features import write_kept_features
 from api.jobs.marks import applied_marks
 from api.jobs.store import Job, get_job
 from api.jobs.stored_result import StoredResult
@@ -39,7 +37,6 @@ from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
 from difficulty_service.backbones import Loader, load_backbone
-from difficulty_service.backbones.clip_space import leads_to_words
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
@@ -62,7 +59,7 @@ from difficulty_service.pipeline import (
     score_dataset,
 )
 from difficulty_service.review.map import place_samples
-from difficulty_service.review.similar import write_features, write_vectors
+from difficulty_service.review.similar import write_vectors
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks
@@ -77,9 +74,7 @@ def write_page_files(
     num_rows: int,
     ids: pa.StringArray | None = None,
 ) -> list[Path]:
-    """Writes the map of the images, and what similar ones and those like words are found by.
-
-    The features, and what made them, are written where they lead to a space shared with words.
+    """Writes the map, by what similar images are found, and the features for comparisons.
 
     Args:
         ids: Ids of the rows; None where they are the samples of the store in its order.
@@ -90,15 +85,9 @@ def write_page_files(
     Raises:
         FeatureStoreError: A part of the store is damaged.
     """
-    files = []
+    files = write_kept_features(folder, store, num_rows, ids)
     if write_vectors(folder / VECTORS_FILE, store, gaussians, num_rows, ids):
         files.append(folder / VECTORS_FILE)
-    known = store.description
-    if leads_to_words(known.backbone, known.features) and write_features(
-        folder / FEATURES_FILE, store, num_rows, ids
-    ):
-        (folder / KIND_FILE).write_text(json.dumps(known.kind()))
-        files += [folder / FEATURES_FILE, folder / KIND_FILE]
     placed = place_samples(store, gaussians)
     if placed is not None:
         with replacing(folder / MAP_FILE) as temporary:

@@ -47,6 +47,12 @@ class Contract(BaseModel):
         )
 
 
+class Found(BaseModel):
+    """Named numbers that a command prints or a service answers, with a docstring for each."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+
 def given(**values: object) -> Mapping[str, Any]:
     """Those fields that are not None, for a contract that leaves out what does not apply."""
     return {name: value for name, value in values.items() if value is not None}

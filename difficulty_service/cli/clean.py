@@ -64,7 +64,7 @@ def clean(
         check_output,
         is_annotations,
         is_list,
-        table_of_tags,
+        tags_to_write,
         write_folder,
         write_list,
         write_revision,
@@ -88,12 +88,13 @@ def clean(
             f"{beside} holds no marks either"
         )
     score_file = read_scores(scores)
-    table = table_of_tags(out, score_file.provenance)
-    is_file = table is not None or is_list(out) or is_annotations(out)
+    tags = tags_to_write(out, score_file.provenance, images.images)
+    is_file = tags is not None or is_list(out) or is_annotations(out)
     if link is not None and is_file:
         raise WrongCall(f"--link and --copy need a folder, and {out} is a file")
     if new_classes and marks is None and not beside.exists():
         raise WrongCall("--new-classes needs --marks")
+    table = None if tags is None else Path(str(tags.table))
     inputs = [scores, beside, *filter(None, [marks, table])]
     check_output(out, inputs, images.images or score_file.provenance.dataset)
     if not is_file:
@@ -108,9 +109,9 @@ def clean(
         score_file,
         CleaningRules(every.samples, drop, relabel, new_classes, drop_duplicates),
     )
-    if score_file.provenance.tags is not None:
-        refuse_images(images)
-        clean_tags(out, decisions, score_file.provenance.tags, dry_run=dry_run)
+    if tags is not None:
+        refuse_reading(images)
+        clean_tags(out, decisions, tags, dry_run=dry_run)
         return
     find = find_images_or_warn if is_list(out) else find_images
     source = find(score_file, images)
@@ -134,9 +135,9 @@ def clean(
         report_cleaned(out, write_folder(out, decisions, source, link=bool(link)))
 
 
-def refuse_images(images: ScoredImages) -> None:
-    """Refuses options about images, which tags are written without."""
-    given = sorted(images.model_fields_set)
+def refuse_reading(images: ScoredImages) -> None:
+    """Refuses options about how images are read, which tags are written without."""
+    given = sorted(images.model_fields_set - {"images"})
     if given:
         raise WrongCall(f"{as_option(Setting(given[0]))} changes nothing, because tags are written")
 

@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.bodies.comparisons import CHANGE_KINDS, DiffResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import exit_when_interrupted
-from difficulty_service.cli.score_result import Found, Limit, require_below
+from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.wrong_call import WrongCall, as_option, options
 from difficulty_service.options import DiffOptions, JsonOption
 
@@ -22,8 +23,6 @@ SHOWN = 10
 """Number of changes and of classes that are listed."""
 
 RELABELLED = "relabelled"
-LIMITED = ("added", "removed", "changed", "moved", RELABELLED)
-"""What samples are counted by."""
 
 
 def diff(
@@ -58,7 +57,7 @@ def diff(
         images: The dataset with the images of the new version, for the page; default: the one that
             the features name.
     """
-    limits = [Limit.parse(text, LIMITED) for text in fail_above]
+    limits = [Limit.parse(text, CHANGE_KINDS) for text in fail_above]
     check_call(old, new, out, report)
     if images is not None and report is None:
         raise WrongCall("--images needs a page: --report NAME.html")
@@ -159,7 +158,7 @@ def report_changes(found: "ChangeReport") -> None:
     )
     if found.counts is not None:
         numbers = {**found.counts, RELABELLED: found.relabelled or 0}
-        console.print(", ".join(f"{numbers[kind]:,} {kind}" for kind in LIMITED))
+        console.print(", ".join(f"{numbers[kind]:,} {kind}" for kind in CHANGE_KINDS))
     if found.separability is not None:
         console.print(
             f"a classifier tells {found.separability:.0%} of all pairs of a new and an old "
@@ -234,104 +233,3 @@ def write_page(
 
     print_warnings(write_change_page(path, ChangePage(found, *splits, images), as_option))
     console.print(f"the report is in {path}; open it in a browser", markup=False)
-
-
-class ClassShift(Found):
-    """How far a class is from where it was."""
-
-    name: str
-    """The class; empty for all samples together."""
-
-    old: int
-    """Samples in the old version."""
-
-    new: int
-    """Samples in the new version."""
-
-    frechet: float | None
-    """Fréchet distance of the Gaussians; null where the class is in one version only."""
-
-    kl: float | None
-    """Divergence of the new Gaussian from the old one, in nats; null as well."""
-
-    kl_by_chance_high: float | None
-    """Value that 2.5 % of the permutations exceed; null without any."""
-
-    p_value: float | None
-    """Share of the permutations in which the means are as far apart; null without any."""
-
-
-class DiffResult(Found):
-    """What `difficulty diff --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
-
-    old: str
-    """The old version."""
-
-    new: str
-    """The new version."""
-
-    modality: Literal["image", "text"]
-    """What the samples are."""
-
-    old_samples: int
-    """Samples of the old version."""
-
-    samples: int
-    """Samples of the new version."""
-
-    added: int | None
-    """Samples of the new version only; null, as the next ones, where Gaussians are compared."""
-
-    removed: int | None
-    """Samples of the old version only."""
-
-    changed: int | None
-    """Samples with the same id and other contents."""
-
-    moved: int | None
-    """Samples with the same contents and another id."""
-
-    relabelled: int | None
-    """Samples of both versions with another label."""
-
-    separability: float | None
-    """Share of pairs of an added and an old sample that a classifier tells apart; null where few
-    are added."""
-
-    classes: tuple[ClassShift, ...]
-    """How far each class moved, and all samples together, last."""
-
-    warnings: tuple[str, ...]
-    """What to know of the numbers, in sentences."""
-
-    @classmethod
-    def of(cls, found: "ChangeReport") -> Self:
-        """What was found, named."""
-        counts = found.counts or {}
-        named = ClassShift.model_fields.keys() - {"name"}
-        return cls(
-            old=found.old,
-            new=found.new,
-            modality="text" if found.noun == "text" else "image",
-            old_samples=found.num_old,
-            samples=found.num_new,
-            added=counts.get("added"),
-            removed=counts.get("removed"),
-            changed=counts.get("changed"),
-            moved=counts.get("moved"),
-            relabelled=found.relabelled,
-            separability=found.separability,
-            classes=tuple(
-                ClassShift(name=row["class"], **{each: row[each] for each in named})
-                for row in found.classes.to_pylist()
-            ),
-            warnings=found.warnings,
-        )
-
-    def number_of(self, kind: str) -> int | None:
-        """How many samples are of a kind."""
-        number: int | None = getattr(self, kind)
-        return number

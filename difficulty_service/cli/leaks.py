@@ -3,14 +3,15 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.bodies.comparisons import COPY_KINDS, LeakResult, SetResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
-from difficulty_service.cli.score_result import Found, Limit, require_below
+from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.wrong_call import WrongCall, as_option
 from difficulty_service.options import JsonOption, LeakOptions
 
@@ -20,10 +21,6 @@ if TYPE_CHECKING:
 
 SHOWN = 10
 """Number of pairs of a test set that are listed."""
-
-COPIES, EXACT, CONFLICTS = "copies", "exact copies", "conflicting copies"
-KINDS = (COPIES, EXACT, CONFLICTS)
-"""What samples of a test set are counted by."""
 
 
 def leaks(
@@ -63,7 +60,7 @@ def leaks(
             one that the features name.
         test_images: The same for the one test set.
     """
-    limits = [Limit.parse(text, KINDS) for text in fail_above]
+    limits = [Limit.parse(text, COPY_KINDS) for text in fail_above]
     check_call(train, tests, [out, report, drop_train, drop_test])
     if len(tests) > 1 and (drop_test or test_images):
         given = "--drop-test" if drop_test else "--test-images"
@@ -205,86 +202,3 @@ def write_page(
     page = LeakPage(found, splits[0], splits[1:], train_images, test_images)
     print_warnings(write_leak_page(path, page, as_option))
     console.print(f"the report is in {path}; open it in a browser", markup=False)
-
-
-class SetResult(Found):
-    """What is counted of a test set."""
-
-    name: str
-    """The test set."""
-
-    modality: Literal["image", "text"]
-    """What the samples are."""
-
-    samples: int
-    """Number of samples."""
-
-    copies: int
-    """Samples with a copy in the training set."""
-
-    exact_copies: int
-    """Samples with an exact copy there."""
-
-    conflicting_copies: int
-    """Samples with a copy there that has another label."""
-
-    train_copies: int
-    """Samples of the training set that are copied in the test set."""
-
-    pairs: int
-    """Pairs of a sample and a copy of it."""
-
-    @classmethod
-    def of(cls, test: "SetLeaks") -> Self:
-        """The same numbers, named."""
-        return cls(
-            name=test.name,
-            modality="text" if test.noun == "text" else "image",
-            samples=test.num_samples,
-            copies=test.copies,
-            exact_copies=test.exact,
-            conflicting_copies=test.conflicting,
-            train_copies=test.train_copies,
-            pairs=test.num_pairs,
-        )
-
-    def number_of(self, kind: str) -> int | None:
-        """How many samples are of a kind."""
-        return {
-            COPIES: self.copies,
-            EXACT: self.exact_copies,
-            CONFLICTS: self.conflicting_copies,
-        }[kind]
-
-
-class LeakResult(Found):
-    """What `difficulty leaks --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
-
-    train: str
-    """The training set."""
-
-    samples: int
-    """Number of its samples."""
-
-    near_duplicates: float | None
-    """Smallest cosine of near copies; null where exact copies only were looked for."""
-
-    tests: tuple[SetResult, ...]
-    """The test sets, in the order of the call."""
-
-    warnings: tuple[str, ...]
-    """What to know of the numbers, in sentences."""
-
-    @classmethod
-    def of(cls, found: "LeakReport", tests: Sequence[SetResult]) -> Self:
-        """What was found, named."""
-        return cls(
-            train=found.train,
-            samples=found.num_train,
-            near_duplicates=found.near_duplicates,
-            tests=tuple(tests),
-            warnings=found.warnings,
-        )

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict
-
+from difficulty_service.base.contract import Found
 from difficulty_service.base.wording import count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
 from difficulty_service.options import ScoringOptions
@@ -31,12 +30,6 @@ NO_LOOKS = (
     "the features do not tell how images look; extract them again from the images with --no-resume"
 )
 """Why faults cannot be counted, and what to do."""
-
-
-class Found(BaseModel):
-    """Named numbers; the docstring of a field says what its value means."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Labels(Found):

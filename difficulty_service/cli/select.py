@@ -4,14 +4,14 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.bodies.comparisons import SelectResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
-from difficulty_service.cli.score_result import Found
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.options import JsonOption, SelectOptions
 
@@ -164,48 +164,3 @@ def write_chosen_scores(selection: "Selection", pool: Path, path: Path) -> None:
     scores = chosen_scores(selection, pool)
     write_scores(path, scores.table, scores.provenance)
     console.print(f"their scores are in {path}", markup=False)
-
-
-class SelectResult(Found):
-    """What `difficulty select --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
-
-    pool: str
-    """The samples that were chosen from."""
-
-    modality: Literal["image", "text"]
-    """What the samples are."""
-
-    samples: int
-    """Number of samples of the pool."""
-
-    excluded: int
-    """Number of those that have a label already, or were chosen before."""
-
-    chosen: int
-    """Number of samples that were chosen."""
-
-    strategies: dict[str, int]
-    """Number of samples that each strategy chose."""
-
-    classes: dict[str, int]
-    """Number of samples that were chosen of each class; empty without labels."""
-
-    warnings: tuple[str, ...]
-    """What to know of the choice, in sentences."""
-
-    @classmethod
-    def of(cls, selection: "Selection") -> Self:
-        """What was chosen, counted."""
-        return cls(
-            pool=selection.name,
-            modality="text" if selection.noun == "text" else "image",
-            samples=selection.num_samples,
-            excluded=selection.num_excluded,
-            chosen=len(selection.table),
-            strategies=dict(selection.strategies),
-            classes=dict(selection.classes),
-            warnings=selection.warnings,
-        )

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from cyclopts import Parameter
 
+from difficulty_service.base.contract import Found
 from difficulty_service.cli.console import err, print_warnings, without
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import build_request
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score import require_fits
-from difficulty_service.cli.score_result import Found, ScoreResult
+from difficulty_service.cli.score_result import ScoreResult
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import WatchOptions
 from difficulty_service.options import ExtractionOptions, JsonOption, ScoringOptions

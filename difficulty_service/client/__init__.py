@@ -8,6 +8,7 @@ mcp_server   offers some of it to assistants, over the Model Context Protocol
 """
 
 from difficulty_service.base.errors import ServiceError
+from difficulty_service.bodies.comparisons import DiffCreate, LeaksCreate, SelectCreate
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.client.client import AsyncClient, Client
@@ -17,9 +18,12 @@ __all__ = [
     "AsyncClient",
     "Client",
     "Decision",
+    "DiffCreate",
     "JobCreate",
     "JobDataset",
+    "LeaksCreate",
     "Mark",
     "MarkChange",
+    "SelectCreate",
     "ServiceError",
 ]

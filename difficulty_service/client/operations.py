@@ -13,6 +13,7 @@ import httpx2
 
 from difficulty_service.base.errors import ServiceError
 from difficulty_service.base.files import file_sha256
+from difficulty_service.bodies.comparisons import ComparisonCreate, ComparisonPublic
 from difficulty_service.bodies.jobs import JobEvent, JobPublic, State
 from difficulty_service.bodies.marks import MarkPublic
 from difficulty_service.bodies.results import ScoreRow, UnreadableImage
@@ -270,6 +271,21 @@ def scores(job_id: str) -> "Operation[Scores]":
     with TemporaryDirectory() as folder:
         path = yield from download(job_id, Path(folder, "scores.parquet"))
         return open_scores(path)
+
+
+def compare(job_id: str, asked: ComparisonCreate) -> Operation[ComparisonPublic]:
+    """What is asked of finished jobs, once it is there or has failed; `state` says which.
+
+    Args:
+        job_id: The job with the training set, the new version, or the samples to choose from.
+        asked: A `LeaksCreate`, `DiffCreate` or `SelectCreate`.
+    """
+    found = yield from perform(requests.compare_once(job_id, asked))
+    pauses = iter(PAUSES)
+    while found.state == "running":
+        yield Pause(next(pauses, PAUSES[-1]))
+        found = yield from perform(requests.comparison(job_id, found.id))
+    return found
 
 
 # Uploads

@@ -11,9 +11,15 @@ from uuid import uuid4
 import httpx2
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 from pydantic import BaseModel
 
+from difficulty_service.bodies.comparisons import (
+    ComparisonCreate,
+    ComparisonList,
+    ComparisonPublic,
+)
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobPublic, State
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
 from difficulty_service.bodies.results import Columns, ErrorPage, ScorePage, Table
@@ -271,6 +277,56 @@ def detach(job_id: str, table: str) -> Request[None]:
     """Removes the columns of a table, which is named as in `columns`."""
     path = "/v1/jobs/{job_id}/columns/{table}"
     return Request("DELETE", path, nothing, {"job_id": job_id, "table": table})
+
+
+# Comparisons
+
+
+def compare_once(job_id: str, asked: ComparisonCreate) -> Request[ComparisonPublic]:
+    """Asks for a comparison, which is begun unless it is there."""
+    path, inserted = "/v1/jobs/{job_id}/comparisons", {"job_id": job_id}
+    read, body = to(ComparisonPublic), written(asked)
+    return Request("POST", path, read, inserted, content=body, headers=JSON)
+
+
+def comparison(job_id: str, comparison_id: str) -> Request[ComparisonPublic]:
+    """How far a comparison is, or what was found."""
+    path = "/v1/jobs/{job_id}/comparisons/{comparison_id}"
+    return Request("GET", path, to(ComparisonPublic), compared(job_id, comparison_id))
+
+
+def comparisons(job_id: str) -> Request[ComparisonList]:
+    """Everything that was asked of a job and is not deleted."""
+    path = "/v1/jobs/{job_id}/comparisons"
+    return Request("GET", path, to(ComparisonList), {"job_id": job_id})
+
+
+def comparison_table(job_id: str, comparison_id: str) -> Request[pa.Table]:
+    """The pairs, changes or chosen samples of a comparison, as an Arrow table."""
+    path = "/v1/jobs/{job_id}/comparisons/{comparison_id}/table.parquet"
+    return Request("GET", path, table_of, compared(job_id, comparison_id))
+
+
+def comparison_marks(job_id: str, comparison_id: str, of_job: str) -> Request[pa.Table]:
+    """Marks that drop the copies of a job, or what was not chosen, as an Arrow table."""
+    path = "/v1/jobs/{job_id}/comparisons/{comparison_id}/marks.parquet"
+    return Request("GET", path, table_of, compared(job_id, comparison_id), {"job": of_job})
+
+
+def delete_comparison(job_id: str, comparison_id: str) -> Request[None]:
+    """Deletes a comparison; one that is being made is stopped."""
+    path = "/v1/jobs/{job_id}/comparisons/{comparison_id}"
+    return Request("DELETE", path, nothing, compared(job_id, comparison_id))
+
+
+def compared(job_id: str, comparison_id: str) -> Mapping[str, str]:
+    """What is inserted into the address of a comparison."""
+    return {"job_id": job_id, "comparison_id": comparison_id}
+
+
+def table_of(response: httpx2.Response) -> pa.Table:
+    """Reads a Parquet file."""
+    return pq.read_table(io.BytesIO(response.content))
 
 
 # Marks

@@ -39,6 +39,8 @@ class ArrayFeatures:
         labels: Class indices, int64. Shape (rows,).
         sample_ids: Strings. Shape (rows,).
         warnings: Warnings about rows that are not used, one sentence each.
+        digests: What each row was read from, as in a feature store; None where that is not known.
+            Shape (rows,).
     """
 
     features: Tensor
@@ -47,6 +49,7 @@ class ArrayFeatures:
     sample_ids: pa.Array
     description: FeatureDescription
     warnings: tuple[str, ...] = ()
+    digests: pa.FixedSizeBinaryArray | None = None
 
     @property
     def class_names(self) -> tuple[str, ...]:
@@ -89,11 +92,12 @@ class ArrayFeatures:
             read_features=partial(self._read, first + start),
         )
 
-    def contents(self, shard: int) -> None:
-        """None: nobody knows what the features were made of."""
+    def contents(self, shard: int) -> pa.FixedSizeBinaryArray | None:
+        """Digest of what each sample of a part was read from; None where that is not known."""
+        return None if self.digests is None else self.digests.slice(shard * PART_ROWS, PART_ROWS)
 
     def appearance(self, shard: int) -> None:
-        """None, as for `contents`."""
+        """None: nobody knows how the samples look."""
 
     def _read(self, first: int, rows: slice) -> Tensor:
         """Features of rows counted from `first`, on the CPU, contiguous. Shape (rows, dim)."""

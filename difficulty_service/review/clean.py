@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.csv
 
-from difficulty_service.base.errors import CleaningError, DatasetError
+from difficulty_service.base.errors import CleaningError, DatasetError, Setting
 from difficulty_service.base.files import filling, replacing
 from difficulty_service.base.tables import parquet_writer, write_parquet
 from difficulty_service.base.wording import count_of, list_names
@@ -23,11 +23,11 @@ from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.labels import MAX_LABEL, is_text
 from difficulty_service.datasets.sample import Content, Revise, Revision
-from difficulty_service.datasets.storage import open_file, resolve
+from difficulty_service.datasets.storage import is_uri, open_file, resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
 from difficulty_service.review.decisions import LISTED, Decisions
 from difficulty_service.review.stored_images import ImageSource, MissingImages, StoredImage
-from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.provenance import Provenance, TagSource
 
 ANNOTATIONS = (".json", ".xml")
 """Extensions of a single file of annotations, which only boxes of objects are written into."""
@@ -64,27 +64,37 @@ def is_list(out: Path) -> bool:
     return extension in (".csv", ".parquet")
 
 
-def table_of_tags(out: Path, scores: Provenance) -> Path | None:
-    """The table that decisions about tags are written like; None where the scores are of others.
+def tags_to_write(out: Path, scores: Provenance, table: str | None = None) -> TagSource | None:
+    """The tags that decisions are written into; None where the scores are not of tags.
+
+    Args:
+        table: Where their table is; None for where the scores say that it is.
 
     Raises:
-        CleaningError: The result has another format, or the tags are in no table.
+        CleaningError: The result has another format, or the table is not known or not there.
     """
-    if scores.tags is None:
+    tags = scores.tags
+    if tags is None:
         return None
-    if scores.tags.table is None:
+    location = tags.table if table is None else table
+    if location is None:
         raise CleaningError(
             "the tags were given in memory, so that there is no table to write them like",
-            "score them from a table",
+            "score them from a table, or name it as ",
+            Setting("images", "TABLE"),
         )
-    table = Path(scores.tags.table)
-    if out.suffix.lower() != table.suffix.lower():
+    if not is_uri(location) and not Path(location).exists():
         raise CleaningError(
-            f"{out} is of another format than the tags in {table}, which are written like these",
-            f"end the name in {table.suffix}",
+            f"there is no table of tags at {location}", "name it as ", Setting("images", "TABLE")
+        )
+    suffix = Path(location).suffix
+    if out.suffix.lower() != suffix.lower():
+        raise CleaningError(
+            f"{out} is of another format than the tags in {location}, which are written like these",
+            f"end the name in {suffix}",
             parameter="out",
         )
-    return table
+    return tags.model_copy(update={"table": location})
 
 
 def is_annotations(out: Path) -> bool:

@@ -111,6 +111,22 @@ def test_the_table_of_tags_is_not_written_over_or_in_another_format(
     assert "end the name in .csv" in other.stderr
 
 
+def test_a_table_that_lies_elsewhere_is_named(difficulty: Command, folder: Path) -> None:
+    scores, moved = folder / "decisions.parquet", folder / "moved.csv"
+    difficulty("tags", folder / "vectors.npz", folder / "tags.csv", "--out", scores)
+    (folder / "tags.csv").rename(moved)
+    relabel = ("clean", scores, "--relabel", "p_wrong > 0.5", "--out", folder / "cleaned.csv")
+
+    alone = difficulty(*relabel)
+    useless = difficulty(*relabel, "--images", moved, "--split", "train")
+    named = difficulty(*relabel, "--images", moved)
+
+    assert "--images TABLE" in alone.stderr
+    assert "--split changes nothing" in useless.stderr
+    assert named.returncode == 0, named.stderr
+    assert "007.png,bright,7.50" in (folder / "cleaned.csv").read_text()
+
+
 def test_a_report_shows_the_image_of_each_decision(
     difficulty: Command, tmp_path: Path, given: list[list[str]]
 ) -> None:

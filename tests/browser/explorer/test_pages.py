@@ -27,6 +27,7 @@ PAGES = (
     "/jobs/{job}/copies",
     "/jobs/{job}/errors",
     "/jobs/{job}/columns",
+    "/jobs/{job}/comparisons",
     "/jobs/{job}/reviewers",
     "/docs",
     "/jobs/none",

@@ -10,6 +10,7 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
+from difficulty_service.bodies.comparisons import SelectCreate
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.bodies.results import ScoreRow
@@ -22,6 +23,9 @@ JOB = JobCreate(dataset=JobDataset(root="photos"))
 ARGUMENTS: Mapping[str, object] = {
     "job": JOB,
     "job_id": "a job",
+    "of_job": "a job",
+    "asked": SelectCreate(kind="select", count=1),
+    "comparison_id": "a comparison",
     "last_id": 7,
     "sample_id": "cat/ü 1.jpg",
     "changes": [MarkChange(sample_id="a", decision=Decision(mark=Mark.KEEP))],

@@ -1,0 +1,288 @@
+"""Pages of what is asked of finished jobs together: copies, changes, and what to choose."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from fastapi import APIRouter, Path, Request
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
+from api.http.problems import Problem, reason_of
+from api.jobs.store import list_jobs
+from api.pages.jobs import OptionField, entered_values, option_fields
+from api.pages.rendering import is_fragment, job_name, redirect, render
+from api.pages.scored import ScoredJob, scored_job
+from api.results.comparisons import TABLE_FILE
+from api.routes.comparisons import begin, comparisons
+from api.routes.reviewers import owned_job
+from difficulty_service.bodies.comparisons import (
+    COMPARISON_PATTERN,
+    ComparisonCreate,
+    ComparisonPublic,
+    DiffCreate,
+    LeaksCreate,
+    SelectCreate,
+)
+from difficulty_service.options import DiffOptions, LeakOptions, SelectOptions
+from difficulty_service.review.cards import Card
+
+router = APIRouter(prefix="/jobs/{job_id}/comparisons", include_in_schema=False)
+
+MOST_JOBS = 200
+"""Other jobs that the forms offer."""
+
+MOST_SHOWN = 120
+"""Rows of a table that a page shows."""
+
+ASKED: TypeAdapter[ComparisonCreate] = TypeAdapter(ComparisonCreate)
+ComparisonId = Annotated[str, Path(pattern=COMPARISON_PATTERN)]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A kind of comparison as a form asks for it.
+
+    Attributes:
+        others: Field of the body with other jobs; each form has one.
+        several: Whether it takes several of them.
+        needs_other: Whether it takes at least one.
+    """
+
+    kind: str
+    title: str
+    sentence: str
+    body: type[BaseModel]
+    options: type[BaseModel]
+    others: str
+    other_label: str
+    several: bool = False
+    needs_other: bool = True
+
+    def fields(self, entered: Mapping[str, tuple[str, ...]]) -> list[OptionField]:
+        """The fields of its options."""
+        return option_fields(self.body, self.options.model_fields, entered)
+
+
+QUESTIONS = (
+    Question(
+        kind="leaks",
+        title="Copies in other jobs",
+        sentence="Samples of test sets that are in this training set, too: exact copies, and near "
+        "ones.",
+        body=LeaksCreate,
+        options=LeakOptions,
+        others="tests",
+        other_label="Jobs with the test sets",
+        several=True,
+    ),
+    Question(
+        kind="diff",
+        title="What changed",
+        sentence="Samples that were added, removed, moved or relabelled since an older version.",
+        body=DiffCreate,
+        options=DiffOptions,
+        others="old",
+        other_label="Job with the older version",
+    ),
+    Question(
+        kind="select",
+        title="What to label or keep",
+        sentence="Samples to label next, or to keep. Random is hard to beat: compare a choice with "
+        "it.",
+        body=SelectCreate,
+        options=SelectOptions,
+        others="labelled",
+        other_label="Job with samples that have labels already",
+        needs_other=False,
+    ),
+)
+
+
+@router.get("")
+def show_list(job_id: str, request: Request, key: ReadKey) -> Response:
+    """What was asked of the job, and forms to ask for more."""
+    return _list(job_id, request, key)
+
+
+@router.post("")
+async def ask(job_id: str, request: Request, key: WriteKey) -> Response:
+    """Begins a comparison; shows the form again where a field is wrong."""
+    async with request.form() as sent:
+        texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
+    return await run_in_threadpool(_ask, job_id, request, key, texts)
+
+
+@router.post("/{comparison_id}/remove")
+def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> Response:
+    """Deletes a comparison, or stops it."""
+    owned_job(request, key, job_id)
+    job = scored_job(request, key, job_id)
+    comparisons(request).delete(job.job, comparison_id)
+    return redirect(f"{job.address}/comparisons")
+
+
+@router.get("/{comparison_id}")
+def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey) -> Response:
+    """What was found, with pictures of the first of it; until then, how far it is."""
+    job = scored_job(request, key, job_id)
+    found = comparisons(request).get(job.job, comparison_id)
+    values = {"found": found, "question": _question(found.kind), "address": job.address}
+    if is_fragment(request) and found.state == "running":
+        return render(request, "comparison_progress", values)
+    answer = render(
+        request, "comparison_page", {**job.values("Compare"), **values, **_shown(job, found)}
+    )
+    if is_fragment(request):
+        answer.headers["HX-Refresh"] = "true"
+    return answer
+
+
+def _ask(
+    job_id: str, request: Request, key: Principal, texts: Mapping[str, tuple[str, ...]]
+) -> Response:
+    question = _question(texts.get("kind", ("",))[-1])
+    others = [other for other in texts.get(question.others, ()) if other]
+    try:
+        body = {"kind": question.kind, **entered_values(question.fields(texts))}
+        if others:
+            body[question.others] = others if question.several else others[0]
+        found = begin(request, key, job_id, ASKED.validate_python(body))
+    except (Problem, ValidationError, ValueError) as error:
+        return _list(job_id, request, key, (question.kind, texts, _reason(error)))
+    return redirect(f"/jobs/{job_id}/comparisons/{found.id}")
+
+
+def _question(kind: str) -> Question:
+    return next((each for each in QUESTIONS if each.kind == kind), QUESTIONS[0])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, Problem):
+        return f"{error.detail}; {error.remedy}"
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        name = next((str(part) for part in first["loc"][1:]), "")
+        reason = reason_of(first)
+        return f"{name}: {reason}" if name else reason
+    return str(error)
+
+
+def _list(
+    job_id: str,
+    request: Request,
+    key: Principal,
+    refused: tuple[str, Mapping[str, tuple[str, ...]], str] | None = None,
+) -> Response:
+    job = scored_job(request, key, job_id)
+    kind, entered, problem = refused or ("", {}, "")
+    engine = request.app.state.engine
+    others = list_jobs(engine, None, viewer=key, state="succeeded", limit=MOST_JOBS)
+    forms = [
+        (each, each.fields(entered if each.kind == kind else {}), entered.get(each.others, ()))
+        for each in QUESTIONS
+    ]
+    values = job.values("Compare") | {
+        "found": comparisons(request).list(job.job),
+        "questions": {each.kind: each for each in QUESTIONS},
+        "forms": forms,
+        "others": [each for each in others if each.id != job.job.id and each.kind == job.job.kind],
+        "may_ask": key.manages(job.job.owner) and "write" in key.scopes,
+        "refused": kind,
+        "problem": problem,
+    }
+    return render(request, "comparisons_page", values, 422 if problem else 200)
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A row of a table with the cards of its samples.
+
+    Attributes:
+        cards: Each with the address of its job and what it is here; None where the job is gone.
+    """
+
+    row: Mapping[str, Any]
+    cards: Sequence[tuple[Card, str, str]]
+
+
+def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
+    """What the page of a comparison shows besides its numbers."""
+    request = found.request
+    ids = [*request.get("tests", ()), request.get("old"), request.get("labelled")]
+    jobs = {job.job.id: job}
+    for other in filter(None, ids):
+        try:
+            jobs[other] = scored_job(job.request, job.key, other)
+        except Problem:  # it is deleted, or not shown to the caller
+            continue
+    values: dict[str, Any] = {
+        "names": {f"job {each}": job_name(known.job) for each, known in jobs.items()},
+        "marks": {
+            name.rpartition(" ")[2]: link
+            for name, link in found.links.items()
+            if name.startswith("marks of ")
+        },
+        "rows": [],
+        "total": 0,
+    }
+    if found.state != "succeeded":
+        return values
+    with comparisons(job.request).open(job.job, found.id, TABLE_FILE) as file:
+        table = pq.read_table(file)
+    chosen = _in_order(found.kind, table)
+    values["total"] = len(chosen)
+    values["rows"] = list(_rows(found.kind, chosen[:MOST_SHOWN], job, jobs))
+    return values
+
+
+def _in_order(kind: str, table: pa.Table) -> pa.Table:
+    """The rows that a page shows: of changes what is new, the hardest first, or relabelled."""
+    if kind != "diff":
+        return table
+    new = table.filter(pc.is_in(table["kind"], value_set=pa.array(["added", "changed"])))
+    by = [("score", "descending"), ("novelty", "descending")]
+    return pa.concat_tables([new.sort_by(by), table.filter(table["relabelled"])])
+
+
+def _rows(
+    kind: str, table: pa.Table, job: ScoredJob, jobs: Mapping[str, ScoredJob]
+) -> Iterator[Shown]:
+    sides = {
+        "leaks": (("test_id", "test"), ("train_id", "training")),
+        "diff": (("new_id", ""),),
+        "select": (("sample_id", ""),),
+    }[kind]
+    rows = table.to_pylist()
+    cards: list[dict[int, tuple[Card, str, str]]] = []
+    for column, sign in sides:
+        own = {
+            number: jobs.get(row["test"].removeprefix("job ")) if sign == "test" else job
+            for number, row in enumerate(rows)
+        }
+        cards.append(dict(_cards(rows, column, sign, own)))
+    for number, row in enumerate(rows):
+        yield Shown(row, [side[number] for side in cards if number in side])
+
+
+def _cards(
+    rows: Sequence[Mapping[str, Any]],
+    column: str,
+    sign: str,
+    jobs: Mapping[int, ScoredJob | None],
+) -> Iterator[tuple[int, tuple[Card, str, str]]]:
+    """The card of the sample of each row in its job, by the number of the row."""
+    for job in {id(each): each for each in jobs.values() if each is not None}.values():
+        numbers = [number for number, each in jobs.items() if each is job]
+        ids = pa.array([rows[number][column] for number in numbers], pa.string())
+        places = pc.index_in(ids, value_set=job.samples.ids).to_pylist()
+        known = [(number, place) for number, place in zip(numbers, places, strict=True)]
+        shown = [(number, place) for number, place in known if place is not None]
+        for (number, _), card in zip(shown, job.cards([at for _, at in shown]), strict=True):
+            yield number, (card, job.address, sign)

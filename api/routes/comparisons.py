@@ -1,0 +1,179 @@
+"""What is asked of finished jobs together: copies across them, what changed, what to choose."""
+
+from typing import Annotated
+
+import pyarrow as pa
+from fastapi import APIRouter, Path, Query, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from api.http.api_keys import ReadKey, WriteKey
+from api.http.byte_ranges import RequestedBytes
+from api.http.principals import Principal
+from api.http.problems import invalid
+from api.jobs.store import Job, visible_job
+from api.results.comparisons import MARKS_FILE, TABLE_FILE, Asked, Comparisons
+from api.routes.results import (
+    BYTES,
+    NOT_FINISHED,
+    PARQUET,
+    file_chunks,
+    succeeded_job,
+)
+from api.routes.reviewers import owned_job
+from difficulty_service.bodies.comparisons import (
+    COMPARISON_PATTERN,
+    ComparisonCreate,
+    ComparisonList,
+    ComparisonPublic,
+    DiffCreate,
+    LeaksCreate,
+)
+from difficulty_service.bodies.jobs import ID_PATTERN
+
+router = APIRouter(prefix="/v1/jobs/{job_id}/comparisons", tags=["comparisons"])
+
+ComparisonId = Annotated[str, Path(pattern=COMPARISON_PATTERN)]
+FILE = {200: {"content": {PARQUET: BYTES}}, **NOT_FINISHED}
+
+
+@router.post(
+    "",
+    status_code=202,
+    summary="Compare a job with others, or choose samples of it",
+    responses={
+        200: {"model": ComparisonPublic, "description": "It was asked before and is ready"},
+        **NOT_FINISHED,
+    },
+)
+def compare(
+    job_id: str, body: ComparisonCreate, request: Request, response: Response, key: WriteKey
+) -> ComparisonPublic:
+    """Finds it in the background; ask for its address until its state is not `running`.
+
+    `leaks` finds samples of the training set of this job that other jobs have as tests, `diff` what
+    differs from an older version, `select` what to label next or to keep. The options are those of
+    the commands of these names.
+    """
+    found = begin(request, key, job_id, body)
+    response.status_code = 202 if found.state == "running" else 200
+    return found
+
+
+@router.get("", summary="Comparisons of a job", responses=NOT_FINISHED)
+def list_comparisons(job_id: str, request: Request, key: ReadKey) -> ComparisonList:
+    """Everything that was asked of the job and is not deleted."""
+    job = succeeded_job(request, key, job_id)
+    return ComparisonList(comparisons=list(comparisons(request).list(job)))
+
+
+@router.get("/{comparison_id}", summary="A comparison of jobs", responses=NOT_FINISHED)
+def read(
+    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+) -> ComparisonPublic:
+    """How far it is, or what was found."""
+    return comparisons(request).get(succeeded_job(request, key, job_id), comparison_id)
+
+
+@router.delete(
+    "/{comparison_id}", status_code=204, summary="Delete a comparison", responses=NOT_FINISHED
+)
+def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
+    """Deletes what was found; one that is being made is stopped."""
+    owned_job(request, key, job_id)
+    comparisons(request).delete(succeeded_job(request, key, job_id), comparison_id)
+
+
+@router.get(
+    "/{comparison_id}/table.parquet",
+    summary="Table of a comparison",
+    response_class=Response,
+    responses=FILE,
+)
+async def read_table(
+    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+) -> StreamingResponse:
+    """The pairs, changes or chosen samples, as the commands write them with `--out`."""
+    return await _send(request, key, job_id, comparison_id, TABLE_FILE)
+
+
+@router.get(
+    "/{comparison_id}/marks.parquet",
+    summary="Marks that drop samples",
+    response_class=Response,
+    responses=FILE,
+)
+async def read_marks(
+    job_id: str,
+    comparison_id: str,
+    request: Request,
+    key: ReadKey,
+    job: Annotated[
+        str | None,
+        Query(pattern=ID_PATTERN, description="Job whose samples to drop; default: this one"),
+    ] = None,
+) -> StreamingResponse:
+    """Marks for `difficulty clean`: of `leaks` they drop copies, of `select` what is not chosen."""
+    name = MARKS_FILE.format(job or job_id)
+    return await _send(request, key, job_id, comparison_id, name)
+
+
+def begin(
+    request: Request, key: Principal, job_id: str, body: ComparisonCreate
+) -> ComparisonPublic:
+    """The comparison of a request, which is begun unless it is there."""
+    owned_job(request, key, job_id)
+    job = succeeded_job(request, key, job_id)
+    named: dict[str, list[str]] = {}
+    if isinstance(body, LeaksCreate):
+        named["tests"] = list(body.tests)
+    elif isinstance(body, DiffCreate):
+        named["old"] = [body.old]
+    elif body.labelled is not None:
+        named["labelled"] = [body.labelled]
+    others = [
+        _other(request, key, job, other, field) for field, ids in named.items() for other in ids
+    ]
+    if len({each.id for each in others}) < len(others):
+        raise invalid("a job is named twice", "name each once", "tests")
+    return comparisons(request).request(Asked(body, [job, *others]))
+
+
+def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) -> Job:
+    """Another finished job that a request names."""
+    if job_id == job.id:
+        raise invalid("a job cannot be compared with itself", "name another job", field)
+    found = visible_job(request.app.state.engine, key, job_id)
+    if found is None:
+        raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", field)
+    if found.state != "succeeded":
+        raise invalid(f"job {job_id} is {found.state}", "name a job that succeeded", field)
+    if found.wanted.modality != job.wanted.modality:
+        raise invalid(
+            f"job {job_id} has {found.kind}s, job {job.id} {job.kind}s",
+            f"name a job with {job.kind}s",
+            field,
+        )
+    return found
+
+
+def comparisons(request: Request) -> Comparisons:
+    """The comparisons of the application."""
+    found: Comparisons = request.app.state.comparisons
+    return found
+
+
+async def _send(
+    request: Request, key: Principal, job_id: str, comparison_id: str, name: str
+) -> StreamingResponse:
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    file: pa.NativeFile = await run_in_threadpool(
+        comparisons(request).open, job, comparison_id, name
+    )
+    size = file.size()
+    headers = {
+        "Content-Length": str(size),
+        "Content-Disposition": f'attachment; filename="{comparison_id[:8]}-{name}"',
+        "Cache-Control": "private, no-cache",
+    }
+    return StreamingResponse(file_chunks(file, RequestedBytes(200, 0, size)), 200, headers, PARQUET)

@@ -1,0 +1,316 @@
+"""Finished jobs are compared by the features that they keep: copies, changes, choices."""
+
+import io
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from api.jobs.store import Job
+from api.results import comparisons
+from api.storage.artifacts import Artifacts
+from tests.factories import client_of, write_image_folder
+from tests.small_network import SMALL
+
+CLASSES = ("bird", "cat", "dog")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`train` has 24 images; of `test` two are copies, one of them with another label."""
+    folder = tmp_path_factory.mktemp("photos")
+    write_image_folder(folder / "train", CLASSES, 8, size=(16, 16))
+    random = np.random.default_rng(3)
+    for number, name in enumerate(CLASSES):
+        (folder / "test" / name).mkdir(parents=True)
+        for each in range(3):
+            pixels = random.integers(0, 256, (16, 16, 3), np.uint8)
+            Image.fromarray(pixels // (number + 1)).save(folder / "test" / name / f"n{each}.png")
+    shutil.copy(folder / "train" / "cat" / "1.png", folder / "test" / "cat" / "copy.png")
+    shutil.copy(folder / "train" / "dog" / "2.png", folder / "test" / "bird" / "wrong.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    data = tmp_path_factory.mktemp("service")
+    roots = {"photos": str(photos)}
+    with client_of(data, roots=roots, default_backbone=SMALL) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def jobs(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> tuple[str, str]:
+    """The training set and the test set, scored."""
+    ids = []
+    for path in ("train", "test"):
+        body = {"dataset": {"root": "photos", "path": path}, "shrinkage": "ledoit-wolf"}
+        client.post("/v1/jobs", json=body).raise_for_status()
+        ids.append(run_next_job(client).id)
+    return ids[0], ids[1]
+
+
+def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
+    """What was asked of a job, once it is there or has failed."""
+    answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
+    assert answer.status_code in (200, 202), answer.text
+    found = answer.json()
+    while found["state"] == "running":
+        time.sleep(0.1)
+        found = client.get(found["links"]["self"]).raise_for_status().json()
+    return dict(found)
+
+
+def read(client: TestClient, address: str) -> list[dict[str, object]]:
+    content = client.get(address).raise_for_status().content
+    return list(pq.read_table(io.BytesIO(content)).to_pylist())
+
+
+def test_copies_in_another_job_are_found_with_marks_that_drop_them(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    train, test = jobs
+
+    found = ask(client, train, kind="leaks", tests=[test], near_duplicates=0.9999)
+
+    assert found["state"] == "succeeded", found
+    (counted,) = found["result"]["tests"]  # type: ignore[index]
+    assert (counted["copies"], counted["exact_copies"], counted["conflicting_copies"]) == (2, 2, 1)
+    pairs = read(client, found["links"]["table"])  # type: ignore[index]
+    assert [(row["test_id"], row["train_id"], row["kind"], row["conflict"]) for row in pairs] == [
+        ("bird/wrong.png", "dog/2.png", "exact", True),
+        ("cat/copy.png", "cat/1.png", "exact", False),
+    ]
+    drops = read(client, found["links"][f"marks of {test}"])  # type: ignore[index]
+    assert {row["sample_id"]: row["mark"] for row in drops} == {
+        "bird/wrong.png": "drop",
+        "cat/copy.png": "drop",
+    }
+
+
+def test_the_same_request_is_answered_with_what_was_found(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    first = ask(client, jobs[0], kind="leaks", tests=[jobs[1]], near_duplicates="none")
+
+    again = client.post(
+        f"/v1/jobs/{jobs[0]}/comparisons",
+        json={"kind": "leaks", "near_duplicates": "none", "tests": [jobs[1]]},
+    )
+    listed = client.get(f"/v1/jobs/{jobs[0]}/comparisons").json()["comparisons"]
+
+    assert again.status_code == 200
+    assert again.json() == first
+    assert first in listed
+
+
+def test_a_new_version_is_compared_by_what_was_read(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    found = ask(client, jobs[1], kind="diff", old=jobs[0], permutations=0)
+
+    result = found["result"]
+    assert found["state"] == "succeeded", found
+    assert (result["added"], result["removed"], result["moved"], result["relabelled"]) == (  # type: ignore[index]
+        9,
+        22,
+        2,
+        1,
+    )
+    kinds = [row["kind"] for row in read(client, found["links"]["table"])]  # type: ignore[index]
+    assert sorted(set(kinds)) == ["added", "moved", "removed"]
+
+
+def test_the_hardest_samples_are_chosen_and_a_second_choice_goes_on(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    options = {"count": 4, "strategy": "hard", "batch_size": 2}
+
+    first = ask(client, jobs[0], kind="select", **options)
+    second = ask(client, jobs[0], kind="select", **options, chosen=first["id"])
+
+    rows = client.get(f"/v1/jobs/{jobs[0]}/scores?sort=-rmd&limit=4").json()["samples"]
+    ids = [row["sample_id"] for row in read(client, first["links"]["table"])]  # type: ignore[index]
+    more = [row["sample_id"] for row in read(client, second["links"]["table"])]  # type: ignore[index]
+    assert ids == [row["sample_id"] for row in rows]
+    assert len(more) == 4
+    assert not set(ids) & set(more)
+    assert second["result"]["excluded"] == 4  # type: ignore[index]
+    others = read(client, first["links"][f"marks of {jobs[0]}"])  # type: ignore[index]
+    assert len(others) == 24 - 4
+
+
+def test_what_cannot_be_compared_is_refused_in_words(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    address = f"/v1/jobs/{jobs[0]}/comparisons"
+    wrong = {
+        "tests": ({"kind": "leaks", "tests": [jobs[0]]}, {"kind": "leaks", "tests": [jobs[1]] * 2}),
+        "old": ({"kind": "diff", "old": "0" * 26},),
+    }
+    for field, bodies in wrong.items():
+        for body in bodies:
+            answer = client.post(address, json=body)
+            assert (answer.status_code, answer.json()["field"]) == (422, field)
+    useless = client.post(address, json={"kind": "select", "count": 1, "by": "rmd"})
+    assert "changes nothing for random" in useless.json()["detail"]
+    assert client.post(address, json={"kind": "merge"}).status_code == 422
+    assert client.get(f"{address}/{'0' * 32}").status_code == 404
+    assert client.get(f"{address}/../../x").status_code == 404
+
+
+def test_a_choice_that_is_impossible_fails_with_the_reason_and_may_be_deleted(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    found = ask(client, jobs[0], kind="select", count=1000)
+    address = found["links"]["self"]  # type: ignore[index]
+
+    table = client.get(f"{address}/table.parquet")
+    deleted = client.delete(address)
+
+    assert found["state"] == "failed"
+    assert "24" in str(found["failure"])
+    assert table.status_code == 409
+    assert deleted.status_code == 204
+    assert client.get(address).status_code == 404
+
+
+def test_a_comparison_goes_with_its_files_when_it_is_deleted(
+    client: TestClient,
+    jobs: tuple[str, str],
+    keys_below: Callable[[Artifacts, str], list[str]],
+) -> None:
+    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    found = ask(client, jobs[1], kind="select", count=2)
+    folder = f"jobs/{jobs[1]}/a1/comparisons/{found['id']}"
+    before = keys_below(artifacts, folder)
+
+    client.delete(found["links"]["self"]).raise_for_status()  # type: ignore[index]
+
+    assert len(before) == 3
+    assert keys_below(artifacts, folder) == []
+
+
+def test_a_process_that_dies_is_told_and_another_request_tries_again(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(comparisons, "serve", os.kill)  # which refuses these arguments
+        failed = ask(client, jobs[1], kind="select", count=3)
+
+    again = ask(client, jobs[1], kind="select", count=3)
+
+    assert failed["failure"] == "its process was ended with exit code 1"
+    assert again["state"] == "succeeded"
+
+
+def test_a_comparison_that_takes_too_long_is_ended(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "LONGEST", 0.01)
+
+    found = ask(client, jobs[1], kind="select", count=5)
+
+    assert str(found["failure"]).startswith("it took more than")
+
+
+def test_more_comparisons_of_a_key_than_may_wait_are_refused_for_now(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "MOST_OF_ONE", 0)
+
+    answer = client.post(
+        f"/v1/jobs/{jobs[0]}/comparisons", json={"kind": "select", "count": 1, "seed": 9}
+    )
+
+    assert answer.status_code == 429
+    assert answer.headers["Retry-After"]
+    assert answer.json()["remedy"] == "wait for one of them"
+
+
+def press(client: TestClient, job: str, **entered: object) -> str:
+    """The page of what a form asked for, once it is there or has failed."""
+    address = f"/jobs/{job}/comparisons"
+    answer = client.post(address, data=entered, follow_redirects=False)
+    assert answer.status_code == 303, answer.text
+    while True:
+        page = client.get(answer.headers["location"]).raise_for_status().text
+        if "hx-trigger" not in page.partition('id="tray-box"')[0]:
+            return page
+        fragment = client.get(answer.headers["location"], headers={"HX-Request": "true"})
+        assert "<progress" in fragment.text or fragment.headers["HX-Refresh"] == "true"
+        time.sleep(0.1)
+
+
+def test_the_page_shows_copies_side_by_side_with_pictures_of_both_jobs(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    train, test = jobs
+
+    page = press(client, train, kind="leaks", tests=test, near_duplicates="0.9999")
+
+    rows = [
+        client.get(f"/v1/jobs/{job}/scores?q={name}").json()["samples"][0]
+        for job, name in ((test, "wrong.png"), (train, "dog/2.png"))
+    ]
+    assert [row["sample_id"] for row in rows] == ["bird/wrong.png", "dog/2.png"]
+    assert page.index(f'href="/jobs/{test}/images/') < page.index(f'href="/jobs/{train}/images/')
+    assert '<li class="differ">' in page
+    assert "<b>2</b> of 11 images of <bdi>photos/test</bdi> have a copy" in page
+    links = re.findall(r'href="(/v1/[^"]*)"', page)
+    assert {client.get(link).status_code for link in links} == {200}
+    assert client.get(re.findall(r'src="(/jobs/[^"]*picture)"', page)[0]).status_code == 200
+
+
+def test_a_choice_and_a_change_have_pages_and_are_listed_with_what_was_found(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    train, test = jobs
+
+    chosen = press(client, train, kind="select", count="3", strategy="random:2,easy", seed="0")
+    changed = press(client, test, kind="diff", old=train, permutations="0")
+
+    assert "<b>3</b> of 24 images, by" in chosen
+    assert len(re.findall('<span class="ids">', chosen)) == 3
+    assert "9 added, 22 removed, 0 changed, 2 moved, 1 relabelled" in changed
+    assert "<bdi>dog</bdi> → <bdi>bird</bdi>" in changed
+    listed = client.get(f"/jobs/{train}/comparisons").text
+    assert "3 chosen by random:2,easy" in listed
+
+
+def test_a_form_that_is_wrong_is_shown_again_with_the_reason_and_what_was_entered(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    address = f"/jobs/{jobs[0]}/comparisons"
+    entered = {"kind": "select", "count": "3", "strategy": "loudest"}
+
+    answer = client.post(address, data=entered)
+
+    assert answer.status_code == 422
+    assert "strategy" in re.findall(r'role="alert"><bdi>(.*?)</bdi>', answer.text)[0]
+    assert 'value="loudest"' in answer.text
+    ids = re.findall(r' id="([^"]*)"', answer.text)
+    assert len(ids) == len(set(ids))
+
+
+def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
+    client: TestClient, jobs: tuple[str, str], run_next_job: Callable[[TestClient], Job]
+) -> None:
+    body = {"dataset": {"root": "photos", "path": "test"}, "shrinkage": "ledoit-wolf"}
+    client.post("/v1/jobs", json=body).raise_for_status()
+    short = run_next_job(client).id
+    found = ask(client, jobs[0], kind="leaks", tests=[short], near_duplicates="none")
+
+    client.delete(f"/v1/jobs/{short}").raise_for_status()
+
+    page = client.get(f"/jobs/{jobs[0]}/comparisons/{found['id']}").raise_for_status().text
+    assert f"job {short}" in page
+    assert "cat/copy.png" in page

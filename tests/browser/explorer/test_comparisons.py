@@ -1,0 +1,66 @@
+"""Finished jobs are compared on a page, in a real browser and by keyboard."""
+
+import time
+from collections.abc import Callable
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from playwright.sync_api import BrowserContext, Page
+
+Explorer = Any  # of conftest.py, which tests cannot import
+
+
+def findings(page: "Page") -> list[str]:
+    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
+    page.evaluate((files(package) / "axe.min.js").read_text())
+    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
+    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
+
+
+@pytest.fixture
+def twin(explorer: Explorer) -> str:
+    """A second job about the same images."""
+    with explorer.client() as client:
+        known = client.get(f"/v1/jobs/{explorer.job}").raise_for_status().json()["request"]
+        body = {name: known[name] for name in ("dataset", "backbone")}
+        job = client.post("/v1/jobs", json=body).raise_for_status().json()
+        while job["state"] not in ("succeeded", "failed"):
+            time.sleep(0.2)
+            job = client.get(job["links"]["self"]).raise_for_status().json()
+        assert job["state"] == "succeeded", job["error"]
+        return str(job["id"])
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
+    new_context: Callable[..., "BrowserContext"],
+    sign_in: Callable[..., "BrowserContext"],
+    explorer: Explorer,
+    twin: str,
+    problems: list[str],
+    look: str,
+) -> None:
+    context = new_context(color_scheme=look, viewport={"width": 390, "height": 800})
+    page = sign_in(context).new_page()
+    page.goto(f"/jobs/{explorer.job}")
+    page.get_by_role("link", name="Compare", exact=True).click()
+    assert findings(page) == []
+
+    page.get_by_label("Jobs with the test sets").select_option(twin)
+    page.locator("#leaks-near_duplicates").fill("0.99999")
+    page.keyboard.press("Enter")
+    page.locator(".copies li").first.wait_for()
+
+    assert "120 of 120 images" in page.locator("main").inner_text()
+    assert page.locator(".copies > li .thumb").count() == 2 * 120
+    assert page.locator(".copies img").first.evaluate("each => each.decode().then(() => true)")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    assert findings(page) == []
+
+    page.get_by_role("link", name="Compare", exact=True).last.click()
+    page.get_by_role("button", name="Remove Copies in other jobs 1").click()
+    page.get_by_role("button", name="Remove Copies in other jobs 1").wait_for(state="detached")
+    assert problems == []
