@@ -40,6 +40,7 @@ SCORES_FILE = "scores.parquet"
 GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
 MAP_FILE = "map.parquet"
+TAGS_FILE = "tags.parquet"  # only of jobs that judged tags
 TSNE_FOLDER = "tsne"
 TSNE_FILE = f"{TSNE_FOLDER}/map.parquet"  # added after the job, when its map is first looked at
 COLUMNS_FILE = "columns.arrow"

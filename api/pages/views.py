@@ -13,11 +13,12 @@ from api.jobs.marks import SampleMark, set_marks
 from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
 from api.pages.rendering import is_fragment, job_name, query_of, redirect, render
-from api.pages.scored import may_submit_again, scored_job
+from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import LARGEST_OFFSET, read_errors
+from api.routes.results import LARGEST_OFFSET, read_errors, tags_of
+from difficulty_service.bodies.results import TagPublic
 from difficulty_service.review.copies import give_label, keep_one, to_group
 from difficulty_service.review.origin import describe_provenance
 from difficulty_service.review.sample_columns import PRESENT
@@ -78,8 +79,17 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "faults_page": "images" + query_of({f"{IS}{FAULT_COLUMN}": PRESENT} if faults else {}),
         "facts": describe_provenance(provenance),
         "result": job.job.result,
+        "tags": _tags(request, job),
     }
     return render(request, "summary_page", values)
+
+
+def _tags(request: Request, job: ScoredJob) -> list[TagPublic]:
+    """The tags that were judged, the largest numbers of expected errors first."""
+    if job.job.wanted.tags is None:
+        return []
+    found = tags_of(request.app.state.artifacts, job.job).tags
+    return sorted(found, key=lambda each: -((each.wrong or 0) + (each.missing or 0)))
 
 
 @router.get("/round")

@@ -21,16 +21,24 @@ from api.http.byte_ranges import (
 from api.http.principals import Principal
 from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
-from api.jobs.files import ERRORS_FILE, SCORES_FILE, open_stored, open_stored_parquet
+from api.jobs.files import ERRORS_FILE, SCORES_FILE, TAGS_FILE, open_stored, open_stored_parquet
 from api.jobs.store import Job
 from api.results.image_query import ALIKE, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside
 from api.routes.jobs import address, find_job, in_turn
+from api.storage.artifacts import Artifacts
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import ListOrder
-from difficulty_service.bodies.results import ErrorPage, ScorePage, ScoreRow, UnreadableImage
+from difficulty_service.bodies.results import (
+    ErrorPage,
+    ScorePage,
+    ScoreRow,
+    TagList,
+    TagPublic,
+    UnreadableImage,
+)
 from difficulty_service.score_columns import MEASURES, measure_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
@@ -173,6 +181,21 @@ def read_errors(
         total=total,
         next=end if end < total else None,
     )
+
+
+@router.get("/tags", summary="Numbers of each tag", responses=NOT_FINISHED)
+def read_tags(job_id: str, request: Request, key: ReadKey) -> TagList:
+    """How many tags are wrong and missing, of a job that judged tags."""
+    job = succeeded_job(request, key, job_id)
+    if job.wanted.tags is None:
+        raise conflict(f"job {job.id} judged labels, not tags", "see its scores")
+    return tags_of(request.app.state.artifacts, job)
+
+
+def tags_of(artifacts: Artifacts, job: Job) -> TagList:
+    """The numbers of each tag of a succeeded job that judged tags."""
+    with open_stored_parquet(artifacts, job, TAGS_FILE) as file:
+        return TagList(tags=[TagPublic(**row) for row in file.read().to_pylist()])
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:

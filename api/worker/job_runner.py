@@ -21,6 +21,7 @@ from api.jobs.files import (
     GAUSSIANS_FILE,
     MAP_FILE,
     SCORES_FILE,
+    TAGS_FILE,
     VECTORS_FILE,
     attempt_prefix,
     open_stored,
@@ -173,6 +174,9 @@ def run_job(
         files.append(write_errors(extracted.store.folder, errors))
         columns = columns_to_read(read_score_schema(scoring.out).names)
         files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
+        if isinstance(scored.found, TagReport):
+            write_parquet(folder / TAGS_FILE, scored.found.tags)
+            files.append(folder / TAGS_FILE)
         if (fitted := used[-1]) is not None:
             num_rows = scored.labels.num_samples
             files += write_page_files(scored_features[-1], fitted.gaussians, folder, num_rows)

@@ -98,6 +98,23 @@ class ErrorPage(BaseModel):
     next: int | None = Field(description="`after` for the next page; null at the end")
 
 
+class TagPublic(BaseModel):
+    """What is thought of a tag; null where it is too rare to be judged."""
+
+    tag: str
+    given: int = Field(description="Samples with it")
+    wrong: float | None = Field(description="Expected number of these that are wrong")
+    almost_certainly_wrong: int | None = Field(description="Those with a `p_wrong` above 1/2")
+    missing: float | None = Field(description="Expected number of other samples that miss it")
+    almost_certainly_missing: int | None = Field(description="Those with a `p_wrong` above 1/2")
+
+
+class TagList(BaseModel):
+    """The tags of a job that judged them, in the order of its classes."""
+
+    tags: list[TagPublic]
+
+
 class Column(BaseModel):
     """A column beside the scores."""
 

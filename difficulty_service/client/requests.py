@@ -22,7 +22,7 @@ from difficulty_service.bodies.comparisons import (
 )
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobPublic, State
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
-from difficulty_service.bodies.results import Columns, ErrorPage, ScorePage, Table
+from difficulty_service.bodies.results import Columns, ErrorPage, ScorePage, Table, TagList
 from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
 from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
 from difficulty_service.bodies.uploads import UploadCreate, UploadList, UploadPublic
@@ -228,6 +228,11 @@ def error_page(
     """A page of what has no score, with reasons; `after` is `next` of the page before."""
     query = given(limit=limit, after=after)
     return Request("GET", "/v1/jobs/{job_id}/errors", to(ErrorPage), {"job_id": job_id}, query)
+
+
+def tags(job_id: str) -> Request[TagList]:
+    """How many tags are wrong and missing, of a job that judged tags."""
+    return Request("GET", "/v1/jobs/{job_id}/tags", to(TagList), {"job_id": job_id})
 
 
 def score_file(job_id: str, start: int, etag: str) -> Request[None]:

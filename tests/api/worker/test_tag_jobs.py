@@ -64,6 +64,8 @@ def test_a_job_has_the_rows_of_the_command_and_pictures_of_them(
     assert (result.num_samples, result.num_scored) == (60, len(expected))
     assert result.class_names[::3] == ("blue", "not blue")
     assert result.num_doubtful == sum(p > 0.5 for p in expected["p_wrong"].to_pylist())
+    with artifacts.open(f"{result.prefix}/tags.parquet") as file:
+        assert pq.read_table(file).equals(pq.read_table(tmp_path / "expected.by-tag.parquet"))
     known = Provenance.of(json.loads(found.schema.metadata[b"difficulty"]))
     assert known.tags is not None
     assert known.tags.table == "pictures/tagged.parquet"
