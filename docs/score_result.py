@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
 from difficulty_service.cli.diff import ClassShift, DiffResult
-from difficulty_service.cli.leaks import LeakResult, SetResult
+from difficulty_service.cli.leaks import LeakResult, ListsResult, SetResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from difficulty_service.cli.select import SelectResult
 from difficulty_service.cli.watch import WatchResult
@@ -25,6 +25,7 @@ def page() -> str:
     trial = _keys(BackboneTrial) + _keys(TriedBackbone, "tried[].")
     trial += _keys(NotTried, "not_tried[].")
     leaks = _keys(LeakResult) + _keys(SetResult, "tests[].")
+    leaks += _keys(ListsResult, "tests[].lists.")
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     parts["select"] = _keys(SelectResult)
     parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -81,7 +82,7 @@ def leaks(
     splits += [open_split(path, splits[0]) for path in tests]
     total = splits[0].num_samples * sum(test.num_samples for test in splits[1:])
     with exit_when_interrupted("stopped; nothing is written"), comparison_bar(total) as advance:
-        found = find_leaks(splits[0], splits[1:], copies.cosine, advance)
+        found = find_leaks(splits[0], splits[1:], copies.cosine, advance, copies.search)
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):
         report_leaks(found)
@@ -207,6 +208,19 @@ def write_page(
     console.print(f"the report is in {path}; open it in a browser", markup=False)
 
 
+class ListsResult(Found):
+    """What inverted lists find of near copies."""
+
+    samples: int
+    """Samples, chosen at random, that were compared with all."""
+
+    pairs: int
+    """Pairs of one of them and a near copy."""
+
+    found: int
+    """Number of those that the lists found."""
+
+
 class SetResult(Found):
     """What is counted of a test set."""
 
@@ -234,6 +248,12 @@ class SetResult(Found):
     pairs: int
     """Pairs of a sample and a copy of it."""
 
+    search: Literal["exact", "lists"]
+    """How near copies were looked for: in all samples, or in inverted lists, which miss a few."""
+
+    lists: ListsResult | None
+    """What the lists find; null where all samples were compared with all."""
+
     @classmethod
     def of(cls, test: "SetLeaks") -> Self:
         """The same numbers, named."""
@@ -246,6 +266,8 @@ class SetResult(Found):
             conflicting_copies=test.conflicting,
             train_copies=test.train_copies,
             pairs=test.num_pairs,
+            search="exact" if test.lists is None else "lists",
+            lists=None if test.lists is None else ListsResult(**asdict(test.lists)),
         )
 
     def number_of(self, kind: str) -> int | None:
