@@ -14,6 +14,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -34,7 +35,25 @@ COSINE = 0.97
 SAMPLED_EVERY = 0.05  # seconds
 
 
-def write_set(folder: Path, rows: int, dim: int, seed: int, copied: Tensor | None = None) -> Split:
+@dataclass(frozen=True)
+class Copies:
+    """Samples of a set that are copies of others.
+
+    Attributes:
+        of: Features that are copied, in turn. Shape (samples, dim).
+        every: Distance of the rows that are copies.
+        noise: Length of the noise, relative to that of the features; the same for all copies, or
+            from 0 up to it for each.
+        varies: Whether it is from 0 up to it.
+    """
+
+    of: Tensor
+    every: int = COPIED_EVERY
+    noise: float = 0.1
+    varies: bool = False
+
+
+def write_set(folder: Path, rows: int, dim: int, seed: int, copies: Copies | None = None) -> Split:
     """A store of random features; some rows are copies of others with a little noise."""
     description = {
         "class_names": [str(number) for number in range(10)],
@@ -53,10 +72,11 @@ def write_set(folder: Path, rows: int, dim: int, seed: int, copied: Tensor | Non
         first = shard * PART_ROWS
         count = min(PART_ROWS, rows - first)
         features = torch.randn(count, dim, generator=generator)
-        if copied is not None:
-            planted = torch.arange(-first % COPIED_EVERY, count, COPIED_EVERY)
-            originals = copied[(first + planted) // COPIED_EVERY % len(copied)]
-            features[planted] = originals + 0.1 * features[planted]
+        if copies is not None:
+            planted = torch.arange(-first % copies.every, count, copies.every)
+            originals = copies.of[(first + planted) // copies.every % len(copies.of)]
+            noise = torch.rand(len(planted), 1, generator=generator) if copies.varies else 1.0
+            features[planted] = originals + copies.noise * noise * features[planted]
         ids = [f"{first + row:08d}.jpg" for row in range(count)]
         labels = torch.randint(10, (count,), generator=generator)
         store.write_part(shard, Part(ids, labels, torch.zeros(count).long(), features), [])
@@ -93,7 +113,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         train = write_set(Path(folder) / "train", arguments.train, arguments.dim, 0)
         copied = train.source.open_part(0).features().clone()
-        test = write_set(Path(folder) / "test", arguments.test, arguments.dim, 1, copied)
+        test = write_set(Path(folder) / "test", arguments.test, arguments.dim, 1, Copies(copied))
         multiply(ROWS_AT_ONCE, 10 * ROWS_AT_ONCE, arguments.dim)  # starts the threads
         half = arguments.train // 2
         floor = multiply(half, arguments.test, arguments.dim)
@@ -107,7 +127,7 @@ def main() -> None:
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
         began = time.perf_counter()
-        (found,) = find_leaks(train, [test], COSINE).tests
+        (found,) = find_leaks(train, [test], COSINE, search="exact").tests
         seconds = time.perf_counter() - began
         done.set()
         watcher.join()

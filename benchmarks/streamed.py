@@ -1,10 +1,11 @@
 """Fit and score from Parquet, part by part: time over the machine's floor, and memory, by rows.
 
 Run: python benchmarks/streamed.py [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
+     [--dim 512] [--kinds rmd file]
 
-Features of 512 dimensions in 1,000 classes lie in a feature store, as `difficulty extract` writes
-it; beyond 1,281,167 rows its parts are links to the first ones. Every run is a process of its own,
-which reads all files once before the clock starts; the kinds of run take turns.
+Features in 1,000 classes lie in a feature store, as `difficulty extract` writes it; beyond
+1,281,167 rows its parts are links to the first ones. Every run is a process of its own, which reads
+all files once before the clock starts; the kinds of run take turns.
 
 - rmd: fits Gaussians and gives RMD alone, which is what the peer is asked for. Floor: the
   arithmetic N D^2 for the covariance and N (2 D r - r^2) for the scores, r = min(D, K - 1).
@@ -50,20 +51,21 @@ from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scores.fit_store import Piece, StoreChunks, fit_store
 
-DIM, CLASSES, PART_ROWS = 512, 1000, 4096
+CLASSES, PART_ROWS = 1000, 4096
 DISTINCT_ROWS = 1_281_167
 SAMPLED_EVERY = 0.01  # seconds
+KINDS = ("rmd", "file")
 
 
-def description(rows: int) -> dict[str, object]:
-    """Description of a store of `rows` rows."""
+def description(rows: int, dim: int) -> dict[str, object]:
+    """Description of a store of `rows` rows of `dim` numbers."""
     same = ("backbone", "weights_sha256", "features", "precision", "fingerprint")
     return dict.fromkeys((*same, "dataset", "decoder"), "benchmark") | {
         "class_names": [str(number) for number in range(CLASSES)],
         "num_samples": rows,
         "num_shards": -(-rows // PART_ROWS),
         "shard_size": PART_ROWS,
-        "feature_dim": DIM,
+        "feature_dim": dim,
         "preprocessing": {},
         "max_pixels": 0,
         "augment_runs": 0,
@@ -72,13 +74,13 @@ def description(rows: int) -> dict[str, object]:
     }
 
 
-def make_store(folder: Path, rows: int, distinct: FeatureStore | None) -> FeatureStore:
-    """A store of `rows` rows; where a store of distinct rows is given, links to its parts."""
-    store = create_store(folder, FeatureDescription.of(description(rows)))
+def make_store(folder: Path, rows: int, dim: int, distinct: FeatureStore | None) -> FeatureStore:
+    """A store of random rows, or of links to the parts of one that is given."""
+    store = create_store(folder, FeatureDescription.of(description(rows, dim)))
     generator = np.random.default_rng(0)
-    rotation = np.linalg.qr(generator.standard_normal((DIM, DIM)))[0]
-    mixing = (rotation * np.geomspace(1, 0.05, DIM)).astype(np.float32).T
-    means = generator.standard_normal((CLASSES, DIM), dtype=np.float32) @ mixing
+    rotation = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
+    mixing = (rotation * np.geomspace(1, 0.05, dim)).astype(np.float32).T
+    means = generator.standard_normal((CLASSES, dim), dtype=np.float32) @ mixing
     for shard in range(store.num_parts):
         if distinct is not None:
             linked = distinct.part_file(shard % (distinct.num_parts - 1))
@@ -86,7 +88,7 @@ def make_store(folder: Path, rows: int, distinct: FeatureStore | None) -> Featur
             continue
         count = min(PART_ROWS, rows - shard * PART_ROWS)
         labels = generator.integers(0, CLASSES, count)
-        noise = generator.standard_normal((count, DIM), dtype=np.float32)
+        noise = generator.standard_normal((count, dim), dtype=np.float32)
         features = noise @ mixing + means[labels]
         ids = [f"{shard * PART_ROWS + row:08d}.jpg" for row in range(count)]
         zeros = torch.zeros(count, dtype=torch.int64)
@@ -159,11 +161,11 @@ def work_of(kind: str, folder: Path) -> Callable[[], object]:
     return partial({"rmd": fit_and_rmd, "file": fit_and_write}[kind], folder)
 
 
-def flops(kind: str, rows: int) -> float:
+def flops(kind: str, rows: int, dim: int) -> float:
     """Operations that a kind of run cannot do without."""
-    rank = min(DIM, CLASSES - 1)
-    rmd = DIM**2 + 2 * DIM * rank - rank**2
-    return rows * (rmd if kind != "file" else rmd + DIM**2 + 2 * CLASSES * rank)
+    rank = min(dim, CLASSES - 1)
+    rmd = dim**2 + 2 * dim * rank - rank**2
+    return rows * (rmd if kind != "file" else rmd + dim**2 + 2 * CLASSES * rank)
 
 
 def run_child(kind: str, folder: Path) -> list[float]:
@@ -174,24 +176,24 @@ def run_child(kind: str, folder: Path) -> list[float]:
     return found
 
 
-def measure(rows: int, folder: Path, kinds: list[str], rounds: int) -> None:
+def measure(store: FeatureStore, kinds: Sequence[str], rounds: int) -> None:
     """Prints a line for each kind of run."""
+    rows, dim = store.description.num_samples, store.description.feature_dim
     rates: list[float] = []
     found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):
-        rates += run_child("rate", folder)
+        rates += run_child("rate", store.folder)
         for kind in kinds:
-            found[kind].append(run_child(kind, folder))
+            found[kind].append(run_child(kind, store.folder))
     for kind, runs in found.items():
         seconds = statistics.median(run[0] for run in runs)
-        over_floor = seconds * max(rates) / flops(kind, rows)
-        over_rmd = statistics.median(
-            run[0] / own[0] for run, own in zip(runs, found["rmd"], strict=True)
-        )
+        over_floor = seconds * max(rates) / flops(kind, rows, dim)
+        first = found[kinds[0]]
+        ratio = statistics.median(run[0] / own[0] for run, own in zip(runs, first, strict=True))
         megabytes = max(run[1] for run in runs)
         print(
             f"{rows:>12,}  {kind:12}{seconds:8.2f} s {over_floor:6.2f} x floor "
-            f"{over_rmd:6.2f} x rmd {megabytes:7.0f} MB   ({max(rates) / 1e9:.0f} GFLOP/s)",
+            f"{ratio:6.2f} x {kinds[0]} {megabytes:7.0f} MB   ({max(rates) / 1e9:.0f} GFLOP/s)",
             flush=True,
         )
 
@@ -201,6 +203,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[50_000, 200_000, DISTINCT_ROWS])
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--dim", type=int, default=512)
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--peer", action="store_true", help="runs pytorch-ood too")
     parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -214,15 +218,20 @@ def main() -> None:
         else:
             in_child(work_of(kind, Path(folder)))
         return
-    print(f"{machine()}\nrows x {DIM}, {CLASSES} classes, medians of {arguments.rounds} rounds")
+    print(machine())
+    print(f"rows x {arguments.dim}, {CLASSES} classes, medians of {arguments.rounds} rounds")
     with tempfile.TemporaryDirectory() as temporary:
         distinct = None
         for rows in sorted(arguments.rows):
             folder = Path(temporary) / str(rows)
-            store = make_store(folder, rows, distinct if rows > DISTINCT_ROWS else None)
+            if rows > DISTINCT_ROWS and distinct is None:
+                first = Path(temporary) / "distinct"
+                distinct = make_store(first, DISTINCT_ROWS, arguments.dim, None)
+            linked = distinct if rows > DISTINCT_ROWS else None
+            store = make_store(folder, rows, arguments.dim, linked)
             distinct = store if rows == DISTINCT_ROWS else distinct
             with_peer = arguments.peer and rows <= DISTINCT_ROWS
-            measure(rows, folder, ["rmd", "file", *([PEER] if with_peer else [])], arguments.rounds)
+            measure(store, [*arguments.kinds, *([PEER] if with_peer else [])], arguments.rounds)
 
 
 if __name__ == "__main__":

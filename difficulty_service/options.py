@@ -131,8 +131,13 @@ class LeakOptions(Options):
     near_duplicates: Annotated[
         Literal["none"] | Annotated[float, Field(gt=0, le=1)], Parameter(metavar="COSINE|none")
     ] = 0.97
-    """Cosine of the features from which samples are near copies, above 0 and up to 1. The time is
-    that of comparing all samples with all others; none: exact copies only, at once."""
+    """Cosine of the features from which samples are near copies, above 0 and up to 1; none: exact
+    copies only, at once."""
+
+    search: Literal["auto", "exact", "lists"] = "auto"
+    """How near copies are looked for: exact compares all samples with all; lists compares those
+    whose features are in the same inverted lists, in a small part of the time, and says what share
+    it finds; auto is lists beyond 5,000,000,000 pairs of samples."""
 
     @property
     def cosine(self) -> float | None:

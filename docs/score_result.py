@@ -12,6 +12,7 @@ from difficulty_service.bodies.comparisons import (
     ClassShift,
     DiffResult,
     LeakResult,
+    ListsResult,
     SelectResult,
     SetResult,
 )
@@ -29,6 +30,7 @@ def page() -> str:
     trial = _keys(BackboneTrial) + _keys(TriedBackbone, "tried[].")
     trial += _keys(NotTried, "not_tried[].")
     leaks = _keys(LeakResult) + _keys(SetResult, "tests[].")
+    leaks += _keys(ListsResult, "tests[].lists.")
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     parts["select"] = _keys(SelectResult)
     parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")

@@ -367,7 +367,7 @@ def _leaks(
 
     train, *tests = [open_split(each) for each in files]
     total = train.num_samples * sum(test.num_samples for test in tests)
-    found = find_leaks(train, tests, body.cosine, _share_of(total, tell))
+    found = find_leaks(train, tests, body.cosine, _share_of(total, tell), body.search)
     write_parquet(folder / TABLE_FILE, found.pairs)
     _write_marks(folder, found.train, found.train_marks)
     for test in found.tests:

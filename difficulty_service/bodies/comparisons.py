@@ -1,6 +1,7 @@
 """Bodies of the routes that compare finished jobs, and what the same commands print."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -20,6 +21,19 @@ COPY_KINDS = (COPIES, EXACT, CONFLICTS)
 
 CHANGE_KINDS = ("added", "removed", "changed", "moved", "relabelled")
 """What samples of two versions are counted by."""
+
+
+class ListsResult(Found):
+    """What inverted lists find of near copies."""
+
+    samples: int
+    """Samples, chosen at random, that were compared with all."""
+
+    pairs: int
+    """Pairs of one of them and a near copy."""
+
+    found: int
+    """Number of those that the lists found."""
 
 
 class SetResult(Found):
@@ -49,6 +63,12 @@ class SetResult(Found):
     pairs: int
     """Pairs of a sample and a copy of it."""
 
+    search: Literal["exact", "lists"]
+    """How near copies were looked for: in all samples, or in inverted lists, which miss a few."""
+
+    lists: ListsResult | None
+    """What the lists find; null where all samples were compared with all."""
+
     @classmethod
     def of(cls, test: "SetLeaks") -> Self:
         """The same numbers, named."""
@@ -61,6 +81,8 @@ class SetResult(Found):
             conflicting_copies=test.conflicting,
             train_copies=test.train_copies,
             pairs=test.num_pairs,
+            search="exact" if test.lists is None else "lists",
+            lists=None if test.lists is None else ListsResult(**asdict(test.lists)),
         )
 
     def number_of(self, kind: str) -> int | None:

@@ -78,7 +78,7 @@ def leaks(
     splits += [open_split(path, splits[0]) for path in tests]
     total = splits[0].num_samples * sum(test.num_samples for test in splits[1:])
     with exit_when_interrupted("stopped; nothing is written"), comparison_bar(total) as advance:
-        found = find_leaks(splits[0], splits[1:], copies.cosine, advance)
+        found = find_leaks(splits[0], splits[1:], copies.cosine, advance, copies.search)
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):
         report_leaks(found)

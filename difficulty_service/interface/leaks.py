@@ -16,10 +16,11 @@ from difficulty_service.scores.leaks import LeakReport, find_leaks
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
 
 
-def leaks(
+def leaks(  # noqa: PLR0913 - one parameter for each option
     train: Samples,
     *tests: Samples,
     near_duplicates: float | None = USUAL,
+    search: str = "auto",
     out: str | Path | None = None,
     report: str | Path | None = None,
     train_images: str | None = None,
@@ -34,6 +35,9 @@ def leaks(
         *tests: Test sets, with features of the same backbone.
         near_duplicates: Cosine of the features from which samples are near copies, above 0 and up
             to 1; None for exact copies only, which takes a moment.
+        search: `exact` compares all samples with all, `lists` those in the same inverted lists,
+            which takes a small part of the time and misses a few near copies; `tests[].lists`
+            says how many. `auto` is `lists` beyond 5,000,000,000 pairs of samples.
         out: Table of all pairs to write, ending in .parquet, .csv or .jsonl; None for none.
         report: Page to write, with the pairs side by side, ending in .html; None for none.
         train_images: Location of the images of the training set, for the page; by default the
@@ -46,7 +50,8 @@ def leaks(
         the training set.
 
     Raises:
-        ConfigError: There is no test set, or the cosine is out of bounds.
+        ConfigError: There is no test set, the cosine is out of bounds, or a search is named without
+            near copies to look for.
         FeatureStoreError: Features are of different backbones or preparations, incomplete or
             damaged.
         DifficultyError: As for `report`, where a page or a table cannot be written.
@@ -54,7 +59,7 @@ def leaks(
     if not tests:
         raise ConfigError("there is no test set", "name at least one", parameter="tests")
     chosen = "none" if near_duplicates is None else near_duplicates
-    options = read_options(LeakOptions, {"near_duplicates": chosen})
+    options = read_options(LeakOptions, {"near_duplicates": chosen, "search": search})
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:
@@ -62,7 +67,7 @@ def leaks(
     splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))
-    found = find_leaks(splits[0], splits[1:], options.cosine)
+    found = find_leaks(splits[0], splits[1:], options.cosine, search=options.search)
     notes: Sequence[str] = ()
     if report is not None:
         page = LeakPage(found, splits[0], splits[1:], train_images, test_images)

@@ -15,17 +15,18 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import FeatureStoreError
+from difficulty_service.base.errors import ConfigError, FeatureStoreError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.base.wording import differences, list_names
+from difficulty_service.base.wording import count_of, differences, list_names
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.scorers.near_copies import near_pairs_between
 from difficulty_service.scores.marks import Mark, MarkedSample, marks_table
+from difficulty_service.scores.near_search import ListRecall, NearPairs, NearSearch, Search
 from difficulty_service.scores.splits import NO_LABEL, ROWS_AT_ONCE, Block, Split
 
 HELD_BYTES = 1 << 28
-"""Features of a test set that are held in memory while the training set is read."""
+"""Features of a test set that are held in memory while the training set is read; inverted lists
+hold them once more."""
 
 MOST_PAIRS = 1 << 21
 """Pairs of a test set that are listed: conflicts, and then those with the largest cosine."""
@@ -77,6 +78,8 @@ class SetLeaks:
         num_pairs: Number of pairs of a sample and its copy.
         pairs: These pairs, with the columns of SCHEMA; conflicts first, then by their similarity.
             At most MOST_PAIRS.
+        lists: What inverted lists find of the near copies; None where all samples were compared
+            with all.
         drops: Marks that drop the samples with a copy from the test set.
     """
 
@@ -88,6 +91,7 @@ class SetLeaks:
     conflicting: int
     train_copies: int
     num_pairs: int
+    lists: ListRecall | None
     pairs: pa.Table = field(repr=False)
     drops: Mapping[str, MarkedSample] = field(repr=False)
 
@@ -147,27 +151,38 @@ def find_leaks(
     tests: Sequence[Split],
     near_duplicates: float | None,
     on_compared: Callable[[int], None] = ignore,
+    search: Search = "auto",
 ) -> LeakReport:
     """Looks for copies of the samples of test sets in a training set.
 
     Args:
         train: The training set.
         tests: Test sets with features of the same kind.
-        near_duplicates: Smallest cosine of near copies, in (0, 1]; the time is that of comparing
-            all samples with all others. None to look for exact copies only, at once.
+        near_duplicates: Smallest cosine of near copies, in (0, 1]. None to look for exact copies
+            only, at once.
         on_compared: Called with the number of pairs of samples that were compared since the last
-            call; whatever it raises ends the search.
+            call, or that inverted lists ruled out; whatever it raises ends the search.
+        search: How near copies are looked for: `exact` compares all samples with all, `lists` those
+            in the same inverted lists, and `auto` does that where there are very many. Exact copies
+            are always complete.
 
     Raises:
+        ConfigError: The search is named where there are no near copies to look for.
         FeatureStoreError: Features are of another network or preparation, or damaged.
         StatisticsError: A feature is not finite.
         MissingPackage: faiss is not installed, and near copies are looked for.
     """
+    if near_duplicates is None and search != "auto":
+        raise ConfigError(
+            f"{search} is a way to look for near copies, and only exact ones are looked for",
+            "name a cosine, or leave it out",
+            parameter="search",
+        )
     for test in tests:
         require_same_kind(train, test)
     found = [_Found(train, test) for test in tests]
     for each in found:
-        each.search(near_duplicates, on_compared)
+        each.search(NearSearch(train, each.test, near_duplicates, search), on_compared)
     in_train = np.logical_or.reduce([each.in_train for each in found])
     return LeakReport(
         train=train.name,
@@ -221,17 +236,20 @@ class _Found:
         self.in_train: Flags = np.zeros(len(train.labels), bool)
         self.num_pairs = 0
         self._pairs, self._num_kept = [np.empty(0, FOUND)], 0
+        self.lists: ListRecall | None = None
 
-    def search(self, near_duplicates: float | None, on_compared: Callable[[int], None]) -> None:
+    def search(self, near: NearSearch, on_compared: Callable[[int], None]) -> None:
         """Compares all samples of both sets."""
         waiting = self.test.blocks()
         while (first := next(waiting, None)) is not None:
             at_once = max(1, HELD_BYTES // (ROWS_AT_ONCE * first.features[:1].nbytes))
             held = [first, *islice(waiting, at_once - 1)]
+            find = near.among(held)
             for references in self.train.blocks():
-                for queries in held:
-                    self._add(compare_blocks(queries, references, near_duplicates))
+                for queries, pairs in zip(held, find(references), strict=True):
+                    self._add(compare_blocks(queries, references, pairs))
                 on_compared(len(references) * sum(map(len, held)))
+        self.lists = near.recall
 
     def _add(self, pairs: NDArray[np.void]) -> None:
         if not len(pairs):
@@ -268,6 +286,7 @@ class _Found:
             conflicting=int(self.conflicting.sum()),
             train_copies=int(self.in_train.sum()),
             num_pairs=self.num_pairs,
+            lists=self.lists,
             pairs=self._table(pairs),
             drops=_drops(self.test, self.copies),
         )
@@ -286,6 +305,8 @@ class _Found:
 
     def warnings(self) -> Iterator[str]:
         """What to know of the pairs."""
+        if self.lists is not None:
+            yield recall_warning(self.test, self.lists)
         if self.num_pairs > MOST_PAIRS:
             yield (
                 f"{self.num_pairs:,} pairs of {self.test.name} are counted, of which the first "
@@ -302,21 +323,33 @@ class _Found:
             )
 
 
-def compare_blocks(
-    queries: Block, references: Block, near_duplicates: float | None
-) -> NDArray[np.void]:
-    """The pairs of some samples of a test set and some of a training set; `conflict` is not set."""
+def recall_warning(test: Split, lists: ListRecall) -> str:
+    """What inverted lists miss of the near copies in a test set."""
+    checked = f"{count_of(lists.samples, test.noun)} of {test.name}"
+    if lists.share is None:
+        found = f"{checked} that were compared with all have no near copy, which tells nothing of"
+        return (
+            f"near copies in {test.name} were looked for in inverted lists; {found} what is missed"
+        )
+    return (
+        f"near copies in {test.name} were looked for in inverted lists, which found "
+        f"{lists.share:.1%} of {lists.pairs:,} pairs with {checked} that were compared with all"
+    )
+
+
+def compare_blocks(queries: Block, references: Block, near: NearPairs) -> NDArray[np.void]:
+    """The pairs of some samples of a test set and some of a training set; `conflict` is not set.
+
+    Args:
+        near: The near copies among them.
+    """
     exact = np.union1d(_same_contents(queries, references), _same_features(queries, references))
-    near, cosines = np.empty(0, np.int64), np.empty(0, np.float32)
-    if near_duplicates is not None:
-        blocks = near_pairs_between(queries.features, references.features, near_duplicates)
-        found = [(rows * len(references) + others, values) for rows, others, values in blocks]
-        near = np.concatenate([near, *(codes for codes, _ in found)])
-        cosines = np.concatenate([cosines, *(values for _, values in found)])
-    others = np.setdiff1d(exact, near)
+    rows, columns, cosines = near
+    near_codes = rows * len(references) + columns
+    others = np.setdiff1d(exact, near_codes)
     rows, columns = np.divmod(others, len(references))
     among = (queries.features[rows].double() * references.features[columns].double()).sum(dim=1)
-    codes = np.concatenate([near, others])
+    codes = np.concatenate([near_codes, others])
     pairs = np.empty(len(codes), FOUND)
     rows, columns = np.divmod(codes, len(references))
     pairs["test"], pairs["train"] = queries.positions[rows], references.positions[columns]

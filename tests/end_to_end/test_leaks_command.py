@@ -176,6 +176,31 @@ def test_json_has_the_counts_and_nothing_else_is_printed(difficulty: Command, se
     (test,) = result["tests"]
     assert (test["samples"], test["copies"], test["exact_copies"]) == (80, 16, 16)
     assert test["conflicting_copies"] == 2
+    assert (test["search"], test["lists"]) == ("exact", None)
+
+
+def test_inverted_lists_say_what_they_find(difficulty: Command, sets: Sets) -> None:
+    exact, lists = (
+        difficulty("leaks", sets.train, sets.test, "--search", search, "--json")
+        for search in ("exact", "lists")
+    )
+
+    (complete,), (test,) = (json.loads(done.stdout)["tests"] for done in (exact, lists))
+    assert test["search"] == "lists"
+    assert test["lists"]["samples"] == 4
+    assert test["exact_copies"] == complete["exact_copies"] == 16
+    assert test["copies"] <= complete["copies"]
+    assert "were looked for in inverted lists" in " ".join(lists.stderr.split())
+
+
+def test_a_search_is_refused_where_only_exact_copies_are_looked_for(
+    difficulty: Command, sets: Sets
+) -> None:
+    options = ("--near-duplicates", "none", "--search", "lists")
+    done = difficulty("leaks", sets.train, sets.test, *options)
+
+    assert done.returncode == 1
+    assert "lists is a way to look for near copies" in " ".join(done.stderr.split())
 
 
 def test_the_page_has_pairs_of_pictures_and_hostile_names_are_text(
@@ -230,6 +255,7 @@ def test_a_set_is_not_compared_with_itself(difficulty: Command, tmp_path: Path) 
         (("--out", "a.csv", "--drop-train", "a.csv"), "written to the same file"),
         (("--out", "train/part.csv"), "would be written over"),
         (("--drop-train", "train.marks.csv"), "has what people decided"),
+        (("--search", "some"), "--search"),
         (
             ("--near-duplicates", "2"),
             "--near-duplicates 2 should be 'none' or be less than or equal to 1",
