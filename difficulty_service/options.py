@@ -69,6 +69,9 @@ class ReadingOptions(ColumnOptions):
     """Ignore labels and class folders, or read what has none, such as a table without a column of
     labels: unusual samples, copies and faults of images are found all the same."""
 
+    outlines: bool = False
+    """Of objects in boxes, show what is inside of their outlines: the rest becomes grey."""
+
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
     """Use this many samples, evenly spaced."""
 
@@ -292,7 +295,7 @@ LABELS_ONLY = (
 """Options that would change nothing where tags are judged, or by which they cannot be."""
 
 IMAGES_ONLY = (
-    *("image_column", "flip", "corrupt", "augment_runs"),
+    *("image_column", "outlines", "flip", "corrupt", "augment_runs"),
     *("weights", "features", "image_size", "preprocess", "max_pixels"),
 )
 """Options that would change nothing where the samples are texts."""

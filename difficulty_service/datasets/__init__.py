@@ -45,6 +45,13 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
             "name a Parquet, CSV or JSON Lines file with a column of texts",
             parameter="location",
         )
+    if options.outlines and kind not in OBJECT_FORMATS:
+        raise DatasetError(
+            f"{location!r} is of the kind {kind}, and outlines are those of objects in boxes",
+            "leave out ",
+            Setting("outlines"),
+            parameter="outlines",
+        )
     if options.unlabelled and options.label_column is not None:
         raise DatasetError(
             "a label column is named, and labels are to be ignored",

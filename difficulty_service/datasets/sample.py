@@ -81,6 +81,7 @@ class DatasetOptions:
             else `file#row`.
         text_column: Column of a table whose texts are the samples; None for images.
         unlabelled: Whether labels are ignored, so that all samples are of the class UNLABELLED.
+        outlines: Whether what is outside of the outline of an object becomes grey.
         limit: Number of samples to use, evenly spaced over the dataset; None for all.
         shard_size: Number of samples per shard, the unit of work and of resuming.
         boundary: Root outside which nothing may be read; None to allow links, paths and URIs that
@@ -94,6 +95,7 @@ class DatasetOptions:
     id_column: str | None = None
     text_column: str | None = None
     unlabelled: bool = False
+    outlines: bool = False
     limit: int | None = None
     shard_size: int = 4096
     boundary: Boundary | None = None

@@ -85,6 +85,8 @@ class RecordedOptions(Contract):
     """Column of the texts."""
     unlabelled: bool | None = None
     """Whether labels were ignored; absent where not."""
+    outlines: bool | None = None
+    """Whether what is outside of the outlines of objects is grey; absent where not."""
     limit: int | None = None
     """Number of samples that were kept."""
 

@@ -4,12 +4,12 @@ import io
 import math
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from PIL import Image
+from PIL import Image, ImageDraw
 
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import content_digest
@@ -36,8 +36,15 @@ SAME_SHAPE = 0.02
 KEPT_PIXELS = 16_000_000
 """Pixels of decoded images in memory, so that an image with many boxes is decoded once."""
 
+GREY = (128, 128, 128)
+"""Colour of what is outside of an outline."""
+
 Sides = tuple[float, float, float, float]
 """Left, top, right and bottom of a box."""
+
+Point = tuple[float, float]
+Outline = tuple[tuple[Point, ...], ...]
+"""Polygons around the parts of an object that are seen; none where only its box is known."""
 
 
 @dataclass(frozen=True)
@@ -50,24 +57,34 @@ class Crop:
         sides: Sides of the box, from the upper left corner of the upright image.
         frame: Width and height of the image in the unit of the sides, such as (1, 1) for shares of
             it; None for pixels. An image that was resized since has other pixels than its frame.
+        outline: What is outside of it becomes grey; in the unit of the sides.
     """
 
     sides: Sides
     frame: tuple[float, float] | None = None
+    outline: Outline = ()
 
     def cut(self, data: bytes, max_pixels: int) -> bytes:
         """The crop of an encoded image as PNG, without compression; raises ImageError."""
         picture, turn = _decode_once(data, max_pixels)
-        crop = picture.crop(_region(self._in_pixels(picture.size, turn), picture.size))
+        place = self._placing(picture.size, turn)
+        corners = place(self.sides[:2]), place(self.sides[2:])
+        (left, right), (top, bottom) = (sorted(ends) for ends in zip(*corners, strict=True))
+        region = _region((left, top, right, bottom), picture.size)
+        crop = picture.crop(region)
+        if self.outline:
+            polygons = [[place(point) for point in polygon] for polygon in self.outline]
+            crop = _within(crop, polygons, region[:2])
         file = io.BytesIO()
         crop.save(file, "PNG", compress_level=0)
         return file.getvalue()
 
-    def _in_pixels(self, size: tuple[int, int], turn: int) -> Sides:
-        """The sides in pixels of the upright image."""
+    def _placing(self, size: tuple[int, int], turn: int) -> Callable[[Sequence[float]], Point]:
+        """Where a point is among the pixels of the upright image."""
         if self.frame is None:
-            return self.sides
-        sides, (width, height) = self.sides, self.frame
+            return lambda point: (point[0], point[1])
+        width, height = self.frame
+        turned, upright = None, self.frame
         if (width, height) != (1, 1) and not _is_shape((width, height), size):
             # Whoever reads an image without its EXIF block sees it lying on its side.
             if turn not in _TURNS or not _is_shape((height, width), size):
@@ -75,9 +92,16 @@ class Crop:
                     f"its box is of an image of {width:g} x {height:g} pixels, and this one has "
                     f"{size[0]} x {size[1]}"
                 )
-            sides, width, height = _turned(sides, turn, (width, height)), height, width
-        across, down = size[0] / width, size[1] / height
-        return sides[0] * across, sides[1] * down, sides[2] * across, sides[3] * down
+            turned, upright = _TURNS[turn], (height, width)
+        across, down = size[0] / upright[0], size[1] / upright[1]
+
+        def place(point: Sequence[float]) -> Point:
+            x, y = point
+            if turned is not None:
+                x, y = turned(x, y, width, height)
+            return x * across, y * down
+
+        return place
 
 
 @dataclass(frozen=True)
@@ -126,12 +150,15 @@ _TURNS: dict[int, Callable[[float, float, float, float], tuple[float, float]]] =
 """Where a point goes that EXIF orientations move to another side, as in `header.TRANSPOSES`."""
 
 
-def _turned(sides: Sides, turn: int, size: tuple[float, float]) -> Sides:
-    """A box of the image as it is stored, of this size, in the upright image."""
-    left, top, right, bottom = sides
-    one, other = _TURNS[turn](left, top, *size), _TURNS[turn](right, bottom, *size)
-    (left, right), (top, bottom) = (sorted(pair) for pair in zip(one, other, strict=True))
-    return left, top, right, bottom
+def _within(
+    crop: Image.Image, polygons: Sequence[Sequence[Point]], corner: tuple[int, int]
+) -> Image.Image:
+    """A crop with grey outside of polygons, whose points are counted from another corner."""
+    mask = Image.new("L", crop.size)
+    draw = ImageDraw.Draw(mask)
+    for polygon in polygons:
+        draw.polygon([(x - corner[0], y - corner[1]) for x, y in polygon], fill=255)
+    return Image.composite(crop.convert("RGB"), Image.new("RGB", crop.size, GREY), mask)
 
 
 def _region(sides: Sides, size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -72,6 +72,7 @@ class ReadingOptions(EncoderOptions, total=False):
         label_column: Column of a table with the labels.
         id_column: Column of a table whose text is the sample id.
         unlabelled: Whether labels are ignored, or absent; False by default.
+        outlines: Whether what is outside of the outlines of objects in boxes becomes grey.
         limit: Number of samples to use, evenly spaced.
         corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
         augment_runs: Random crops and flips of each image; 0 (default) for none.
@@ -86,6 +87,7 @@ class ReadingOptions(EncoderOptions, total=False):
     label_column: str | None
     id_column: str | None
     unlabelled: bool
+    outlines: bool
     limit: int | None
     corrupt: str | None
     augment_runs: int

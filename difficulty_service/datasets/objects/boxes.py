@@ -28,11 +28,14 @@ from difficulty_service.datasets.sample import (
     Skipped,
 )
 from difficulty_service.datasets.table_files import require_rows
-from difficulty_service.images.crops import CONTEXT, Crop, CropOpener, Sides
+from difficulty_service.images.crops import CONTEXT, Crop, CropOpener, Outline, Sides
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 
 DOUBLED = 0.9
 """Intersection over union from which two boxes of a category are around the same object."""
+
+FEWEST_NUMBERS = 6
+"""Numbers of a polygon with the fewest corners."""
 
 NAMED = 20
 """Number of doubled boxes that a sentence names."""
@@ -76,12 +79,24 @@ class Boxes:
     names: list[str] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     sides: list[Sides] = field(default_factory=list)
+    outlines: list[Outline] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     annotated: set[int] = field(default_factory=set)
     _taken: set[tuple[int, str]] = field(default_factory=set)
 
-    def add(self, image: int, name: str, label: int | str, sides: Sequence[object]) -> None:
-        """Adds a box of an image, or lists why it is none; a label of text is such a reason."""
+    def add(
+        self,
+        image: int,
+        name: str,
+        label: int | str,
+        sides: Sequence[object],
+        polygons: Sequence[Sequence[object]] = (),
+    ) -> None:
+        """Adds a box of an image, or lists why it is none; a label of text is such a reason.
+
+        Args:
+            polygons: Around the object in it, each as x and y of its corners in turn.
+        """
         self.annotated.add(image)
         reason = label if isinstance(label, str) else _problem(sides)
         if reason is None and (image, name) in self._taken:
@@ -94,6 +109,7 @@ class Boxes:
         self.names.append(name)
         self.labels.append(label)
         self.sides.append(tuple(map(float, sides)))  # type: ignore[arg-type]
+        self.outlines.append(_outline(polygons))
 
     def skip(self, name: str, reason: str) -> None:
         """Lists what is no box."""
@@ -114,6 +130,18 @@ def _problem(sides: Sequence[object]) -> str | None:
     return None if right > left and bottom > top else "its box has no area"
 
 
+def _outline(polygons: Sequence[Sequence[object]]) -> Outline:
+    """Polygons as points; none where one of them is no polygon."""
+    found = []
+    for polygon in polygons:
+        numbers = [each for each in polygon if isinstance(each, int | float)]
+        is_whole = len(numbers) == len(polygon) and all(map(_is_finite, numbers))
+        if not is_whole or len(numbers) < FEWEST_NUMBERS or len(numbers) % 2:
+            return ()
+        found.append(tuple(zip(map(float, numbers[::2]), map(float, numbers[1::2]), strict=True)))
+    return tuple(found)
+
+
 def build_boxes(
     location: str,
     options: DatasetOptions,
@@ -127,7 +155,10 @@ def build_boxes(
     rows, labels = np.array(boxes.rows, np.int64), np.array(boxes.labels, np.int32)
     ids = boxes.ids()
     frames = [image.frame for image in boxes.images]
+    outlines = chosen_outlines(location, options, boxes)
     digest = hashlib.sha256(repr((CONTEXT, frames)).encode())
+    if options.outlines:
+        digest.update(repr(outlines).encode())
     digest.update(sides.astype("<f8").tobytes())
     listing = Listing(
         distinct_names(categories),
@@ -136,10 +167,15 @@ def build_boxes(
         np.array([image.size for image in boxes.images], np.int64)[rows],
         ("boxes", digest.hexdigest()),
         boxes.skipped,
-        (*notes, *_empty_sentence(boxes), *_doubled_sentence(ids, rows, labels, sides)),
+        (
+            *notes,
+            *_empty_sentence(boxes),
+            *_doubled_sentence(ids, rows, labels, sides),
+            *(_bare_sentence(outlines) if options.outlines else ()),
+        ),
     )
     max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
-    open_at = partial(_open_at, boxes.images, rows, sides, max_pixels)
+    open_at = partial(_open_at, boxes.images, rows, sides, outlines, max_pixels)
     describe = [repr(name) for name in ids].__getitem__
     return replace(build_dataset(location, options, listing, open_at, describe), revise=revise)
 
@@ -148,13 +184,39 @@ def _open_at(
     images: Sequence[BoxedImage],
     rows: NDArray[np.int64],
     sides: NDArray[np.float64],
+    outlines: Sequence[Outline],
     max_pixels: int,
     positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     for position in positions.tolist():
         image = images[rows[position]]
         left, top, right, bottom = sides[position].tolist()
-        yield CropOpener(image.open, Crop((left, top, right, bottom), image.frame), max_pixels)
+        crop = Crop((left, top, right, bottom), image.frame, outlines[position])
+        yield CropOpener(image.open, crop, max_pixels)
+
+
+def chosen_outlines(location: str, options: DatasetOptions, boxes: Boxes) -> Sequence[Outline]:
+    """The outline of each box, empty where it is not asked for.
+
+    Raises:
+        DatasetError: Outlines are asked for, and there are none.
+    """
+    if not options.outlines:
+        return [()] * len(boxes.rows)
+    if not any(boxes.outlines):
+        raise DatasetError(
+            f"no box of {location!r} has an outline",
+            "leave out ",
+            Setting("outlines"),
+            parameter="outlines",
+        )
+    return boxes.outlines
+
+
+def _bare_sentence(outlines: Sequence[Outline]) -> list[str]:
+    bare = sum(not outline for outline in outlines)
+    has = "has" if bare == 1 else "have"
+    return [f"{count_of(bare, 'box', 'boxes')} {has} no outline, so all is shown"] if bare else []
 
 
 def distinct_names(categories: Sequence[str]) -> tuple[str, ...]:

@@ -127,19 +127,21 @@ class CocoText:
     """What a file says, and where its text says so.
 
     Attributes:
+        keeps_outlines: Whether outlines are read, which are most of the file.
         lists: Where each of LISTS begins and ends.
         categories: Ids and names in the order of the ids.
-        annotations: Of each annotation its id, the id of its image, that of its category, and the
-            box; in the order of the file, as everything else.
+        annotations: Of each annotation its id, the id of its image, that of its category, the
+            box, and the outline; in the order of the file, as everything else.
         spans: Where each annotation begins and ends.
         image_spans: The same of each image.
     """
 
     text: str
+    keeps_outlines: bool = False
     lists: dict[str, Span] = field(default_factory=dict)
     images: list[Mapping[str, Any]] = field(default_factory=list)
     categories: list[tuple[Any, str]] = field(default_factory=list)
-    annotations: list[tuple[Any, Any, Any, Any]] = field(default_factory=list)
+    annotations: list[tuple[Any, Any, Any, Any, Any]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     image_spans: list[Span] = field(default_factory=list)
 
@@ -148,7 +150,8 @@ def open_coco(location: str, options: DatasetOptions) -> Dataset:
     """Opens a file of annotations, or the folder that holds one for each split."""
     check_options(options, "boxes in COCO's format")
     place, root = _choose_file(location, options)
-    read = read_coco(place, location, MOST_BYTES if options.limits is None else _MOST_LIMITED)
+    most = MOST_BYTES if options.limits is None else _MOST_LIMITED
+    read = read_coco(place, location, most, keeps_outlines=options.outlines)
     if options.limits is not None:
         require_rows(len(read.annotations), options.limits, repr(location))
     boxes, _ = _boxes(read, place)
@@ -168,9 +171,15 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
     return files[choose_split(list(files), options.split, location)], root
 
 
-def read_coco(place: StoredPath, location: str, most_bytes: int = MOST_BYTES) -> CocoText:
+def read_coco(
+    place: StoredPath,
+    location: str,
+    most_bytes: int = MOST_BYTES,
+    *,
+    keeps_outlines: bool = False,
+) -> CocoText:
     """Parses a file; raises DatasetError where it is no JSON or not of this format."""
-    read = CocoText(read_text(place, location, most_bytes))
+    read = CocoText(read_text(place, location, most_bytes), keeps_outlines)
     with parsing(place):
         _scan(read)
     missing = [name for name in LISTS if name not in read.lists]
@@ -211,9 +220,9 @@ def _take_image(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
 
 
 def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
-    read.annotations.append(
-        (value.get("id"), value.get("image_id"), value.get("category_id"), value.get("bbox"))
-    )
+    outline = value.get("segmentation") if read.keeps_outlines else None
+    known = [value.get(name) for name in ("id", "image_id", "category_id", "bbox")]
+    read.annotations.append((known[0], known[1], known[2], known[3], outline))
     read.spans.append(span)
 
 
@@ -222,7 +231,7 @@ def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
     boxes, numbers = Boxes(), list[int]()
     rows = _add_images(boxes, read, find_images(place, read))
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
-    for number, (key, image, category, box) in enumerate(read.annotations):
+    for number, (key, image, category, box, outline) in enumerate(read.annotations):
         name = _key(key)
         known = rows.get(_key(image))
         if known is None:
@@ -232,9 +241,22 @@ def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
         label: int | str = labels.get(_key(category), f"there is no category {category!r}")
         if name is None:
             label = "it has no id"
-        boxes.add(known, f"#{number}" if name is None else str(name), label, _sides(box))
+        boxes.add(
+            known,
+            f"#{number}" if name is None else str(name),
+            label,
+            _sides(box),
+            _polygons(outline),
+        )
         numbers += [number] * (len(boxes.rows) - len(numbers))
     return boxes, dict(zip(boxes.ids(), numbers, strict=True))
+
+
+def _polygons(outline: object) -> Sequence[Sequence[object]]:
+    """The polygons of an outline, which may also be a mask of pixels: none of it."""
+    if not isinstance(outline, list) or not all(isinstance(each, list) for each in outline):
+        return ()
+    return outline
 
 
 def _sides(box: object) -> Sequence[object]:

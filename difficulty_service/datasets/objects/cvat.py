@@ -8,6 +8,7 @@ images are kept, and not read.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 from xml.parsers import expat
 
 from difficulty_service.base.errors import DatasetError
@@ -149,7 +150,7 @@ class _Split:
         for row, number, shape in within_limits(every, options, location):
             problem = _problem(shape)
             label = labels.get(shape.attributes.get("label", ""), "it has no category")
-            self.boxes.add(row, str(number), problem or label, _sides(shape))
+            self.boxes.add(row, str(number), problem or label, _sides(shape), _polygons(shape))
             self.shapes += [shape] * (len(self.boxes.rows) - len(self.shapes))
 
 
@@ -174,8 +175,17 @@ def _problem(shape: CvatShape) -> str | None:
 def _sides(shape: CvatShape) -> Sequence[object]:
     if shape.kind == "box":
         return [_number(shape.attributes.get(name)) for name in SIDES]
+    return bounds(_points(shape))
+
+
+def _polygons(shape: CvatShape) -> Sequence[Sequence[object]]:
+    """The one polygon that a shape may be, as numbers."""
+    return [[*chain(*_points(shape))]] if shape.kind == "polygon" else []
+
+
+def _points(shape: CvatShape) -> Sequence[Sequence[object]]:
     points = [point.split(",") for point in shape.attributes.get("points", "").split(";")]
-    return bounds([[_number(each) for each in point] for point in points])
+    return [[_number(each) for each in point] for point in points]
 
 
 def _number(text: str | None) -> float | None:

@@ -109,13 +109,17 @@ class Region:
     result: int
 
 
+Found = tuple[int, str, tuple[str] | str, Sequence[object], Sequence[object], Region]
+
+
 @dataclass
 class Tasks:
     """The boxes of the tasks of a file, whose labels are texts until all of them are known.
 
     Attributes:
         rows: Place of each image by its path.
-        found: Row, name, label or problem, shares of the image and region of each box.
+        found: Row, name, label or problem, sides, outline and region of each box.
+        keeps_outlines: Whether outlines are read.
         repeated: Number of tasks with several annotations that count.
         unread: Number of tasks with predictions or drafts.
     """
@@ -124,9 +128,8 @@ class Tasks:
     folder: StoredPath
     boxes: Boxes = field(default_factory=Boxes)
     rows: dict[str, int] = field(default_factory=dict)
-    found: list[tuple[int, str, tuple[str] | str, Sequence[object], Region]] = field(
-        default_factory=list
-    )
+    found: list[Found] = field(default_factory=list)
+    keeps_outlines: bool = False
     number: int = 0
     repeated: int = 0
     unread: int = 0
@@ -146,7 +149,9 @@ class Tasks:
         row = self._row(_address(task["data"]), frame)
         for place, key, label, shares in _regions(results):
             region = Region(number, newest or 0, place)
-            self.found.append((row, key, label, _scaled(shares, frame), region))
+            corners = _corners(results[place].get("value")) if self.keeps_outlines else ()
+            polygon = _scaled(corners, frame)
+            self.found.append((row, key, label, _scaled(shares, frame), polygon, region))
 
     def _row(self, address: str, frame: tuple[float, float] | None) -> int:
         """The place of the image at an address, which several tasks may have."""
@@ -197,15 +202,18 @@ class _Export:
             check_options(options, "a single file of Label Studio", ("split",))
         most = MOST_BYTES if options.limits is None else MOST_LIMITED
         self.text = read_text(self.file.place, location, most)
-        self.tasks = Tasks(ImagesByName(self.file), self.file.root)
+        self.tasks = Tasks(ImagesByName(self.file), self.file.root, keeps_outlines=options.outlines)
         with parsing(self.file.place):
             _walk_tasks(self.text, self.tasks.add)
         self.boxes, self.regions = self.tasks.boxes, list[Region]()
-        known = {label[0] for _, _, label, _, _ in self.tasks.found if isinstance(label, tuple)}
+        known = {label[0] for _, _, label, *_ in self.tasks.found if isinstance(label, tuple)}
         self.categories = sorted(known)
         labels = {name: label for label, name in enumerate(self.categories)}
-        for row, key, label, sides, region in within_limits(self.tasks.found, options, location):
-            self.boxes.add(row, key, label if isinstance(label, str) else labels[label[0]], sides)
+        for row, key, label, sides, polygon, region in within_limits(
+            self.tasks.found, options, location
+        ):
+            number = label if isinstance(label, str) else labels[label[0]]
+            self.boxes.add(row, key, number, sides, [polygon] if polygon else [])
             self.regions += [region] * (len(self.boxes.rows) - len(self.regions))
 
 
@@ -303,6 +311,19 @@ def _shares(value: Json) -> Sequence[object]:
         numbers = (left, top, left + width, top + height)  # type: ignore[operator]
     try:
         return [float(each) / 100 for each in numbers]  # type: ignore[arg-type]
+    except OverflowError:
+        return ()
+
+
+def _corners(value: object) -> Sequence[object]:
+    """Corners of a polygon, x and y in turn, in shares of the image; none of other regions."""
+    points = value.get("points") if isinstance(value, dict) else None
+    if not isinstance(points, list) or not all(isinstance(each, list) for each in points):
+        return ()
+    numbers = [number for point in points for number in point]
+    known = [each for each in numbers if isinstance(each, int | float)]
+    try:
+        return [float(each) / 100 for each in known] if len(known) == len(numbers) else ()
     except OverflowError:
         return ()
 

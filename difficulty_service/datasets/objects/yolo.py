@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -143,7 +143,8 @@ def open_yolo(location: str, options: DatasetOptions) -> Dataset:
     """Opens the folder of a dataset, or its `data.yaml`."""
     check_options(options, "boxes in YOLO's format")
     split = find_split(location, options)
-    lines = list(within_limits(read_lines(split), options, location))
+    every = read_lines(split, keeps_outlines=options.outlines)
+    lines = list(within_limits(every, options, location))
     classes = _classes(split, lines)
     labels = {number: label for label, number in enumerate(classes)}
     boxes = Boxes()
@@ -161,7 +162,7 @@ def open_yolo(location: str, options: DatasetOptions) -> Dataset:
             continue
         unknown = f"there is no class {line.number} among the {len(classes)} of the dataset"
         label = labels.get(-1 if line.number is None else line.number, unknown)
-        boxes.add(places[line.image], str(line.row), label, line.sides)
+        boxes.add(places[line.image], str(line.row), label, line.sides, line.polygons)
     names = list(classes.values())
     return build_boxes(location, options, names, boxes, partial(_revise, location, options))
 
@@ -348,9 +349,10 @@ class Line:
     number: int | None = None
     sides: Sequence[object] = field(default=())
     problem: str | None = None
+    polygons: Sequence[Sequence[float]] = ()
 
 
-def read_lines(split: YoloSplit) -> Iterator[Line]:
+def read_lines(split: YoloSplit, *, keeps_outlines: bool = False) -> Iterator[Line]:
     """The lines of the texts of a split."""
     for text in split.others:
         yield Line(text, None, problem="no image has the name of this text")
@@ -362,7 +364,8 @@ def read_lines(split: YoloSplit) -> Iterator[Line]:
         for row, line in enumerate(data.splitlines(), 1):
             parts = line.decode(errors="replace").split()
             if parts:
-                yield _parse(Line(text, image, row), parts, has_keypoints=split.has_keypoints)
+                parsed = _parse(Line(text, image, row), parts, has_keypoints=split.has_keypoints)
+                yield parsed if keeps_outlines else replace(parsed, polygons=())
 
 
 def _parse(line: Line, parts: Sequence[str], *, has_keypoints: bool) -> Line:
@@ -374,13 +377,13 @@ def _parse(line: Line, parts: Sequence[str], *, has_keypoints: bool) -> Line:
         return _wrong(line, f"its class {parts[0]!r} is no whole number")
     if len(values) in {_VALUES, _VALUES + 1} or (has_keypoints and len(values) > _VALUES):
         x, y, width, height = values[:_VALUES]  # a fifth one is the confidence of a detector
-        sides = (x - width / 2, y - height / 2, x + width / 2, y + height / 2)
+        sides, polygons = (x - width / 2, y - height / 2, x + width / 2, y + height / 2), []
     elif len(values) >= _CORNERS and len(values) % 2 == 0:
         across, down = values[::2], values[1::2]
-        sides = (min(across), min(down), max(across), max(down))
+        sides, polygons = (min(across), min(down), max(across), max(down)), [values]
     else:
         return _wrong(line, f"its line has {len(values)} numbers after the class, not 4")
-    return Line(line.text, line.image, line.row, int(number), sides)
+    return Line(line.text, line.image, line.row, int(number), sides, None, polygons)
 
 
 def _wrong(line: Line, problem: str) -> Line:

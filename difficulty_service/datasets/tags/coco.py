@@ -56,7 +56,7 @@ def _places(read: CocoText, place: StoredPath) -> tuple[list[int], list[int]]:
     images = {str(image.get("id")): row for row, image in enumerate(read.images)}
     categories = {str(key): row for row, (key, _) in enumerate(read.categories)}
     rows, tags = [], []
-    for key, image, category, _ in read.annotations:
+    for key, image, category, *_ in read.annotations:
         if str(image) not in images or str(category) not in categories:
             raise DatasetError(
                 f"annotation {key} of {place.name!r} is of an image or a category that is missing",
