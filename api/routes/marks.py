@@ -160,8 +160,7 @@ def apply_changes(
 
 
 def _counts(engine: Engine, owner: str, job: Job) -> bodies.MarkCounts:
-    counts = by_mark(count_marks(engine, owner, job.id))
-    return bodies.MarkCounts(**{mark.value: number for mark, number in counts.items()})
+    return bodies.MarkCounts.of(by_mark(count_marks(engine, owner, job.id)))
 
 
 def _rows_of(samples: ScoredSamples, changes: Sequence[bodies.MarkChange]) -> list[int]:

@@ -52,7 +52,7 @@ def estimate(
 
 def read_reviewed(path: Path, sample_ids: list[str]) -> dict[str, bool]:
     """Whether the label of each marked sample is wrong."""
-    from difficulty_service.scores.marks import Mark, read_marks
+    from difficulty_service.scores.marks import read_marks
 
     read = read_marks(path, set(sample_ids))
     print_warnings(read.warnings)
@@ -60,7 +60,7 @@ def read_reviewed(path: Path, sample_ids: list[str]) -> dict[str, bool]:
     if unknown:
         print_warnings([f"{len(unknown):,} marked samples have no features or no margin"])
     return {
-        sample_id: marked.mark is not Mark.KEEP
+        sample_id: marked.mark.kind.is_wrong
         for sample_id, marked in read.samples.items()
         if sample_id not in unknown
     }

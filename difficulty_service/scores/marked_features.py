@@ -192,9 +192,9 @@ def _random_check(marks: Sequence[MarkedSample], num_samples: int) -> RandomChec
     since = [each for each in others if each.number >= latest]
     return RandomCheck(
         checked=len(looked_at),
-        wrong=sum(each.mark is not Mark.KEEP for each in looked_at),
+        wrong=sum(each.mark.kind.is_wrong for each in looked_at),
         among=num_samples - (len(others) - len(since)),
-        since=sum(each.mark is not Mark.KEEP for each in since),
+        since=sum(each.mark.kind.is_wrong for each in since),
     )
 
 

@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -26,6 +25,8 @@ from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
 from difficulty_service.scores.annotations import GIVEN_LABEL, Annotated, read_annotations
+from difficulty_service.scores.mark_kinds import Mark as Mark
+from difficulty_service.scores.mark_kinds import count_kinds
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
 COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_LABEL, "content", "order", "round")
@@ -35,14 +36,6 @@ RANDOM = "random"
 
 DELIMITERS = (",", ";", "\t")
 FORMULA_STARTS = ("=", "+", "-", "@")
-
-
-class Mark(StrEnum):
-    """What to do with a sample."""
-
-    KEEP = "keep"
-    RELABEL = "relabel"
-    DROP = "drop"
 
 
 @dataclass(frozen=True)
@@ -206,13 +199,13 @@ def _parse_mark(where: str, text: str, label: str) -> MarkedSample:
             f"a mark is one of {', '.join(Mark)}, or empty",
             parameter="marks",
         ) from None
-    if mark is Mark.RELABEL and not label:
+    if mark.kind.needs_class and not label:
         raise CleaningError(
-            f"{where}: the mark is relabel, but the column {LABEL_COLUMN} is empty",
+            f"{where}: the mark is {mark}, but the column {LABEL_COLUMN} is empty",
             "write the name of the new class there",
             parameter="marks",
         )
-    return MarkedSample(mark, label if mark is Mark.RELABEL else None)
+    return MarkedSample(mark, label if mark.kind.needs_class else None)
 
 
 def _digest(text: str) -> bytes | None:
@@ -329,12 +322,6 @@ def describe_round(number: int, counts: Mapping[str, int], newly_doubtful: int |
     """
     doubtful = "" if newly_doubtful is None else f" · {newly_doubtful:,} newly doubtful"
     return f"Round {number}: {count_kinds(counts)}{doubtful}"
-
-
-def count_kinds(counts: Mapping[str, int]) -> str:
-    """How many samples have each mark, in words."""
-    kinds = ((Mark.RELABEL, "relabelled"), (Mark.DROP, "dropped"), (Mark.KEEP, "kept"))
-    return ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
 
 
 def marks_file(scores: Path) -> Path:
