@@ -34,7 +34,7 @@ from api.results.saved_views import (
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Conditions, as_problem
-from api.routes.marks import apply_changes
+from api.routes.marks import apply_changes, require_mark
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
 from api.storage.tables import FINAL
@@ -110,6 +110,8 @@ def mark_matching(
     except BadQuery as error:
         raise as_problem(error) from None
     rows = np.arange(len(samples)) if rows is None else rows
+    if isinstance(mark, Mark):
+        require_mark(samples, mark, "mark")
     if mark is Mark.RELABEL:
         rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
     if len(rows) > MOST_AT_ONCE:
@@ -324,7 +326,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "like": None if like is None else job.cards([like])[0],
         "saved_views": views.all(of),
         "mark_filters": {
-            **image_query.MARKS,
+            **image_query.marks_of(samples),
             **(image_query.REVIEWED if job.shows_reviewers else {}),
         },
         "verified_filters": {} if samples.verified is None else image_query.VERIFIED,

@@ -26,7 +26,7 @@ from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
-from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.scores.mark_kinds import Mark
 from difficulty_service.scores.marks import RANDOM
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
@@ -136,7 +136,7 @@ class ScoredJob:
             "compares_classes": self.samples.compares_classes,
             "has_labels": self.samples.has_labels,
             "new_classes": self.samples.takes_new_classes,
-            "mark_kinds": MARK_KINDS,
+            "mark_kinds": self.samples.mark_kinds,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,

@@ -305,6 +305,12 @@ def matching_rows(
     return _closest(samples, query, beside, rows) if query.text else rows
 
 
+def marks_of(samples: ScoredSamples) -> dict[str, str]:
+    """Those of MARKS that some samples may have."""
+    others = MARK_KINDS.keys() - samples.mark_kinds.keys()
+    return {name: words for name, words in MARKS.items() if name not in others}
+
+
 def _mark_masks(
     samples: ScoredSamples, query: ImageQuery, marked: Collection[int]
 ) -> list[NDArray[np.bool_]]:

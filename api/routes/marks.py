@@ -148,6 +148,7 @@ def apply_changes(
             field = f"marks.{index}.decision.label"
             raise invalid(f"there is no class {str(label)[:100]!r}", REMEDY, field=field)
         if decision is not None:
+            require_mark(samples, decision.mark, f"marks.{index}.decision.mark")
             sample_id = samples.ids[row].as_py()
             marks[row] = SampleMark(row, sample_id, decision.mark, decision.label, change.order)
         if "seen" in change.model_fields_set:
@@ -157,6 +158,16 @@ def apply_changes(
         set_marks(request.app.state.engine, owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
+
+
+def require_mark(samples: ScoredSamples, mark: Mark, field: str) -> None:
+    """Refuses a mark that these samples cannot have."""
+    if mark not in samples.mark_kinds:
+        raise invalid(
+            f"only boxes of objects can be marked {mark}, and these samples are none",
+            f"use {', '.join(samples.mark_kinds)}",
+            field=field,
+        )
 
 
 def _counts(engine: Engine, owner: str, job: Job) -> bodies.MarkCounts:

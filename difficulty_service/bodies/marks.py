@@ -99,6 +99,7 @@ class MarkCounts(BaseModel):
     keep: int
     relabel: int
     drop: int
+    off: int
 
     @classmethod
     def of(cls, numbers: Mapping[Mark, int]) -> Self:

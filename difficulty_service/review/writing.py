@@ -55,7 +55,6 @@ from difficulty_service.review.sections import (
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.mark_kinds import MARK_KINDS
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, to_samples
 
@@ -379,7 +378,7 @@ def _values(
         "faults": provenance.image_faults,
         "measure": samples.measure,
         "new_classes": samples.takes_new_classes,
-        "mark_kinds": MARK_KINDS,
+        "mark_kinds": samples.mark_kinds,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
         "to_check": to_check,

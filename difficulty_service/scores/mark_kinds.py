@@ -16,6 +16,7 @@ class Mark(StrEnum):
     KEEP = "keep"
     RELABEL = "relabel"
     DROP = "drop"
+    OFF = "off"
 
     @property
     def kind(self) -> "MarkKind":
@@ -39,6 +40,7 @@ class MarkKind:
         colour: Colour of its points on a map.
         needs_class: Whether it goes with the name of another class.
         is_wrong: Whether it says that the label is wrong.
+        for_boxes: Whether it is about boxes of objects alone.
     """
 
     key: str
@@ -51,6 +53,7 @@ class MarkKind:
     colour: str
     needs_class: bool = False
     is_wrong: bool = False
+    for_boxes: bool = False
 
 
 MARK_KINDS: Mapping[Mark, MarkKind] = {
@@ -87,13 +90,30 @@ MARK_KINDS: Mapping[Mark, MarkKind] = {
         colour="#c0392b",
         is_wrong=True,
     ),
+    Mark.OFF: MarkKind(
+        key="B",
+        help="the box is off: the category is right, but the object is elsewhere",
+        verb="Box off",
+        of_one="misplaced",
+        class_of_one=None,
+        of_several="Their boxes are off",
+        done="with a box that is off",
+        colour="#8a5cc2",
+        for_boxes=True,
+    ),
 }
 """The marks, in the order in which pages list them."""
 
 
+def kinds_for(*, boxes: bool) -> Mapping[Mark, MarkKind]:
+    """The marks for samples that are boxes of objects, or for others."""
+    return {mark: kind for mark, kind in MARK_KINDS.items() if boxes or not kind.for_boxes}
+
+
 def count_kinds(counts: Mapping[str, int]) -> str:
     """How many samples have each mark, in words, those with a wrong label first."""
-    marks = sorted(MARK_KINDS, key=lambda mark: not mark.kind.is_wrong)
+    known = kinds_for(boxes=any(mark.kind.for_boxes and counts.get(mark) for mark in Mark))
+    marks = sorted(known, key=lambda mark: not mark.kind.is_wrong)
     return ", ".join(f"{counts.get(mark, 0):,} {mark.kind.done}" for mark in marks)
 
 

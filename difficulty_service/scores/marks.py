@@ -24,9 +24,10 @@ from difficulty_service.base.checksums import (
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
+from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.scores.annotations import GIVEN_LABEL, Annotated, read_annotations
 from difficulty_service.scores.mark_kinds import Mark as Mark
-from difficulty_service.scores.mark_kinds import count_kinds
+from difficulty_service.scores.mark_kinds import count_kinds, kinds_for
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
 COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_LABEL, "content", "order", "round")
@@ -35,6 +36,9 @@ RANDOM = "random"
 """The order in which any sample may come next."""
 
 DELIMITERS = (",", ";", "\t")
+LISTED = 20
+"""Number of sample ids that an error lists."""
+
 FORMULA_STARTS = ("=", "+", "-", "@")
 
 
@@ -43,7 +47,7 @@ class MarkedSample:
     """The mark of one sample.
 
     Attributes:
-        label: Class of a sample that is relabelled.
+        label: Class of a sample that is relabelled, or whose box is off and was relabelled before.
         given: Class that the dataset gave it when it was marked; None where that is not known.
         content: Digest of its content then; None where that is not known.
         order: Order in which samples were looked at: `random` where it was any; empty where that is
@@ -75,6 +79,10 @@ class MarkedSample:
         if is_again or (self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL):
             return replace(earlier, content=self.content)
         given = earlier.given or self.given
+        if earlier.label is not None and self.mark is Mark.OFF:
+            return replace(self, label=earlier.label, given=given)
+        if earlier.label is not None and self.mark is Mark.KEEP:  # the box is not off after all
+            return replace(self, mark=Mark.RELABEL, label=earlier.label, given=given)
         if self.mark is Mark.RELABEL and self.label == given:
             return replace(self, mark=Mark.KEEP, label=None, given=given)
         return replace(self, given=given)
@@ -205,7 +213,8 @@ def _parse_mark(where: str, text: str, label: str) -> MarkedSample:
             "write the name of the new class there",
             parameter="marks",
         )
-    return MarkedSample(mark, label if mark.kind.needs_class else None)
+    takes_class = mark.kind.needs_class or mark is Mark.OFF
+    return MarkedSample(mark, (label or None) if takes_class else None)
 
 
 def _digest(text: str) -> bytes | None:
@@ -304,6 +313,21 @@ def _require_columns(where: str, names: Sequence[str]) -> None:
         raise CleaningError(
             f"{where} has no column {missing[0]!r}; its columns are {', '.join(names) or 'none'}",
             f"marks are in columns {ID_COLUMN}, {MARK_COLUMN} and, to relabel, {LABEL_COLUMN}",
+            parameter="marks",
+        )
+
+
+def refuse_marks_of_boxes(marks: Mapping[str, MarkedSample], *, boxes: bool) -> None:
+    """Raises CleaningError for marks of boxes where the samples are none."""
+    known = kinds_for(boxes=boxes)
+    others = {name: each.mark for name, each in marks.items() if each.mark not in known}
+    if others:
+        raise CleaningError(
+            f"{count_of(len(others), 'sample')} {is_or_are(len(others))} marked "
+            f"{' or '.join(sorted({*others.values()}))}, which only boxes of objects can be, and "
+            f"these scores are not known to be of boxes: {list_names(list(others), LISTED)}",
+            f"mark them {', '.join(known)}; if they are boxes, score the dataset again, as older "
+            "scores do not say so",
             parameter="marks",
         )
 
