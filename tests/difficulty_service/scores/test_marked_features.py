@@ -350,6 +350,7 @@ def test_a_box_that_is_off_has_a_right_label_and_is_fitted_like_any_other(tmp_pa
 
     def rows_with(marks: Mapping[str, MarkedSample]) -> dict[str, dict[str, object]]:
         changed = apply(store, marks)
+        assert changed.applied.given.tolist() == [0, *[-1] * 119]  # of the sample that is kept
         scores = score_in_memory(changed, fit_store(changed, FitOptions()))
         assert (scores.provenance.marks or {}).get("off") == sum(
             each.mark is Mark.OFF for each in marks.values()
