@@ -20,9 +20,9 @@ from api.http.problems import conflict, invalid
 from api.jobs.store import Job, own_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
+from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.marks import (
     NO_MARKS,
-    Mark,
     MarkedSample,
     MarkHistory,
     Marks,
@@ -173,9 +173,9 @@ def count_marks(engine: Engine, owner: str, job_id: str) -> Counter[tuple[str, M
         return Counter({(order, Mark(mark)): number for order, mark, number in found})
 
 
-def by_mark(counts: Mapping[tuple[str, Mark], int]) -> dict[Mark, int]:
+def by_mark(counts: Mapping[tuple[Any, Mark], int]) -> dict[Mark, int]:
     """Number of samples with each mark, whatever the order in which they were looked at."""
-    numbers = dict.fromkeys(Mark, 0)
+    numbers = dict.fromkeys(MARK_KINDS, 0)
     for (_, mark), number in counts.items():
         numbers[mark] += number
     return numbers

@@ -34,14 +34,14 @@ from api.results.saved_views import (
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Conditions, as_problem
-from api.routes.marks import apply_changes
+from api.routes.marks import apply_changes, require_mark
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
 from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
 from difficulty_service.review.charts import Bar, histogram
-from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.mark_kinds import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
@@ -57,7 +57,8 @@ MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
 Row = Annotated[int, Path(ge=0, le=2**53)]
-Verb = Annotated[Literal["keep", "relabel", "drop", "none"], Form()]
+Choice = Mark | Literal["none"]
+Verb = Annotated[Choice, Form()]
 
 
 @router.get("")
@@ -109,7 +110,9 @@ def mark_matching(
     except BadQuery as error:
         raise as_problem(error) from None
     rows = np.arange(len(samples)) if rows is None else rows
-    if mark == "relabel":
+    if isinstance(mark, Mark):
+        require_mark(samples, mark, "mark")
+    if mark is Mark.RELABEL:
         rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
     if len(rows) > MOST_AT_ONCE:
         raise Problem(
@@ -119,14 +122,14 @@ def mark_matching(
             "narrow the filters, or use `difficulty clean --drop` with a condition",
         )
     changes: dict[int, SampleMark | None] = {
-        row: None
-        if mark == "none"
-        else SampleMark(
+        row: SampleMark(
             row,
             samples.ids[row].as_py(),
-            Mark(mark),
-            samples.name_of(int(samples.nearest[row])) if mark == "relabel" else None,
+            mark,
+            samples.name_of(int(samples.nearest[row])) if mark.kind.needs_class else None,
         )
+        if isinstance(mark, Mark)
+        else None
         for row in rows.tolist()
     }
     # A script stays on the page, and can undo this.
@@ -284,18 +287,18 @@ def decide_finally(  # noqa: PLR0913, PLR0917 - one parameter for each field of 
 
 
 def _change(
-    job: ScoredJob, row: int, mark: str, label: str, order: ListOrder | Literal[""]
+    job: ScoredJob, row: int, mark: Choice, label: str, order: ListOrder | Literal[""]
 ) -> MarkChange:
     """What a form says of one image."""
     card = existing_card(job, row)
     decision = None
-    if mark != "none":
-        new_label = (label or card.nearest_name) if mark == "relabel" else None
-        if mark == "relabel" and not new_label:
+    if isinstance(mark, Mark):
+        new_label = (label or card.nearest_name) if mark.kind.needs_class else None
+        if mark.kind.needs_class and not new_label:
             raise invalid("no other class fits this image", "choose a class", "label")
         if new_label == card.name:
-            mark, new_label = "keep", None
-        decision = Decision(mark=Mark(mark), label=new_label)
+            mark, new_label = Mark.KEEP, None
+        decision = Decision(mark=mark, label=new_label)
     return MarkChange(row=row, decision=decision, order=order)
 
 
@@ -323,7 +326,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "like": None if like is None else job.cards([like])[0],
         "saved_views": views.all(of),
         "mark_filters": {
-            **image_query.MARKS,
+            **image_query.marks_of(samples),
             **(image_query.REVIEWED if job.shows_reviewers else {}),
         },
         "verified_filters": {} if samples.verified is None else image_query.VERIFIED,

@@ -26,7 +26,8 @@ from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
-from difficulty_service.scores.marks import RANDOM, Mark
+from difficulty_service.scores.mark_kinds import Mark
+from difficulty_service.scores.marks import RANDOM
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -135,6 +136,7 @@ class ScoredJob:
             "compares_classes": self.samples.compares_classes,
             "has_labels": self.samples.has_labels,
             "new_classes": self.samples.takes_new_classes,
+            "mark_kinds": self.samples.mark_kinds,
             "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
@@ -165,7 +167,7 @@ class ScoredJob:
         values = {"checked": found.total(), "counts": counts, "said": ""}
         random, one_by_one = _judged(found, {RANDOM}), _judged(found, SORTS)
         if random.cases >= CHECKED_FOR_A_SHARE:
-            wrong = counts[Mark.RELABEL] + counts[Mark.DROP] - random.hits
+            wrong = _wrong(counts) - random.hits
             among = self.samples.num_unverified
             check = RandomCheck(checked=random.cases, wrong=random.hits, among=among, since=wrong)
             values["said"] = describe_check(check)
@@ -177,8 +179,12 @@ class ScoredJob:
 def _judged(counts: Mapping[tuple[str, Mark], int], orders: Collection[str]) -> Proportion:
     """How many labels were wrong of those that a person met in some orders, one by one."""
     chosen = by_mark({key: number for key, number in counts.items() if key[0] in orders})
-    checked = sum(chosen.values())
-    return Proportion(checked - chosen[Mark.KEEP], checked)
+    return Proportion(_wrong(chosen), sum(chosen.values()))
+
+
+def _wrong(counts: Mapping[Mark, int]) -> int:
+    """Number of samples whose mark says that the label is wrong."""
+    return sum(number for mark, number in counts.items() if mark.kind.is_wrong)
 
 
 def may_submit_again(request: Request, key: Principal, job: Job) -> bool:

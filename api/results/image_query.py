@@ -24,6 +24,7 @@ from api.results.score_pages import BadQuery, absent
 from difficulty_service.bodies.marks import ListOrder
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns
+from difficulty_service.scores.mark_kinds import MARK_KINDS
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
 
 BLOCK = 512
@@ -80,9 +81,7 @@ MARKS: Mapping[str, str] = {
     "": "marked or not",
     "none": "not marked",
     "any": "marked",
-    "keep": "keep",
-    "relabel": "relabel",
-    "drop": "drop",
+    **{mark: mark.value for mark in MARK_KINDS},
 }
 """Values of the filter by marks, with their names for people."""
 
@@ -304,6 +303,12 @@ def matching_rows(
         masks.append(samples.share_keys % np.uint64(shares) == np.uint64(number - 1))
     rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
     return _closest(samples, query, beside, rows) if query.text else rows
+
+
+def marks_of(samples: ScoredSamples) -> dict[str, str]:
+    """Those of MARKS that some samples may have."""
+    others = MARK_KINDS.keys() - samples.mark_kinds.keys()
+    return {name: words for name, words in MARKS.items() if name not in others}
 
 
 def _mark_masks(

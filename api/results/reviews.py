@@ -14,11 +14,11 @@ from api.jobs.reviewers import ReviewMarks, review_marks
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
 from api.storage.tables import FINAL
-from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
-DROPPED = 0
-"""The decided value of a sample that is dropped; those after it are classes."""
+ALONE = tuple(mark for mark in MARK_KINDS if mark not in {Mark.KEEP, Mark.RELABEL})
+"""Marks that are no decision for a class; each is the decided value of its place."""
 
 TIED = -1
 """In place of a decided value, where reviewers are split and nobody decided finally."""
@@ -66,8 +66,8 @@ class Merged:
 class Review:
     """The decisions of all reviewers of a job.
 
-    Keeping a label and relabelling to that same class are one decision; dropping is another one
-    than any class.
+    Keeping a label and relabelling to that same class are one decision; every other mark is
+    another one than any class.
     """
 
     samples: ScoredSamples
@@ -75,9 +75,10 @@ class Review:
 
     @cached_property
     def value_names(self) -> Sequence[str | None]:
-        """Name of the class of each decided value; None for DROPPED."""
+        """Name of the class of each decided value; None for one of ALONE."""
         named = (label for mark, label in self.marks.decided if mark is Mark.RELABEL)
-        return [None, *dict.fromkeys([*self.samples.names.values(), *filter(None, named)])]
+        nameless = [None] * len(ALONE)
+        return [*nameless, *dict.fromkeys([*self.samples.names.values(), *filter(None, named)])]
 
     @cached_property
     def given_values(self) -> NDArray[np.int64]:
@@ -94,8 +95,12 @@ class Review:
     def values(self) -> NDArray[np.int64]:
         """Decided value of each mark. Shape (marks,)."""
         places = {name: place for place, name in enumerate(self.value_names)}
+        # A label that is kept has no name here: the given one takes its place.
         of_decisions = np.array(
-            [places[label] if label is not None else DROPPED for _, label in self.marks.decided],
+            [
+                ALONE.index(mark) if mark in ALONE else places[label]
+                for mark, label in self.marks.decided
+            ],
             np.int64,
         )
         keeps = np.array([mark is Mark.KEEP for mark, _ in self.marks.decided], bool)
@@ -170,7 +175,8 @@ class Review:
             rows, values = merged.rows[places], merged.values[places]
             kept = values == self._values_of_labels(rows)
             marks = np.where(kept, Mark.KEEP, Mark.RELABEL)
-            marks[values == DROPPED] = Mark.DROP
+            for value, mark in enumerate(ALONE):
+                marks[values == value] = mark
             yield pa.table(
                 [
                     self.samples.ids.take(pa.array(rows)).cast(pa.string()),

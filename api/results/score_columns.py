@@ -122,6 +122,7 @@ def map_columns(path: Path) -> ScoreColumns | None:
                 names={int(label): str(name) for label, name in description["names"]},
                 measure=description["measure"],
                 decided=Decided.of(provenance),
+                boxes=provenance.boxes,
                 **arrays,
             ),
             provenance,

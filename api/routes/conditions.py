@@ -22,7 +22,7 @@ from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 NO_WORDS = "the features of these samples share no space with words"
@@ -81,7 +81,7 @@ def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
     ] = "",
     q: Annotated[Text, Query(description="Text in the sample id")] = "",
     mark: Annotated[
-        Text, Query(description="none, any, keep, relabel, drop, disagree, tie or final")
+        Text, Query(description=f"none, any, {', '.join(MARK_KINDS)}, disagree, tie or final")
     ] = "",
     verified: Annotated[
         Text, Query(description="only or all: decided in an earlier round, or whatever")

@@ -148,6 +148,7 @@ def apply_changes(
             field = f"marks.{index}.decision.label"
             raise invalid(f"there is no class {str(label)[:100]!r}", REMEDY, field=field)
         if decision is not None:
+            require_mark(samples, decision.mark, f"marks.{index}.decision.mark")
             sample_id = samples.ids[row].as_py()
             marks[row] = SampleMark(row, sample_id, decision.mark, decision.label, change.order)
         if "seen" in change.model_fields_set:
@@ -159,9 +160,18 @@ def apply_changes(
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
 
 
+def require_mark(samples: ScoredSamples, mark: Mark, field: str) -> None:
+    """Refuses a mark that these samples cannot have."""
+    if mark not in samples.mark_kinds:
+        raise invalid(
+            f"only boxes of objects can be marked {mark}, and these samples are none",
+            f"use {', '.join(samples.mark_kinds)}",
+            field=field,
+        )
+
+
 def _counts(engine: Engine, owner: str, job: Job) -> bodies.MarkCounts:
-    counts = by_mark(count_marks(engine, owner, job.id))
-    return bodies.MarkCounts(**{mark.value: number for mark, number in counts.items()})
+    return bodies.MarkCounts.of(by_mark(count_marks(engine, owner, job.id)))
 
 
 def _rows_of(samples: ScoredSamples, changes: Sequence[bodies.MarkChange]) -> list[int]:

@@ -13,6 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import forbidden
+from api.jobs.marks import by_mark
 from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job
 from api.results.reviews import Review, open_review
@@ -20,7 +21,6 @@ from api.routes.jobs import find_job, in_turn
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.storage.tables import FINAL
 from difficulty_service.bodies.marks import MarkCounts
-from difficulty_service.scores.marks import Mark
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/reviewers", tags=["marks"])
 
@@ -130,12 +130,12 @@ def _facts(review: Review, owner: str) -> dict[str, Any]:
     place = marks.owner_ids.index(owner) if owner in marks.owner_ids else -1
     own = marks.owners == place
     counts = np.bincount(marks.decisions[own], minlength=len(marks.decided)).tolist()
-    numbers = dict.fromkeys(Mark, 0)
-    for (mark, _), number in zip(marks.decided, counts, strict=True):
-        numbers[mark] += number
+    numbers = {
+        (label, mark): number for (mark, label), number in zip(marks.decided, counts, strict=True)
+    }
     latest = marks.at[own].max() if own.any() else None
     return {
-        "counts": _public(numbers),
+        "counts": MarkCounts.of(by_mark(numbers)),
         "doubtful_seen": _share_seen(review.samples.is_doubtful, marks.rows[own]),
         "latest": None if latest is None else datetime.fromtimestamp(latest, UTC),
     }
@@ -144,10 +144,6 @@ def _facts(review: Review, owner: str) -> dict[str, Any]:
 def _share_seen(is_doubtful: NDArray[np.bool_], rows: NDArray[np.int64]) -> float | None:
     number = int(is_doubtful.sum())
     return float(is_doubtful[rows].sum() / number) if number else None
-
-
-def _public(numbers: dict[Mark, int]) -> MarkCounts:
-    return MarkCounts(**{mark.value: number for mark, number in numbers.items()})
 
 
 def _agreement(review: Review) -> Agreement:

@@ -140,8 +140,8 @@ MARKS = sa.Table(
     sa.Column("owner", sa.String(32), primary_key=True),  # id of the key, "" without keys, or FINAL
     sa.Column("row", sa.BigInteger, primary_key=True, autoincrement=False),  # in the score file
     sa.Column("sample_id", sa.Text, nullable=False),
-    sa.Column("mark", sa.String(16), nullable=False),  # keep, relabel, drop
-    sa.Column("label", sa.Text),  # name of the new class, for relabel
+    sa.Column("mark", sa.String(16), nullable=False),  # as in `Mark`
+    sa.Column("label", sa.Text),  # name of the new class, if the mark needs one
     sa.Column("order", sa.String(16), nullable=False),  # as in `SampleMark`
     sa.Column("at", sa.Float, nullable=False),
 )

@@ -1,11 +1,12 @@
 """Bodies of the routes of marks."""
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from difficulty_service.scores.marks import Mark
+from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
 
 ListOrder = Literal["doubtful", "hardest", "easiest", "unusual", "random", "file"]
 """Orders in which the samples of a job are listed."""
@@ -20,18 +21,21 @@ LARGEST_ROW = 2**53
 Name = Annotated[str, Field(min_length=1, max_length=4000)]
 
 
+_WITH_CLASS = " or ".join(mark for mark, kind in MARK_KINDS.items() if kind.needs_class)
+
+
 class Decision(BaseModel):
     """A mark, with the new class of a sample that is relabelled."""
 
     model_config = ConfigDict(extra="forbid")
 
     mark: Mark
-    label: Name | None = Field(default=None, description="Name of a class, for relabel")
+    label: Name | None = Field(default=None, description=f"Name of a class, for {_WITH_CLASS}")
 
     @model_validator(mode="after")
     def _has_a_label_to_relabel(self) -> Self:
-        if (self.mark is Mark.RELABEL) != (self.label is not None):
-            raise ValueError("give a `label` with relabel, and with no other mark")
+        if self.mark.kind.needs_class != (self.label is not None):
+            raise ValueError(f"give a `label` with {_WITH_CLASS}, and with no other mark")
         return self
 
 
@@ -95,6 +99,12 @@ class MarkCounts(BaseModel):
     keep: int
     relabel: int
     drop: int
+    off: int
+
+    @classmethod
+    def of(cls, numbers: Mapping[Mark, int]) -> Self:
+        """The numbers of all marks."""
+        return cls(**{mark.value: number for mark, number in numbers.items()})
 
 
 class MarkPage(BaseModel):

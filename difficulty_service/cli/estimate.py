@@ -35,8 +35,8 @@ def estimate(
 
     Args:
         store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
-        marks: Marks of samples chosen at random, as for `difficulty clean`: keep is a right label,
-            relabel and drop are a wrong one.
+        marks: Marks of samples chosen at random, as for `difficulty clean`: keep and off are a
+            right label, relabel and drop a wrong one.
         share: Share of the labels to change at a time.
         repeats: Number of times to change labels and fit.
         seed: Seed of the flips.
@@ -45,22 +45,25 @@ def estimate(
     from difficulty_service.review.label_flips import FlipOptions, flip_and_score
     from difficulty_service.review.wrong_labels import estimate_cuts
 
-    flipped = flip_and_score(open_features(store), fitting.fit, FlipOptions(share, repeats, seed))
-    reviewed = {} if marks is None else read_reviewed(marks, list(flipped.sample_ids))
+    features = open_features(store)
+    flipped = flip_and_score(features, fitting.fit, FlipOptions(share, repeats, seed))
+    ids, boxes = list(flipped.sample_ids), features.description.boxes
+    reviewed = {} if marks is None else read_reviewed(marks, ids, boxes=boxes)
     report_estimates(estimate_cuts(flipped, reviewed), has_marks=bool(reviewed), seed=seed)
 
 
-def read_reviewed(path: Path, sample_ids: list[str]) -> dict[str, bool]:
-    """Whether the label of each marked sample is wrong."""
-    from difficulty_service.scores.marks import Mark, read_marks
+def read_reviewed(path: Path, sample_ids: list[str], *, boxes: bool) -> dict[str, bool]:
+    """Whether the label of each marked sample is wrong, where they may be boxes of objects."""
+    from difficulty_service.scores.marks import read_marks, refuse_marks_of_boxes
 
     read = read_marks(path, set(sample_ids))
+    refuse_marks_of_boxes(read.samples, boxes=boxes)
     print_warnings(read.warnings)
     unknown = set(read.samples) - set(sample_ids)
     if unknown:
         print_warnings([f"{len(unknown):,} marked samples have no features or no margin"])
     return {
-        sample_id: marked.mark is not Mark.KEEP
+        sample_id: marked.mark.kind.is_wrong
         for sample_id, marked in read.samples.items()
         if sample_id not in unknown
     }

@@ -154,6 +154,7 @@ class Dataset:
             one machine to the next.
         revise: Function that gives the dataset in its own format with other labels; None where a
             list or class folders are written instead.
+        boxes: Whether the samples are boxes of objects in images.
     """
 
     location: str
@@ -168,6 +169,7 @@ class Dataset:
     modality: str = "image"
     containers: str | None = None
     revise: Revise | None = None
+    boxes: bool = False
 
     @property
     def has_labels(self) -> bool:

@@ -152,6 +152,7 @@ def describe_features(
             precision_pilot=options.precision_pilot,
             image_sizes=options.image_sizes,
             corruption=options.corruption and str(options.corruption),
+            boxes=dataset.boxes or None,
         ),
         **({"modality": "text"} if dataset.modality == "text" else options.describe()),
     )

@@ -208,6 +208,8 @@ class Extraction(FeatureKind):
     default one could not be had."""
     modality: Annotated[Literal["image", "text"], STORES] = "image"
     """What the samples are; absent for images."""
+    boxes: Annotated[bool, MAY_CHANGE] = False
+    """Whether the samples are boxes of objects in images; absent where they are not."""
     decoder: Annotated[str | None, STORES] = None
     """Name and version of the library that decoded the images; absent for texts."""
     max_pixels: Annotated[int | None, STORES] = None

@@ -32,6 +32,9 @@ from difficulty_service.scores.provenance import Provenance, TagSource
 ANNOTATIONS = (".json", ".xml")
 """Extensions of a single file of annotations, which only boxes of objects are written into."""
 
+OFF_FILE = "off.csv"
+"""List of the boxes that are off, in or beside a dataset of boxes."""
+
 OTHER_FILES = (".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
 """Extensions of files that are not written, so that none of them becomes the name of a folder."""
 
@@ -43,6 +46,8 @@ class Cleaned:
     Attributes:
         dropped_file: List of the other samples, which may be none.
         has_images: Whether the cleaned dataset has images or their paths and can be scored.
+        num_off: Number of boxes that are off.
+        off_file: List of them; None where there are none, or where a list is written.
     """
 
     num_kept: int
@@ -50,6 +55,8 @@ class Cleaned:
     dropped_file: Path
     has_images: bool
     warnings: tuple[str, ...]
+    num_off: int = 0
+    off_file: Path | None = None
 
 
 def is_list(out: Path) -> bool:
@@ -172,7 +179,8 @@ def write_revision(
     A dataset that is a `single` file becomes one.
 
     All that nobody decided about stays as it is, also what has no scores. A folder also gets
-    `dropped.csv`, a file has a list of that name beside it.
+    `dropped.csv`, a file has a list of that name beside it; so do boxes that are off, which stay
+    where they are, have `off.csv`.
     """
     table = decisions.table
     changes = {
@@ -194,18 +202,29 @@ def write_revision(
             f"does not have it any more: {list_names(revision.unknown, LISTED)}"
         )
     is_file = single or is_annotations(out)
+    off = decisions.off()
+    lists = {DROPPED_FILE: others, **({OFF_FILE: off} if len(off) else {})}
     if is_file:
-        dropped_file = out.with_suffix(f".{DROPPED_FILE}")
+        places = {name: out.with_suffix(f".{name}") for name in lists}
         _write_single(out, revision)
-        write_table(others, dropped_file)
+        for name, path in places.items():
+            write_table(lists[name], path)
     else:
-        dropped_file = out / DROPPED_FILE
+        places = {name: out / name for name in lists}
         _refuse_inside(out, revision)
         with filling(out) as folder:
             warnings += _write_files(folder, revision, link=link)
-            write_table(others, folder / DROPPED_FILE)
-    kept = decisions.kept()
-    return Cleaned(len(kept), len(others), dropped_file, not is_file, tuple(warnings))
+            for name, rows in lists.items():
+                write_table(rows, folder / name)
+    return Cleaned(
+        num_kept=len(decisions.kept()),
+        num_others=len(others),
+        dropped_file=places[DROPPED_FILE],
+        has_images=not is_file,
+        warnings=tuple(warnings),
+        num_off=len(off),
+        off_file=places.get(OFF_FILE),
+    )
 
 
 def _write_single(out: Path, revision: Revision) -> None:

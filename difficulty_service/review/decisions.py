@@ -10,7 +10,7 @@ Arrow; no Python code is run.
 import ast
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import TypeAlias
 
@@ -24,7 +24,8 @@ from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import MARK_COLUMN, Mark, MarkedSample
+from difficulty_service.scores.mark_kinds import Mark
+from difficulty_service.scores.marks import MARK_COLUMN, MarkedSample, refuse_marks_of_boxes
 from difficulty_service.scores.samples import class_names_of
 
 NULL = "null"
@@ -227,12 +228,14 @@ class Decisions:
         table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
             sample that no rule names) and reason (why it is dropped; null if it is kept).
         copies: None where copies are not dropped.
+        rounds: Number of the round in which each box was found to be off, as far as it is known.
     """
 
     table: pa.Table
     classes: Mapping[str, ClassCounts]
     warnings: tuple[str, ...]
     copies: DroppedCopies | None = None
+    rounds: Mapping[str, int | None] = field(default_factory=dict)
 
     def kept(self) -> pa.Table:
         """The samples that are kept: sample_id, label, original_label, mark."""
@@ -243,6 +246,25 @@ class Decisions:
         rows = self.table.filter(pc.is_valid(self.table["reason"]))
         return rows.select(["sample_id", "original_label", "reason"]).rename_columns(
             ["sample_id", "label", "reason"]
+        )
+
+    def off(self) -> pa.Table:
+        """The boxes that are kept but are not where their objects are.
+
+        Columns sample_id, image, box (its name in the image), label and round (null where it is not
+        known).
+        """
+        rows = self.table.filter(pc.equal(self.table["mark"], Mark.OFF.value))
+        ids = rows["sample_id"].to_pylist()
+        names = [each.rpartition("#") for each in ids]
+        return pa.table(
+            {
+                "sample_id": pa.array(ids, pa.string()),
+                "image": pa.array([image for image, _, _ in names], pa.string()),
+                "box": pa.array([box for _, _, box in names], pa.string()),
+                "label": rows["label"],
+                "round": pa.array([self.rounds.get(each) for each in ids], pa.int64()),
+            }
         )
 
 
@@ -286,11 +308,13 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     """Applies marks and conditions to the samples of a score file.
 
     Raises:
-        CleaningError: A condition cannot be evaluated, a mark names an unknown class, no mark
-            belongs to a sample of the score file, or it does not tell which samples are copies.
+        CleaningError: A condition cannot be evaluated, a mark names an unknown class or is of a box
+            where the samples are none, no mark belongs to a sample of the score file, or it does
+            not tell which samples are copies.
         ScoreFileError: The column of the class that fits best is absent.
     """
     names = class_names_of(scores)
+    refuse_marks_of_boxes(rules.marks, boxes=scores.provenance.boxes)
     _refuse_unknown_classes(rules, list(names.values()))
     ids: list[str] = scores.table["sample_id"].to_pylist()
     left_out = _left_out(scores, rules.marks, ids)
@@ -314,7 +338,8 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     classes = count_classes(table, list(names.values()))
     empty = [name for name, counts in classes.items() if not counts.after]
     warnings += [f"class {name!r} has no samples left" for name in empty]
-    return Decisions(table, classes, tuple(warnings), copies)
+    rounds = {name: each.round for name, each in rules.marks.items() if each.mark is Mark.OFF}
+    return Decisions(table, classes, tuple(warnings), copies, rounds)
 
 
 def count_classes(table: pa.Table, names: Sequence[str]) -> dict[str, ClassCounts]:
@@ -414,6 +439,8 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
             draft.drop(row, MARKED_DROP)
         else:
             draft.relabel(row, marked.label or draft.original[row])
+        if marked.mark is Mark.OFF:
+            draft.marks[row] = Mark.OFF
         overruled += by_condition and before != (draft.labels[row], draft.reasons[row])
     if not overruled:
         return []
@@ -429,7 +456,8 @@ def _drop_copies(
             COPIES[-1], table.column_names, "the score file", CleaningError, "drop_duplicates"
         )
     ids = table["sample_id"].cast(pa.string()).combine_chunks()
-    verified = {sample_id for sample_id, each in marks.items() if each.mark is not Mark.DROP}
+    right = {Mark.KEEP, Mark.RELABEL}
+    verified = {sample_id for sample_id, each in marks.items() if each.mark in right}
     if MARK_COLUMN in table.column_names:
         verified |= {*ids.filter(table[MARK_COLUMN].is_valid()).to_pylist()} - marks.keys()
     groups = copy_groups(ids, copies_in(table))

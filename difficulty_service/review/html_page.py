@@ -12,6 +12,8 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from difficulty_service.scores.mark_kinds import script_data
+
 PACKAGE = "difficulty_service.review"
 
 POLICY = (
@@ -60,6 +62,7 @@ def environment_of(package: str) -> Environment:
         "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
         "script_json": _script_json,
     }
+    environment.filters["script_data"] = script_data
     return environment
 
 

@@ -378,6 +378,7 @@ def _values(
         "faults": provenance.image_faults,
         "measure": samples.measure,
         "new_classes": samples.takes_new_classes,
+        "mark_kinds": samples.mark_kinds,
         "kinds": [cards(rows) for rows in selection.kinds],
         "has_pictures": bool(pictures.uris),
         "to_check": to_check,

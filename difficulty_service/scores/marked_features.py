@@ -27,12 +27,13 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.scorers.suspicion import VERIFIED
+from difficulty_service.scores.mark_kinds import Mark, kinds_for
 from difficulty_service.scores.marks import (
     MARK_COLUMN,
     RANDOM,
-    Mark,
     MarkedSample,
     MarkHistory,
+    refuse_marks_of_boxes,
 )
 from difficulty_service.scores.provenance import RandomCheck
 
@@ -109,7 +110,8 @@ class AppliedMarks:
         remembered: Every mark, by the id that its sample has now, with what it was applied to.
         verified: Mark of each sample that is left; null where nobody decided. Shape (samples,).
         given: Class index that each of them had before, as far as it is known; -1 where nobody
-            decided. Shape (samples,).
+            decided, and where the box is off: that sample is fitted like any other. Shape
+            (samples,).
         counts: Number of samples with each mark, those that were dropped included.
         round: Number of the round of scores that comes after the marks.
         check: What the latest samples say that were looked at in a random order; None without any.
@@ -141,7 +143,10 @@ class MarkedFeatures(ChangedFeatures):
         labels, codes = labels.clone(), np.full(len(labels), -1, np.int8)
         given = torch.full_like(labels, -1)
         for sample, marked in draft.decided.values():
-            given[sample.position] = indices.get(marked.given or "", int(labels[sample.position]))
+            # What is seen of a box that is off is something else, from which no class is learned.
+            if marked.mark is not Mark.OFF:
+                before = indices.get(marked.given or "", int(labels[sample.position]))
+                given[sample.position] = before
             codes[sample.position] = tuple(Mark).index(marked.mark)
             kept[sample.position] = marked.mark is not Mark.DROP
             if marked.label is not None:
@@ -157,7 +162,7 @@ class MarkedFeatures(ChangedFeatures):
         verified = pa.DictionaryArray.from_arrays(
             pa.array(left, mask=left < 0), pa.array([mark.value for mark in Mark])
         )
-        by_name = {mark.value: counts[mark] for mark in Mark}
+        by_name = {mark.value: counts[mark] for mark in kinds_for(boxes=source.description.boxes)}
         marks = [marked for _, marked in draft.decided.values()]
         self.applied = AppliedMarks(
             remembered=draft.remembered,
@@ -192,9 +197,9 @@ def _random_check(marks: Sequence[MarkedSample], num_samples: int) -> RandomChec
     since = [each for each in others if each.number >= latest]
     return RandomCheck(
         checked=len(looked_at),
-        wrong=sum(each.mark is not Mark.KEEP for each in looked_at),
+        wrong=sum(each.mark.kind.is_wrong for each in looked_at),
         among=num_samples - (len(others) - len(since)),
-        since=sum(each.mark is not Mark.KEEP for each in since),
+        since=sum(each.mark.kind.is_wrong for each in since),
     )
 
 
@@ -205,10 +210,12 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
     them.
 
     Raises:
-        CleaningError: None of the later marks is of a sample of these features, or the marks drop
-            every sample.
+        CleaningError: None of the later marks is of a sample of these features, the marks drop
+            every sample, or they are of boxes and the samples are none.
     """
     earlier, later = marks.earlier, marks.later
+    for each in (earlier, later):
+        refuse_marks_of_boxes(each.samples, boxes=source.description.boxes)
     by_id, labels = _find_ids(source, marks.ids)
     marked = (*earlier.samples.values(), *later.samples.values())
     contents = {each.content for each in by_id.values()} | {each.content for each in marked}

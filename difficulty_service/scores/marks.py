@@ -9,7 +9,6 @@ import io
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from functools import cached_property
 from itertools import count
 from pathlib import Path
@@ -25,7 +24,10 @@ from difficulty_service.base.checksums import (
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
+from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.scores.annotations import GIVEN_LABEL, Annotated, read_annotations
+from difficulty_service.scores.mark_kinds import Mark as Mark
+from difficulty_service.scores.mark_kinds import count_kinds, kinds_for
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
 COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_LABEL, "content", "order", "round")
@@ -34,15 +36,10 @@ RANDOM = "random"
 """The order in which any sample may come next."""
 
 DELIMITERS = (",", ";", "\t")
+LISTED = 20
+"""Number of sample ids that an error lists."""
+
 FORMULA_STARTS = ("=", "+", "-", "@")
-
-
-class Mark(StrEnum):
-    """What to do with a sample."""
-
-    KEEP = "keep"
-    RELABEL = "relabel"
-    DROP = "drop"
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class MarkedSample:
     """The mark of one sample.
 
     Attributes:
-        label: Class of a sample that is relabelled.
+        label: Class of a sample that is relabelled, or whose box is off and was relabelled before.
         given: Class that the dataset gave it when it was marked; None where that is not known.
         content: Digest of its content then; None where that is not known.
         order: Order in which samples were looked at: `random` where it was any; empty where that is
@@ -82,6 +79,10 @@ class MarkedSample:
         if is_again or (self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL):
             return replace(earlier, content=self.content)
         given = earlier.given or self.given
+        if earlier.label is not None and self.mark is Mark.OFF:
+            return replace(self, label=earlier.label, given=given)
+        if earlier.label is not None and self.mark is Mark.KEEP:  # the box is not off after all
+            return replace(self, mark=Mark.RELABEL, label=earlier.label, given=given)
         if self.mark is Mark.RELABEL and self.label == given:
             return replace(self, mark=Mark.KEEP, label=None, given=given)
         return replace(self, given=given)
@@ -206,13 +207,14 @@ def _parse_mark(where: str, text: str, label: str) -> MarkedSample:
             f"a mark is one of {', '.join(Mark)}, or empty",
             parameter="marks",
         ) from None
-    if mark is Mark.RELABEL and not label:
+    if mark.kind.needs_class and not label:
         raise CleaningError(
-            f"{where}: the mark is relabel, but the column {LABEL_COLUMN} is empty",
+            f"{where}: the mark is {mark}, but the column {LABEL_COLUMN} is empty",
             "write the name of the new class there",
             parameter="marks",
         )
-    return MarkedSample(mark, label if mark is Mark.RELABEL else None)
+    takes_class = mark.kind.needs_class or mark is Mark.OFF
+    return MarkedSample(mark, (label or None) if takes_class else None)
 
 
 def _digest(text: str) -> bytes | None:
@@ -315,6 +317,21 @@ def _require_columns(where: str, names: Sequence[str]) -> None:
         )
 
 
+def refuse_marks_of_boxes(marks: Mapping[str, MarkedSample], *, boxes: bool) -> None:
+    """Raises CleaningError for marks of boxes where the samples are none."""
+    known = kinds_for(boxes=boxes)
+    others = {name: each.mark for name, each in marks.items() if each.mark not in known}
+    if others:
+        raise CleaningError(
+            f"{count_of(len(others), 'sample')} {is_or_are(len(others))} marked "
+            f"{' or '.join(sorted({*others.values()}))}, which only boxes of objects can be, and "
+            f"these scores are not known to be of boxes: {list_names(list(others), LISTED)}",
+            f"mark them {', '.join(known)}; if they are boxes, score the dataset again, as older "
+            "scores do not say so",
+            parameter="marks",
+        )
+
+
 def unverified(rows: pa.Table) -> pa.Table:
     """The rows of scores about whose label nobody has decided."""
     return rows.filter(rows[MARK_COLUMN].is_null()) if MARK_COLUMN in rows.column_names else rows
@@ -329,12 +346,6 @@ def describe_round(number: int, counts: Mapping[str, int], newly_doubtful: int |
     """
     doubtful = "" if newly_doubtful is None else f" · {newly_doubtful:,} newly doubtful"
     return f"Round {number}: {count_kinds(counts)}{doubtful}"
-
-
-def count_kinds(counts: Mapping[str, int]) -> str:
-    """How many samples have each mark, in words."""
-    kinds = ((Mark.RELABEL, "relabelled"), (Mark.DROP, "dropped"), (Mark.KEEP, "kept"))
-    return ", ".join(f"{counts.get(mark.value, 0):,} {word}" for mark, word in kinds)
 
 
 def marks_file(scores: Path) -> Path:

@@ -212,8 +212,8 @@ class Provenance(Extraction):
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     marks: Mapping[str, int] | None = None
-    """Number of samples with each mark of people that was applied before scoring: `keep`, `relabel`
-    and `drop`; only where there were any."""
+    """Number of samples with each mark of people that was applied before scoring: `keep`,
+    `relabel`, `drop` and, of boxes, `off`; only where there were any."""
     round: int | None = None
     """Number of this round of scores: 1 more than that of the latest of these marks; only with
     marks."""

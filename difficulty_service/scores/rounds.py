@@ -12,10 +12,10 @@ from difficulty_service.base.errors import CleaningError, ScoreFileError
 from difficulty_service.base.wording import count_of
 from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.file import READERS, read_scores
+from difficulty_service.scores.mark_kinds import count_kinds
 from difficulty_service.scores.marks import (
     MarkedSample,
     Marks,
-    count_kinds,
     delete_marks,
     marks_file,
     remembered_marks,

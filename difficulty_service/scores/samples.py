@@ -23,7 +23,8 @@ from difficulty_service.score_columns import (
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
-from difficulty_service.scores.marks import MARK_COLUMN, Mark, describe_round
+from difficulty_service.scores.mark_kinds import Mark, MarkKind, kinds_for
+from difficulty_service.scores.marks import MARK_COLUMN, describe_round
 from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.separation import Separation
 
@@ -118,6 +119,7 @@ class ScoredSamples:
         measure: Which of MEASURES `rmd` holds.
         shares_of_wrong: As in LabelCounts.
         caution: What to know before anything else, where features hardly tell the classes apart.
+        boxes: Whether the samples are boxes of objects in images.
     """
 
     ids: pa.StringArray
@@ -138,6 +140,7 @@ class ScoredSamples:
     measure: str = "rmd"
     shares_of_wrong: tuple[float, float] | None = None
     caution: str | None = None
+    boxes: bool = False
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -156,6 +159,11 @@ class ScoredSamples:
     def has_labels(self) -> bool:
         """Whether the samples have labels."""
         return has_labels(tuple(self.names.values()))
+
+    @property
+    def mark_kinds(self) -> Mapping[Mark, MarkKind]:
+        """The marks that people may give to these samples."""
+        return kinds_for(boxes=self.boxes)
 
     @property
     def takes_new_classes(self) -> bool:
@@ -365,6 +373,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
         measure=measure,
         shares_of_wrong=shares,
         caution=caution,
+        boxes=scores.provenance.boxes,
     )
 
 

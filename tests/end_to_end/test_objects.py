@@ -59,10 +59,11 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     first = table.sort_by([("suspicion", "descending")]).slice(0, 1).to_pylist()[0]
     assert scenes[2].name in first["sample_id"]
     ids = table["sample_id"].to_pylist()
-    dropped = next(name for name in ids if name != first["sample_id"])
+    dropped, off = [name for name in ids if name != first["sample_id"]][::117]
     marks.write_text(
         "sample_id,mark,label\n"
         f"{first['sample_id']},relabel,{first['suggested_label_name']}\n{dropped},drop,\n"
+        f"{off},off,\n"
     )
 
     out = tmp_path / "cleaned"
@@ -71,7 +72,8 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
 
     assert cleaned.returncode == 0, cleaned.stderr
     assert rescored.returncode == 0, rescored.stderr
-    expected = {**_labels(scores), first["sample_id"]: first["suggested_label_name"]}
+    expected_labels = _labels(scores)
+    expected = {**expected_labels, first["sample_id"]: first["suggested_label_name"]}
     del expected[dropped]
     after = _labels(again)
     if form not in WITH_IDS:  # the boxes of an image are counted again
@@ -83,6 +85,12 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     assert after == expected
     assert next(out.rglob("scene005.png")).is_symlink()
     assert dropped in (out / "dropped.csv").read_text()
+    image, _, box = off.rpartition("#")
+    assert (out / "off.csv").read_text().splitlines() == [
+        '"sample_id","image","box","label","round"',
+        f'"{off}","{image}","{box}","{expected_labels[off]}",1',
+    ]
+    assert f"1 box is off, and listed in {out / 'off.csv'}" in " ".join(cleaned.stdout.split())
 
 
 def test_python_scores_and_shows_boxes_as_it_does_images(

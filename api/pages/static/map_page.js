@@ -7,7 +7,7 @@ import { RestMarks } from "./rest_marks.js";
 import { classNames } from "./review_page.js";
 
 const count = (number) => number.toLocaleString("en");
-const DONE = { keep: "marked keep", relabel: "relabelled", drop: "marked drop", none: "without a mark now" };
+const inWords = (mark) => (mark === "none" ? "without a mark now" : `marked ${mark}`);
 const MOST_PICTURES = 24;
 
 async function start(box) {
@@ -159,7 +159,7 @@ function startSelection(box, map, layouts, columns) {
       say(kind === "relabel" ? "No other class fits any of these images better." : "Choose a class first.");
       return;
     }
-    run(wanted.size, (onProgress) => give(wanted, onProgress), DONE[kind.split("-")[0]]);
+    run(wanted.size, (onProgress) => give(wanted, onProgress), inWords(kind.split("-")[0]));
   });
   undo?.addEventListener("click", () => run(marks.past.at(-1).changes.length, (onProgress) => marks.undo(onProgress).result, "as before"));
   byId("lasso-clear").addEventListener("click", () => lasso.clear());

@@ -177,7 +177,8 @@ def build_boxes(
     max_pixels = MOST_PIXELS if options.limits is None else DEFAULT_MAX_PIXELS
     open_at = partial(_open_at, boxes.images, rows, sides, outlines, max_pixels)
     describe = [repr(name) for name in ids].__getitem__
-    return replace(build_dataset(location, options, listing, open_at, describe), revise=revise)
+    dataset = build_dataset(location, options, listing, open_at, describe)
+    return replace(dataset, revise=revise, boxes=True)
 
 
 def _open_at(

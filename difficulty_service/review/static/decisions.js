@@ -20,10 +20,11 @@ class DecisionBar {
   // Shows the classes of a card, and which decision is its mark.
   show(card) {
     const { bar, review, box } = this, { given, nearest } = card.dataset, choices = choicesOf(card);
-    for (const [decision, name] of [["keep", given], ["relabel", nearest]]) {
-      bar.querySelector(`[data-decision=${decision}] bdi`).textContent = name;
+    for (const { mark, classOfOne, needsClass } of MARK_KINDS) {
+      const button = bar.querySelector(`[data-decision=${mark}]`);
+      if (classOfOne) button.querySelector("bdi").textContent = card.dataset[classOfOne];
+      if (needsClass) button.disabled = !nearest;
     }
-    bar.querySelector("[data-decision=relabel]").disabled = !nearest;
     [...bar.querySelectorAll(".fit")].forEach((button, place) => {
       const [name = "", share = null] = choices[place] ?? [];
       button.disabled = !name;
@@ -39,6 +40,6 @@ class DecisionBar {
       button.setAttribute("aria-pressed", String(isOn));
     }
     const isListed = [nearest, ...choices.map(([name]) => name)].includes(mark?.label);
-    box.value = mark?.mark === "relabel" && !isListed ? mark.label : "";
+    box.value = mark?.label && !isListed ? mark.label : "";
   }
 }

@@ -1,13 +1,17 @@
 // The keys of a review, in reports and on the pages of the service.
 
+// The marks that a page offers, as mark_kinds.py has them.
+const MARK_KINDS = byId("mark-kinds") ? readJson("mark-kinds") : [];
+
 // What each key does and to what. Places that know no such action leave the key to the browser.
 const KEYS = {
-  k: ["mark", "keep"], r: ["mark", "relabel"], d: ["mark", "drop"], u: ["undo"],
+  u: ["undo"],
   arrowright: ["move", "right"], arrowleft: ["move", "left"],
   arrowdown: ["move", "down"], arrowup: ["move", "up"],
   home: ["move", "first"], end: ["move", "last"],
   x: ["select"], s: ["row"], "ctrl+a": ["all"], l: ["like"],
   z: ["pixels"], "/": ["search"], "?": ["help"], escape: ["close"],
+  ...Object.fromEntries(MARK_KINDS.map(({ key, mark }) => [key, ["mark", mark]])),
   ...Object.fromEntries(Array.from("123", (digit) => [digit, ["mark", digit]])),
 };
 const TYPED = "input, select, textarea, [contenteditable]";

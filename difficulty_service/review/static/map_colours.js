@@ -5,7 +5,6 @@ const CLASS_COLOURS = [
   "#9c755f", "#76b7b2", "#d4a72c", "#ff9da7", "#5b6770",
 ];
 const OTHER_COLOUR = "#a8aca5", HARD_COLOUR = "#d75016", CALM_COLOUR = "#8c9892", AMBER_COLOUR = "#e0a526";
-const MARK_COLOURS = { keep: "#0f8f84", relabel: "#3b78d8", drop: "#c0392b" };
 const FAINT = 0.3, CLEAR = 0.8, MUTED = 0.14;
 
 const bytesOf = (hex) => [1, 3, 5].map((start) => parseInt(hex.slice(start, start + 2), 16));
@@ -127,11 +126,11 @@ function besideColumn({ values, names, texts }) {
 }
 
 // Of a mark of each point: an index of MARKS.
-const MARKS = ["no mark", "keep", "relabel", "drop"];
+const MARKS = ["no mark", ...MARK_KINDS.map(({ mark }) => mark)];
 
 function markColumn(values) {
-  const shown = MARKS.map((mark, category) => ({
-    category, colour: MARK_COLOURS[mark] ?? OTHER_COLOUR, opacity: category ? 0.95 : FAINT,
+  const shown = MARKS.map((_, category) => ({
+    category, colour: MARK_KINDS[category - 1]?.colour ?? OTHER_COLOUR, opacity: category ? 0.95 : FAINT,
   }));
   return { values, names: MARKS, shown };
 }

@@ -17,8 +17,9 @@ class Review {
   // The mark that a decision gives to a card; null where there is no such class. A digit stands for
   // the class that has it at the card that people look at.
   markFor(card, decision, looked = card) {
-    if (decision === "keep" || decision === "drop") return { mark: decision, label: null };
-    return this.markAs(card, decision === "relabel" ? card.dataset.nearest : choicesOf(looked)[decision - 1]?.[0]);
+    const kind = MARK_KINDS.find(({ mark }) => mark === decision);
+    if (kind && !kind.needsClass) return { mark: decision, label: null };
+    return this.markAs(card, kind ? card.dataset.nearest : choicesOf(looked)[decision - 1]?.[0]);
   }
 
   // The mark of a card that is of a class, which may be the one that it has.

@@ -52,19 +52,20 @@ class StoredMarks {
   // The marks in a sentence, with what they say about labels once there are enough, in the words of
   // `label_counts.py`. Those that were given to several at once say nothing.
   describe() {
-    const { byId } = this, checked = byId.size, counts = { keep: 0, relabel: 0, drop: 0 };
+    const { byId } = this, checked = byId.size, counts = Object.fromEntries(MARK_KINDS.map(({ mark }) => [mark, 0]));
+    const wrong = MARK_KINDS.filter(({ isWrong }) => isWrong).map(({ mark }) => mark);
     const random = { cases: 0, hits: 0 }, single = { cases: 0, hits: 0 };
     for (const { mark, order } of byId.values()) {
       counts[mark] += 1;
       for (const each of [order && single, order === "random" && random]) {
         if (!each) continue;
         each.cases += 1;
-        each.hits += mark !== "keep";
+        each.hits += wrong.includes(mark);
       }
     }
-    let text = `${checked.toLocaleString("en")} checked: ${counts.keep} keep, `
-      + `${counts.relabel} relabel, ${counts.drop} drop.`;
-    if (random.cases >= 5) text += ` ${this.leftAtRandom(random, counts.relabel + counts.drop)}`;
+    let text = `${checked.toLocaleString("en")} checked: `
+      + `${Object.entries(counts).map(([mark, number]) => `${number} ${mark}`).join(", ")}.`;
+    if (random.cases >= 5) text += ` ${this.leftAtRandom(random, wrong.reduce((sum, mark) => sum + counts[mark], 0))}`;
     else if (single.cases >= 5) {
       const [low, high] = wilson(single).map((share) => Math.round(100 * share));
       text += ` ${Math.round(100 * single.hits / single.cases)} % of the ${single.cases.toLocaleString("en")}`
@@ -87,8 +88,7 @@ class StoredMarks {
   toCsv() {
     const rows = [["sample_id", "mark", "label", "given_label", "order", "label_margin"]];
     for (const [id, { mark, label, given, order, margin }] of this.byId) {
-      const newLabel = mark === "relabel" ? csvText(label) : "";
-      rows.push([csvText(id), mark, newLabel, csvText(given), order ?? "", margin ?? ""]);
+      rows.push([csvText(id), mark, csvText(label), csvText(given), order ?? "", margin ?? ""]);
     }
     return rows.map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }

@@ -244,7 +244,7 @@ def test_the_points_of_the_map_are_columns_that_a_browser_keeps(
     assert (again.status_code, again.content) == (304, b"")
     assert plain.content == answer.content
     assert "Content-Encoding" not in plain.headers
-    assert len(client.get(f"/jobs/{job.id}/map").content) < 9200
+    assert len(client.get(f"/jobs/{job.id}/map").content) < 9500
 
 
 def test_a_job_without_a_map_has_no_points_and_says_why(client: TestClient, own_job: Job) -> None:

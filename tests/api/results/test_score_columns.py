@@ -31,7 +31,7 @@ def scores(tmp_path: Path) -> ScoreFile:
         "percentile": pa.array([1.0, None], pa.float32()),
         "duplicate_of": [None, "ä.png"],
     }
-    provenance = {"class_names": ["bird", "cat", "dog"], "dataset": "photos"}
+    provenance = {"class_names": ["bird", "cat", "dog"], "dataset": "photos", "boxes": True}
     write_scores(tmp_path / "scores.parquet", pa.table(rows), Provenance.of(provenance))
     return read_scores(tmp_path / "scores.parquet")
 
@@ -49,6 +49,7 @@ def test_columns_are_read_as_they_were_written(scores: ScoreFile, tmp_path: Path
     assert columns.samples.copy_of.to_pylist() == [None, "ä.png"]
     assert columns.samples.names == {0: "bird", 1: "cat", 2: "dog"}
     assert columns.provenance.dataset == "photos"
+    assert columns.samples.boxes
     assert columns.overview == make_overview(expected)
     assert columns.faults == {}
 

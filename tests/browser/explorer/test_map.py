@@ -137,13 +137,13 @@ def test_a_lasso_relabels_to_what_fits_best_or_to_a_chosen_class(
     dogs = [row for row, mark in better.items() if mark == ("relabel", "dog")]
 
     map_page.get_by_role("button", name="Relabel as suggested").click()
-    told(map_page, f"{len(better)} relabelled.")
+    told(map_page, f"{len(better)} marked relabel.")
     fitting = stored(explorer)
     map_page.get_by_role("button", name="Relabel to this class").click()
     told(map_page, "Choose a class first.")
     map_page.get_by_label("They are").fill("dog")
     map_page.get_by_role("button", name="Relabel to this class").click()
-    told(map_page, f"{120 - len(dogs)} relabelled. {len(dogs)} already had this mark.")
+    told(map_page, f"{120 - len(dogs)} marked relabel. {len(dogs)} already had this mark.")
 
     assert fitting == better
     assert better

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difficulty_service.review import writing
+from difficulty_service.scores.mark_kinds import kinds_for, script_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -39,9 +40,9 @@ def text_of(name: str) -> str:
 def keys(browser: Any) -> Keys:  # noqa: ANN401 - a browser
     """The table of keys, as the script has it."""
     page = browser.new_page()
-    table = page.evaluate(
-        f"(() => {{ const byId = () => null; {text_of('keys.js')}; return KEYS; }})()"
-    )
+    known = json.dumps(script_data(kinds_for(boxes=False)))
+    page_parts = f"const byId = (id) => id === 'mark-kinds', readJson = () => {known};"
+    table = page.evaluate(f"(() => {{ {page_parts} {text_of('keys.js')}; return KEYS; }})()")
     page.close()
     assert len(table) > 15
     return table

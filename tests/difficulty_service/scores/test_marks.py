@@ -213,3 +213,19 @@ def test_a_quote_that_is_never_closed_takes_no_other_mark_away(tmp_path: Path) -
 
     with pytest.raises(CleaningError, match=r"marks\.csv: a quote that is open until line \d"):
         read(tmp_path, content)
+
+
+def test_a_box_that_is_off_keeps_the_class_that_it_was_given_in_an_earlier_round(
+    tmp_path: Path,
+) -> None:
+    relabelled = MarkedSample(Mark.RELABEL, "dog", given="cat", round=1)
+    off, keep = MarkedSample(Mark.OFF, round=2), MarkedSample(Mark.KEEP, round=3)
+
+    both = off.after(relabelled)
+    write_marks(tmp_path / "marks.csv", {"a.png#1": both, "a.png#2": off})
+    read = read_marks(tmp_path / "marks.csv", set()).samples
+
+    assert both == MarkedSample(Mark.OFF, "dog", given="cat", round=2)
+    assert read == {"a.png#1": both, "a.png#2": off}
+    assert keep.after(both) == MarkedSample(Mark.RELABEL, "dog", given="cat", round=3)
+    assert keep.after(off) == keep
