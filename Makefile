@@ -133,6 +133,7 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.encoders
 	$(BIN)/python -m benchmarks.evidence.training.trust
 	$(BIN)/python -m benchmarks.evidence.image_tags
+	$(BIN)/python -m benchmarks.evidence.objects
 	$(BIN)/python -m benchmarks.evidence.copies
 	$(BIN)/python -m benchmarks.evidence.selection
 

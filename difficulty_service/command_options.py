@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from pydantic import AfterValidator, Field
 
-from difficulty_service.option_types import MOST_SAMPLES, Options, panel
+from difficulty_service.option_types import LARGEST_SEED, MOST_SAMPLES, Options, panel
 
 
 def listed_names(texts: Sequence[str]) -> tuple[str, ...]:
@@ -30,6 +30,21 @@ class WatchOptions(Options):
 
     rounds: Annotated[int, Field(ge=1)] | None = None
     """Number of rounds of scores after which to end, the first one included; default: never."""
+
+
+@panel("Search")
+class MissingOptions(Options):
+    """Where missing boxes are looked for, and how many are listed."""
+
+    sample: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = 200
+    """Number of images to search, drawn at random; all where there are fewer. The time grows with
+    it, and with images that are large beside the boxes."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = 100
+    """Number of regions to list, those most like an object first."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of the draw. With the same one the same images are searched."""
 
 
 FEWEST_DRAWN = 10

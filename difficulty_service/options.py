@@ -332,8 +332,8 @@ class NetworkOptions(Options):
 
 
 @panel("Machine")
-class MachineOptions(Options):
-    """What a run uses of its machine, and whether it keeps what an earlier run made."""
+class DeviceOptions(Options):
+    """What a run uses of its machine."""
 
     weights: str | None = None
     """Weights file (safetensors or PyTorch) instead of the hub's."""
@@ -351,6 +351,11 @@ class MachineOptions(Options):
     """Threads, or for many images beside a GPU processes, that read and decode images, and
     without a GPU also run the network; default: all cores, or on a cluster without GPUs one per
     actor."""
+
+
+@panel("Machine")
+class MachineOptions(DeviceOptions):
+    """What a run uses of its machine, and whether it keeps what an earlier run made."""
 
     resume: Annotated[bool, Parameter(negative="--no-resume")] = True
     """Keep what an earlier run extracted."""

@@ -28,6 +28,7 @@ SECTIONS = (
     page_of_tasks.pruning,
     page_of_tasks.selection,
     page_of_tasks.tags,
+    page_of_tasks.objects,
     page_of_tasks.copies,
     page_of_others.repeat,
 )

@@ -120,6 +120,7 @@ def choices(tables: Tables) -> str:
 
 TASKS = {
     "tags": "tags",
+    "objects": "boxes",
     "leaks": "copies",
     "selection": "what to label",
     "pruning": "what to keep",

@@ -29,7 +29,7 @@ PLUGIN_GROUP = "difficulty.commands"
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
     *("compare_scores", "consensus", "explain", "leaks", "diff", "select", "watch"),
-    *("clean", "export", "estimate", "annotators", "tags", "mcp"),
+    *("clean", "export", "estimate", "annotators", "tags", "missing", "mcp"),
 )
 """Functions that are commands, each in a module of the same name."""
 

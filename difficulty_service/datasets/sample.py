@@ -137,6 +137,28 @@ Revise = Callable[[Mapping[str, str | None]], Revision]
 
 
 @dataclass(frozen=True)
+class Scenes:
+    """The whole images of a dataset whose samples are objects in boxes.
+
+    Attributes:
+        names: Name of each image.
+        openers: Function that opens each.
+        frames: Width and height of each that the sides of its boxes go by: (1, 1) for shares of it,
+            None for its pixels.
+        rows: Place of the image of each box. Shape (boxes,).
+        sides: Left, top, right and bottom of each. Shape (boxes, 4).
+        max_pixels: Maximum number of pixels of an image.
+    """
+
+    names: Sequence[str]
+    openers: Sequence[ImageOpener]
+    frames: Sequence[tuple[float, float] | None]
+    rows: NDArray[np.int64]
+    sides: NDArray[np.float64]
+    max_pixels: int
+
+
+@dataclass(frozen=True)
 class Dataset:
     """Samples in a fixed order, cut into shards of equal size; opened by `open_dataset`.
 
@@ -154,7 +176,8 @@ class Dataset:
             one machine to the next.
         revise: Function that gives the dataset in its own format with other labels; None where a
             list or class folders are written instead.
-        boxes: Whether the samples are boxes of objects in images.
+        scenes: The whole images where the samples are objects in boxes, without any limit; None
+            where they are not.
     """
 
     location: str
@@ -169,7 +192,12 @@ class Dataset:
     modality: str = "image"
     containers: str | None = None
     revise: Revise | None = None
-    boxes: bool = False
+    scenes: Scenes | None = None
+
+    @property
+    def boxes(self) -> bool:
+        """Whether the samples are boxes of objects in images."""
+        return self.scenes is not None
 
     @property
     def has_labels(self) -> bool:

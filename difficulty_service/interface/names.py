@@ -16,6 +16,7 @@ HOMES = {
     "diff": "diff",
     "explain": "explain",
     "leaks": "leaks",
+    "missing_boxes": "missing",
     "open_scores": "scores",
     "report": "report",
     "score": "score",

@@ -30,35 +30,43 @@ from difficulty_service.pipeline import ExtractProgress
 Model = TypeVar("Model", bound=Options)
 
 
-class EncoderOptions(TypedDict, total=False):
-    """Options of a backbone and of how images are read for it.
+class DeviceChoices(TypedDict, total=False):
+    """Options of where and how a backbone runs.
 
     Attributes:
         weights: Weights file instead of those of the hub.
-        features: `penultimate` (default), or `projected` for CLIP's shared space.
         device: `auto` (default), `cpu`, `cuda`, `cuda:1` or `mps`.
         precision: `auto` (default), `fp32` or `bf16`. `auto` is bf16 on recent GPUs, otherwise
             fp32; `score_dataset` also takes bf16 on CPUs where that is faster and ranks alike.
-        flip: Whether features are the mean of those of the image and of its mirror image, for twice
-            the time of the network; False by default.
-        image_size: Side of the network's square input in pixels, where it takes others than its
-            own; by default its own.
         batch_size: Images in one forward pass; by default what suits the device.
-        preprocess: `fast` (default), or `exact` for bit for bit what open_clip does.
-        max_pixels: Largest number of pixels of an image.
         workers: Threads that read and decode; by default all cores.
     """
 
     weights: str | Path | None
-    features: str
     device: str
     precision: str
+    batch_size: int | None
+    workers: int | None
+
+
+class EncoderOptions(DeviceChoices, total=False):
+    """Options of a backbone and of how images are read for it.
+
+    Attributes:
+        features: `penultimate` (default), or `projected` for CLIP's shared space.
+        flip: Whether features are the mean of those of the image and of its mirror image, for twice
+            the time of the network; False by default.
+        image_size: Side of the network's square input in pixels, where it takes others than its
+            own; by default its own.
+        preprocess: `fast` (default), or `exact` for bit for bit what open_clip does.
+        max_pixels: Largest number of pixels of an image.
+    """
+
+    features: str
     flip: bool
     image_size: int | None
-    batch_size: int | None
     preprocess: Mode
     max_pixels: int
-    workers: int | None
 
 
 class ReadingOptions(EncoderOptions, total=False):

@@ -25,6 +25,7 @@ from difficulty_service.datasets.sample import (
     DatasetOptions,
     ImageOpener,
     Revise,
+    Scenes,
     Skipped,
 )
 from difficulty_service.datasets.table_files import require_rows
@@ -178,7 +179,10 @@ def build_boxes(
     open_at = partial(_open_at, boxes.images, rows, sides, outlines, max_pixels)
     describe = [repr(name) for name in ids].__getitem__
     dataset = build_dataset(location, options, listing, open_at, describe)
-    return replace(dataset, revise=revise, boxes=True)
+    names = [as_text(image.name) for image in boxes.images]
+    openers = [image.open for image in boxes.images]
+    scenes = Scenes(names, openers, frames, rows, sides, max_pixels)
+    return replace(dataset, revise=revise, scenes=scenes)
 
 
 def _open_at(

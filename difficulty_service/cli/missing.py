@@ -1,0 +1,95 @@
+"""`difficulty missing`: scored boxes in, regions out that look like an object and have no box."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from difficulty_service.cli.console import err, print_table, print_warnings
+from difficulty_service.cli.console import out as console
+from difficulty_service.cli.extract import report_settled
+from difficulty_service.cli.progress import exit_when_interrupted
+from difficulty_service.cli.scored_images import reading_of
+from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.command_options import MissingOptions
+from difficulty_service.options import DeviceOptions, ScoredImages
+
+if TYPE_CHECKING:
+    from difficulty_service.unboxed_objects import MissingBoxes
+
+SHOWN = 10
+"""Number of regions that are printed."""
+
+
+def missing(
+    scores: Path,
+    /,
+    *,
+    out: Path,
+    search: MissingOptions = MissingOptions(),
+    images: ScoredImages = ScoredImages(),
+    device: DeviceOptions = DeviceOptions(),
+) -> None:
+    """Finds regions of images that look like an object and have no box.
+
+    Square windows slide over images that are drawn at random. Those beside all boxes are compared
+    with the objects in the boxes and with each other, by the network of the scores.
+
+    Args:
+        scores: Score file of boxes, with its features beside it.
+        out: Table of the regions to write, those most like an object first, ending in .parquet,
+            .csv or .jsonl.
+    """
+    from difficulty_service.base.errors import DatasetError
+    from difficulty_service.base.files import require_output_file
+    from difficulty_service.base.tables import WRITERS
+    from difficulty_service.cli.progress import ImageProgressBar, following_downloads
+    from difficulty_service.pipeline import Callbacks
+    from difficulty_service.review.stored_images import open_images
+    from difficulty_service.scores.provenance import Provenance
+    from difficulty_service.scores.splits import open_split
+    from difficulty_service.unboxed_objects import encoding_request, find_missing
+
+    require_output_file(out, WRITERS, DatasetError)
+    if out.resolve() == scores.resolve():
+        raise WrongCall(f"{out} would be written over, but is read")
+    split = open_split(scores)
+    description = split.source.description
+    request = encoding_request(description, device)
+    ids = split.sample_ids.to_pylist()
+    made = Provenance.of_features(description)
+    source = open_images(made, ids, images.images, reading_of(images))
+    print_warnings(source.warnings)
+    with exit_when_interrupted("stopped; nothing is written"), ImageProgressBar() as bar:
+        err.print(f"listing windows of {source.dataset.location}", markup=False)
+        callbacks = Callbacks(bar.update, report_settled)
+        request = following_downloads(request, bar)
+        found = find_missing(split, source.dataset, search, request, callbacks)
+    print_warnings(found.warnings)
+    found.save(out)
+    report_missing(found, out)
+
+
+def report_missing(found: "MissingBoxes", out: Path) -> None:
+    """Prints what was searched, and the first regions."""
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.cli.score_report import class_text
+
+    sides = ", ".join(f"{side:g}" for side in found.sides)
+    console.print(
+        f"{count_of(found.num_windows, 'window')} of {sides} pixels were compared, in "
+        f"{found.num_images:,} of {count_of(found.images_of_dataset, 'image')}"
+    )
+    rows = [
+        (
+            row["image"],
+            " ".join(f"{row[name]:.0f}" for name in ("x", "y", "width", "height")),
+            class_text(row["label"]),
+            f"{row['score']:.2f}",
+        )
+        for row in found.table[:SHOWN].to_pylist()
+    ]
+    print_table(("image", "x y width height", "looks like", "score"), rows, shorten="image")
+    console.print(
+        f"{count_of(len(found.table), 'region')} in {out}, those most like an object first; the "
+        "score ranks them and is no probability",
+        markup=False,
+    )

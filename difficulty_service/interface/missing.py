@@ -1,0 +1,79 @@
+"""`missing_boxes`: scored boxes in, regions out that look like an object and have no box."""
+
+from pathlib import Path
+from typing import Unpack
+
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.files import require_output_file
+from difficulty_service.base.tables import WRITERS
+from difficulty_service.command_options import MissingOptions
+from difficulty_service.interface.options import (
+    DeviceChoices,
+    progress_bar,
+    read_options,
+    require_names,
+)
+from difficulty_service.interface.scores import warn
+from difficulty_service.options import DeviceOptions
+from difficulty_service.pipeline import Callbacks
+from difficulty_service.review.stored_images import open_images
+from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.splits import open_split
+from difficulty_service.unboxed_objects import MissingBoxes, encoding_request, find_missing
+
+SAMPLE: int = MissingOptions.model_fields["sample"].default
+COUNT: int = MissingOptions.model_fields["count"].default
+
+
+def missing_boxes(  # noqa: PLR0913 - one parameter for each option
+    scores: str | Path,
+    *,
+    sample: int = SAMPLE,
+    count: int = COUNT,
+    seed: int = 0,
+    out: str | Path | None = None,
+    images: str | None = None,
+    progress: bool = True,
+    **options: Unpack[DeviceChoices],
+) -> MissingBoxes:
+    """Finds regions of images that look like an object and have no box.
+
+    Square windows slide over images that are drawn at random. Those beside all boxes are compared
+    with the objects in the boxes and with each other, by the network of the scores.
+
+    Args:
+        scores: Score file of boxes, with its features beside it.
+        sample: Number of images to search; all where there are fewer.
+        count: Number of regions to list.
+        seed: Seed of the draw of the images.
+        out: Table of the regions to write, ending in .parquet, .csv or .jsonl; None for none.
+        images: Location of the dataset; by default the one that the features name.
+        progress: Whether to show a progress bar.
+        **options: See `DeviceChoices`.
+
+    Returns:
+        `table` has the regions, those most like an object first; its `score` ranks them and is no
+        probability.
+
+    Raises:
+        ConfigError: An option is out of bounds.
+        DatasetError: The samples are no boxes, or no image is left to search.
+        FeatureStoreError: The features are not there, or do not say which network made them.
+        DifficultyError: The dataset or the network cannot be read.
+    """
+    require_names(options, DeviceChoices, "missing_boxes")
+    search = read_options(MissingOptions, {"sample": sample, "count": count, "seed": seed})
+    device = read_options(DeviceOptions, options)
+    if out is not None:
+        require_output_file(Path(out), WRITERS, DatasetError)
+    split = open_split(Path(scores))
+    description = split.source.description
+    request = encoding_request(description, device)
+    ids = split.sample_ids.to_pylist()
+    source = open_images(Provenance.of_features(description), ids, images)
+    with progress_bar("window", shown=progress) as update:
+        found = find_missing(split, source.dataset, search, request, Callbacks(update))
+    if out is not None:
+        found.save(Path(out))
+    warn([*source.warnings, *found.warnings])
+    return found
