@@ -122,6 +122,7 @@ TASKS = {
     "tags": "tags",
     "leaks": "copies",
     "selection": "what to label",
+    "selection_networks": "what to label, by networks from scratch",
     "pruning": "what to keep",
 }
 """Tables that have modules of their own, by their names, and what they are called."""
