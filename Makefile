@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning format clean
+.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -151,6 +151,9 @@ study-losses: $(INSTALLED) ## train small networks with every loss and three see
 
 study-pruning: $(INSTALLED) ## train small networks on what each choice of images keeps (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.pruning
+
+study-selection: $(INSTALLED) ## train small networks on what each strategy chose to label (half an hour, resumes)
+	$(BIN)/python -m benchmarks.studies.selection
 
 study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.ablations

@@ -137,6 +137,14 @@ def encoding_request(description: FeatureDescription, machine: DeviceOptions) ->
             "score the boxes without ",
             Setting("augment_runs"),
         )
+    read = description.dataset_options
+    if read is not None and read.outlines:
+        raise FeatureStoreError(
+            "the features are those of objects without what is around their outlines, and windows "
+            "have none",
+            "score the boxes without ",
+            Setting("outlines"),
+        )
     size = (description.preprocessing or {}).get("size")
     network = NetworkOptions(
         backbone=description.backbone,

@@ -123,6 +123,7 @@ TASKS = {
     "objects": "boxes",
     "leaks": "copies",
     "selection": "what to label",
+    "selection_networks": "what to label, by networks from scratch",
     "pruning": "what to keep",
 }
 """Tables that have modules of their own, by their names, and what they are called."""

@@ -133,11 +133,11 @@ def extract(table: Path, features: Path) -> Path:
     return features
 
 
-def select_images(name: str, labels: str) -> pa.Table:
+def select_images(name: str, labels: str, count: int = IMAGES) -> pa.Table:
     """Evenly spaced training images with labels of one kind."""
     files = sorted(shared_folder().glob(f"data/{name}_train_*.parquet"))
     images = ds.dataset(files)
-    rows = np.linspace(0, images.count_rows() - 1, IMAGES).round().astype(np.int64)
+    rows = np.linspace(0, images.count_rows() - 1, count).round().astype(np.int64)
     column = WRONG_COLUMN.get(name, "label") if labels == "wrong" else "label"
     table = images.take(pa.array(rows), columns=["image", column])
     given = table[column].to_numpy().astype(np.int64)

@@ -333,7 +333,8 @@ def recall_warning(test: Split, lists: ListRecall) -> str:
         )
     return (
         f"near copies in {test.name} were looked for in inverted lists, which found "
-        f"{lists.share:.1%} of {lists.pairs:,} pairs with {checked} that were compared with all"
+        f"{lists.share:.1%} of {count_of(lists.pairs, 'pair')} with {checked} "
+        "that were compared with all"
     )
 
 

@@ -20,8 +20,8 @@ from difficulty_service.scores.splits import Block, Split
 Search = Literal["auto", "exact", "lists"]
 
 MOST_EXACT = 5_000_000_000
-"""Pairs of samples up to which all are compared by default: two to three minutes of two cores for
-512 features."""
+"""Pairs of samples up to which all are compared by default: two minutes of a core for 512
+features."""
 
 CHECKED, CHECKED_SHARE = 1000, 0.05
 """Samples of a test set that are compared with all, and the largest share of it that they are."""

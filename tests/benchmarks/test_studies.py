@@ -12,7 +12,8 @@ from PIL import Image
 from scipy import stats
 from torch.nn import functional as F
 
-from benchmarks.studies import ablations, losses, pruning, resnet34, toys
+import difficulty_service as ds
+from benchmarks.studies import ablations, losses, pruning, resnet34, selection, toys
 from benchmarks.studies.toys import (
     PROBABILITIES,
     TRUE_PROBABILITIES,
@@ -234,6 +235,53 @@ def test_every_training_of_the_study_of_pruning_has_settings_that_count(tmp_path
     }
     kept = pq.read_table(tmp_path / "kept/hard-by-RMD-0.3-0.parquet")
     assert kept["label"].to_pylist() == [0, 1] * 3
+
+
+def images_to_choose_from(folder: Path) -> selection.Pool:
+    """A hundred images of two classes, around which features lie."""
+    labels = np.arange(100) % 2
+    images = folder / "images.parquet"
+    pq.write_table(pa.table({"image": [b""] * 100, "label": labels}), images)
+    noise = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
+    features = noise + 2 * torch.eye(2, 8)[labels]
+    return selection.Pool(images, features, labels, ds.score(features, labels, scorers="rmd"))
+
+
+def test_every_training_of_the_study_of_selection_has_settings_that_count(tmp_path: Path) -> None:
+    pool = images_to_choose_from(tmp_path)
+    study = Study("cifar10_small_resnet", (*pruning.NETWORK, *pruning.TRAINING), tmp_path, 1)
+
+    for name in selection.CHOICES:
+        for share, epochs in selection.EPOCHS.items():
+            trial = selection.trial_of(pool, name, share, seed=0)
+            assert study.recipe_of(trial).training.epochs == epochs
+            path = Path(study.recipe_of(trial).data.train)
+            assert pq.read_table(path).num_rows == round(share * 100)
+
+
+def test_images_to_label_are_those_that_the_strategy_says(tmp_path: Path) -> None:
+    pool = images_to_choose_from(tmp_path)
+    order = np.argsort(pool.scores.table["md_agnostic"].to_numpy())
+
+    easy, hard = (
+        selection.chosen_rows(pool, f"{each}, md_agnostic", 10, seed=0) for each in ("easy", "hard")
+    )
+
+    assert easy.tolist() == order[:10].tolist()
+    assert hard.tolist() == order[::-1][:10].tolist()
+    random = [selection.chosen_rows(pool, "random", 10, seed).tolist() for seed in (0, 0, 1)]
+    assert random[0] == random[1] != random[2]
+
+
+def test_a_choice_of_images_to_label_is_compared_with_the_random_one_by_the_seed() -> None:
+    found = {("random", 0.02): [30.0, 31.0, 33.0], ("typical", 0.02): [34.0, 33.0, 38.0]}
+
+    random, typical = selection.rows_of(found)
+
+    mean, error = ablations.paired([34.0, 33.0, 38.0], [30.0, 31.0, 33.0])
+    assert (typical["difference"], typical["difference_95"]) == (f"{mean:+.1f}", f"{error:.1f}")
+    assert (typical["count"], typical["epochs"], typical["accuracy"]) == ("200", "40", "35.0")
+    assert "difference" not in random
 
 
 @pytest.mark.parametrize("position", range(len(resnet34.trials(Path("scores.parquet")))))

@@ -1,5 +1,6 @@
 """Objects whose boxes are gone, in every format of boxes."""
 
+import json
 import warnings
 from pathlib import Path
 
@@ -152,6 +153,20 @@ def test_features_of_random_views_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FeatureStoreError, match="random views"):
         ds.missing_boxes(scores, progress=False)
+
+
+def test_features_of_objects_alone_are_refused(tmp_path: Path) -> None:
+    data = WRITERS["coco"](tmp_path / "fruit", many_scenes(12))
+    annotations = data / "annotations" / "instances_val.json"
+    content = json.loads(annotations.read_text())
+    for each in content["annotations"]:
+        left, top, width, height = each["bbox"]
+        each["segmentation"] = [[left, top, left + width, top, left, top + height]]
+    annotations.write_text(json.dumps(content))
+    score(data, tmp_path / "s.parquet", outlines=True)
+
+    with pytest.raises(FeatureStoreError, match="outlines"):
+        ds.missing_boxes(tmp_path / "s.parquet", progress=False)
 
 
 def test_a_sample_without_any_box_is_refused(tmp_path: Path) -> None:

@@ -73,6 +73,20 @@ def test_a_cosine_out_of_bounds_is_an_error(
         ds.leaks(arrays, arrays, near_duplicates=cosine)
 
 
+def test_a_search_by_lists_warns_of_what_it_may_miss(
+    arrays: tuple[np.ndarray, np.ndarray],
+) -> None:
+    features, labels = arrays
+
+    with pytest.warns(UserWarning, match="looked for in inverted lists"):
+        report = ds.leaks(arrays, (features[:4], labels[:4]), search="lists")
+
+    assert report.tests[0].exact == 4
+    assert report.tests[0].lists is not None
+    with pytest.raises(ds.errors.ConfigError, match="'auto', 'exact' or 'lists'"):
+        ds.leaks(arrays, arrays, search="some")
+
+
 def test_without_a_test_set_there_is_nothing_to_compare(
     arrays: tuple[np.ndarray, np.ndarray],
 ) -> None:
