@@ -25,6 +25,7 @@ from difficulty_service.base.errors import (
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import count_of
+from difficulty_service.bodies.comparisons import MissingResult
 from difficulty_service.command_options import MissingOptions
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Scenes
@@ -82,6 +83,7 @@ class MissingBoxes:
             image; left, top, width and height in pixels of the image that the annotations go by;
             the class that fits best; and the log-odds of an object against what else lies beside
             boxes, which rank regions and are no calibrated probability.
+        regions: These regions as samples, in the order of the table.
         warnings: What to know of all that, one sentence each.
     """
 
@@ -91,7 +93,25 @@ class MissingBoxes:
     num_windows: int
     sides: Sequence[float]
     table: pa.Table = field(repr=False)
+    regions: Dataset = field(repr=False)
     warnings: tuple[str, ...]
+
+    @property
+    def dataset(self) -> str:
+        """Location of the dataset."""
+        return self.regions.location
+
+    @property
+    def counts(self) -> MissingResult:
+        """How much was searched and found."""
+        return MissingResult(
+            scores=self.name,
+            images=self.num_images,
+            images_of_dataset=self.images_of_dataset,
+            windows=self.num_windows,
+            regions=len(self.table),
+            warnings=self.warnings,
+        )
 
     def save(self, path: Path) -> None:
         """Writes the table as .parquet, .csv or .jsonl; it appears whole or not at all."""
@@ -231,6 +251,12 @@ def find_missing(
         len(known),
         windows.sides,
         pa.table(columns, schema=SCHEMA),
+        dataset_of_windows(
+            dataset,
+            scenes,
+            replace(windows, rows=rows[chosen], corners=corners[chosen]),
+            description.class_names,
+        ),
         (*split.warnings(), *_unreadable(problems)),
     )
 

@@ -13,6 +13,7 @@ from difficulty_service.bodies.comparisons import (
     DiffResult,
     LeakResult,
     ListsResult,
+    MissingResult,
     SelectResult,
     SetResult,
 )
@@ -33,6 +34,7 @@ def page() -> str:
     leaks += _keys(ListsResult, "tests[].lists.")
     parts = {"keys": keys, "kinds": f"{kinds}\n", "leaks": leaks, "trial": trial}
     parts["select"] = _keys(SelectResult)
+    parts["missing"] = _keys(MissingResult)
     parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")
     parts["watch"] = _keys(WatchResult)
     return with_parts(PAGE, "score_result.py", parts)

@@ -8,7 +8,6 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Form, Query, Request
 from pydantic import BaseModel, ValidationError
-from pydantic_core import PydanticUndefined
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -92,19 +91,20 @@ def _field(
         kind = "number"
     elif choices and len(kinds) == 1:
         kind = "choice"
+    known = model.model_fields[name]
     return OptionField(
         name=name,
         kind=kind,
         sentence=sentence_of(model, name),
         entered=entered,
         choices=choices,
-        usual=_texts(model.model_fields[name].default),
-        is_required=model.model_fields[name].is_required(),
+        usual=() if known.is_required() else _texts(known.default),
+        is_required=known.is_required(),
     )
 
 
 def _texts(default: object) -> tuple[str, ...]:
-    if default is None or default is False or default is PydanticUndefined:
+    if default is None or default is False:
         return ()
     return tuple(default) if isinstance(default, tuple) else (str(default),)
 

@@ -273,6 +273,31 @@ class SelectResult(Found):
         )
 
 
+class MissingResult(Found):
+    """What `difficulty missing --json` prints."""
+
+    version: Literal[1] = 1
+    """Version of this object: another number where a name goes or changes its meaning."""
+
+    scores: str
+    """The boxes that were scored."""
+
+    images: int
+    """Images that were searched."""
+
+    images_of_dataset: int
+    """Images of the dataset."""
+
+    windows: int
+    """Windows beside all boxes that were compared."""
+
+    regions: int
+    """Regions that are listed."""
+
+    warnings: tuple[str, ...]
+    """What to know of the regions, in sentences."""
+
+
 JobId = Annotated[str, Field(pattern=ID_PATTERN)]
 COMPARISON_PATTERN = "^[0-9a-f]{32}$"
 ComparisonId = Annotated[str, Field(pattern=COMPARISON_PATTERN)]

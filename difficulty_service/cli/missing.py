@@ -1,16 +1,17 @@
 """`difficulty missing`: scored boxes in, regions out that look like an object and have no box."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from difficulty_service.cli.console import err, print_table, print_warnings
+from difficulty_service.cli.console import err, print_table, print_warnings, without
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import reading_of
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import MissingOptions
-from difficulty_service.options import DeviceOptions, ScoredImages
+from difficulty_service.options import DeviceOptions, JsonOption, ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.unboxed_objects import MissingBoxes
@@ -24,9 +25,11 @@ def missing(
     /,
     *,
     out: Path,
+    report: Path | None = None,
     search: MissingOptions = MissingOptions(),
     images: ScoredImages = ScoredImages(),
     device: DeviceOptions = DeviceOptions(),
+    output: JsonOption = JsonOption(),
 ) -> None:
     """Finds regions of images that look like an object and have no box.
 
@@ -37,6 +40,7 @@ def missing(
         scores: Score file of boxes, with its features beside it.
         out: Table of the regions to write, those most like an object first, ending in .parquet,
             .csv or .jsonl.
+        report: Page to write, with a picture of each region.
     """
     from difficulty_service.base.errors import DatasetError
     from difficulty_service.base.files import require_output_file
@@ -49,8 +53,12 @@ def missing(
     from difficulty_service.unboxed_objects import encoding_request, find_missing
 
     require_output_file(out, WRITERS, DatasetError)
-    if out.resolve() == scores.resolve():
-        raise WrongCall(f"{out} would be written over, but is read")
+    if scores.resolve() in {each.resolve() for each in (out, report) if each is not None}:
+        raise WrongCall(f"{scores} would be written over, but is read")
+    if report is not None:
+        from difficulty_service.review.missing import require_missing_page
+
+        require_missing_page(report)
     split = open_split(scores)
     description = split.source.description
     request = encoding_request(description, device)
@@ -65,7 +73,20 @@ def missing(
         found = find_missing(split, source.dataset, search, request, callbacks)
     print_warnings(found.warnings)
     found.save(out)
-    report_missing(found, out)
+    with without(*([console] if output.json_ else [])):
+        report_missing(found, out)
+        if report is not None:
+            write_page(report, found)
+    if output.json_:
+        sys.stdout.write(found.counts.model_dump_json(indent=2) + "\n")
+
+
+def write_page(path: Path, found: "MissingBoxes") -> None:
+    """Writes the page, and prints where it is."""
+    from difficulty_service.review.missing import write_missing_page
+
+    write_missing_page(path, found)
+    console.print(f"the report is in {path}; open it in a browser", markup=False)
 
 
 def report_missing(found: "MissingBoxes", out: Path) -> None:

@@ -16,6 +16,7 @@ from difficulty_service.interface.options import (
 from difficulty_service.interface.scores import warn
 from difficulty_service.options import DeviceOptions
 from difficulty_service.pipeline import Callbacks
+from difficulty_service.review.missing import require_missing_page, write_missing_page
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.splits import open_split
@@ -32,6 +33,7 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
     count: int = COUNT,
     seed: int = 0,
     out: str | Path | None = None,
+    report: str | Path | None = None,
     images: str | None = None,
     progress: bool = True,
     **options: Unpack[DeviceChoices],
@@ -47,6 +49,7 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
         count: Number of regions to list.
         seed: Seed of the draw of the images.
         out: Table of the regions to write, ending in .parquet, .csv or .jsonl; None for none.
+        report: Page to write, with a picture of each region, ending in .html; None for none.
         images: Location of the dataset; by default the one that the features name.
         progress: Whether to show a progress bar.
         **options: See `DeviceChoices`.
@@ -66,6 +69,8 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
     device = read_options(DeviceOptions, options)
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
+    if report is not None:
+        require_missing_page(Path(report))
     split = open_split(Path(scores))
     description = split.source.description
     request = encoding_request(description, device)
@@ -75,5 +80,7 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
         found = find_missing(split, source.dataset, search, request, Callbacks(update))
     if out is not None:
         found.save(Path(out))
+    if report is not None:
+        write_missing_page(Path(report), found)
     warn([*source.warnings, *found.warnings])
     return found

@@ -41,6 +41,27 @@ def test_an_object_without_a_box_is_listed_first(
     assert "is no probability" in done.stdout
 
 
+def test_a_page_shows_each_region_and_programs_get_numbers(
+    difficulty: Command, scores: Path, tmp_path: Path
+) -> None:
+    page = tmp_path / "missing.html"
+
+    done = difficulty(
+        *("missing", scores, "--out", tmp_path / "missing.csv", "--report", page),
+        *("--count", 5, "--json"),
+    )
+    other = difficulty("missing", scores, "--out", tmp_path / "m.csv", "--report", "page.txt")
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["regions"] == 5
+    assert json.loads(done.stdout)["images"] == 30
+    text = page.read_text()
+    assert text.count("data:image/") == 5
+    assert text.index("scene003.png") == text.index("scene0")
+    assert other.returncode == 1
+    assert ".html" in other.stderr
+
+
 def test_a_table_is_not_written_over_the_scores(difficulty: Command, scores: Path) -> None:
     before = scores.read_bytes()
 

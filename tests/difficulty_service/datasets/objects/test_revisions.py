@@ -192,6 +192,59 @@ def test_a_revised_dataset_is_read_with_the_decisions(form: str, tmp_path: Path)
     assert dataset.class_names[dataset.labels[0]] == "plum"
 
 
+def test_the_reference_library_reads_what_was_decided_in_coco(tmp_path: Path) -> None:
+    library = pytest.importorskip("pycocotools.coco", reason="pycocotools is not installed")
+    folder = write_coco(tmp_path / "fruit")
+    revision = _revise(folder, {"a.png#100": "plum", "b.png#103": None})
+    out = tmp_path / "cleaned.json"
+    out.write_bytes(revision.changed["annotations/instances_val.json"])
+
+    before = library.COCO(str(folder / "annotations/instances_val.json"))
+    after = library.COCO(str(out))
+
+    assert set(before.getAnnIds()) - set(after.getAnnIds()) == {103}
+    assert after.loadCats(after.loadAnns(100)[0]["category_id"])[0]["name"] == "plum"
+    same = [each for each in after.getAnnIds() if each != 100]
+    assert after.loadAnns(same) == before.loadAnns(same)
+    assert after.imgs == before.imgs
+    assert after.getImgIds(catIds=after.getCatIds(["plum"])) == [0, 1, 2]
+
+
+def test_lines_of_yolo_are_what_the_format_allows(tmp_path: Path) -> None:
+    """A class below the number of names, and four shares of the image, as its trainers check."""
+    folder = write_yolo(tmp_path)
+    image = image_ids("yolo")["b"]
+    revision = _revise(folder, {f"{image}#1": None, f"{image}#2": "pear"})
+
+    config = yaml.safe_load(revision.changed["data.yaml"])
+    lines = [
+        line.split()
+        for name, data in revision.changed.items()
+        if name.endswith(".txt")
+        for line in bytes(data).decode().splitlines()  # type: ignore[arg-type]
+    ]
+
+    assert config["names"][3] == "pear"
+    assert [int(line[0]) for line in lines] == [3, 1]
+    assert all(len(line) == 5 for line in lines)
+    assert all(0 <= float(number) <= 1 for line in lines for number in line[1:])
+
+
+def test_torchvision_reads_what_was_decided_in_pascal_voc(tmp_path: Path) -> None:
+    from torchvision.datasets import VOCDetection
+
+    folder = write_voc(tmp_path)
+    image = image_ids("voc")["a"]
+    revision = _revise(folder, {f"{image}#1": "plum", f"{image}#2": None})
+
+    content = revision.changed["Annotations/a.xml"]
+    read = VOCDetection.parse_voc_xml(ET.fromstring(content))  # noqa: S314 - written here
+
+    (only,) = read["annotation"]["object"]
+    assert only["name"] == "plum"
+    assert only["bndbox"] == {"xmin": "11", "ymin": "21", "xmax": "50", "ymax": "60"}
+
+
 def test_a_file_of_coco_is_written_with_its_images_where_they_were_beside_it(
     tmp_path: Path,
 ) -> None:
