@@ -72,13 +72,16 @@ def leaks(
 
         require_leak_page(report)
     from difficulty_service.scores.leaks import find_leaks
+    from difficulty_service.scores.near_search import gpu_if_any
     from difficulty_service.scores.splits import open_split
 
     splits = [open_split(train)]
     splits += [open_split(path, splits[0]) for path in tests]
     total = splits[0].num_samples * sum(test.num_samples for test in splits[1:])
     with exit_when_interrupted("stopped; nothing is written"), comparison_bar(total) as advance:
-        found = find_leaks(splits[0], splits[1:], copies.cosine, advance, copies.search)
+        found = find_leaks(
+            splits[0], splits[1:], copies.cosine, advance, copies.search, gpu_if_any()
+        )
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):
         report_leaks(found)

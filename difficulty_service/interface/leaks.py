@@ -12,6 +12,7 @@ from difficulty_service.interface.splits import Samples, split_of
 from difficulty_service.options import LeakOptions
 from difficulty_service.review.leaks import LeakPage, require_leak_page, write_leak_page
 from difficulty_service.scores.leaks import LeakReport, find_leaks
+from difficulty_service.scores.near_search import gpu_if_any
 
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
 
@@ -67,7 +68,9 @@ def leaks(  # noqa: PLR0913 - one parameter for each option
     splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))
-    found = find_leaks(splits[0], splits[1:], options.cosine, search=options.search)
+    found = find_leaks(
+        splits[0], splits[1:], options.cosine, search=options.search, device=gpu_if_any()
+    )
     notes: Sequence[str] = ()
     if report is not None:
         page = LeakPage(found, splits[0], splits[1:], train_images, test_images)

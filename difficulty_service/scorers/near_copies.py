@@ -51,6 +51,8 @@ def near_pairs_between(
 ) -> Iterator[tuple[Rows, Rows, Cosines]]:
     """All pairs of one sample of each of two sets; as `near_pairs`, but features must be finite.
 
+    They may be on a GPU, both of them, where products of matrices find the pairs in place of faiss.
+
     Yields:
         Rows of the queries, and for each of them a row of the references and the cosine of both,
         which rounding may put a little above 1. Shapes (pairs,).
@@ -65,6 +67,9 @@ def _search(
     references: Tensor, queries: Tensor, threshold: float
 ) -> Iterator[tuple[Rows, Rows, Cosines]]:
     """Rows of the queries with those of the references, of which there are ROWS_AT_ONCE at most."""
+    if references.device.type != "cpu":
+        yield from pairs_by_products(references, queries, threshold)
+        return
     faiss = load_faiss("near_duplicates")
     index: Any = faiss.IndexFlatIP(references.shape[1])
     index.add(references.numpy())
@@ -73,3 +78,14 @@ def _search(
         limits, cosines, found = index.range_search(some.numpy(), threshold - ROUNDING)
         counts = np.diff(limits.astype(np.int64))
         yield np.repeat(np.arange(start, start + len(some)), counts), found, cosines
+
+
+def pairs_by_products(
+    references: Tensor, queries: Tensor, threshold: float
+) -> Iterator[tuple[Rows, Rows, Cosines]]:
+    """As faiss searches, on the device of the features."""
+    for start in range(0, len(queries), ROWS_AT_ONCE):
+        cosines = queries[start : start + ROWS_AT_ONCE] @ references.T
+        rows, found = (cosines >= threshold - ROUNDING).nonzero(as_tuple=True)
+        values = cosines[rows, found]
+        yield (start + rows).cpu().numpy(), found.cpu().numpy(), values.cpu().numpy()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import torch
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import ConfigError, FeatureStoreError
@@ -21,7 +22,13 @@ from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import count_of, differences, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scores.marks import Mark, MarkedSample, marks_table
-from difficulty_service.scores.near_search import ListRecall, NearPairs, NearSearch, Search
+from difficulty_service.scores.near_search import (
+    CPU,
+    ListRecall,
+    NearPairs,
+    NearSearch,
+    Search,
+)
 from difficulty_service.scores.splits import NO_LABEL, ROWS_AT_ONCE, Block, Split
 
 HELD_BYTES = 1 << 28
@@ -152,6 +159,7 @@ def find_leaks(
     near_duplicates: float | None,
     on_compared: Callable[[int], None] = ignore,
     search: Search = "auto",
+    device: torch.device = CPU,
 ) -> LeakReport:
     """Looks for copies of the samples of test sets in a training set.
 
@@ -165,6 +173,7 @@ def find_leaks(
         search: How near copies are looked for: `exact` compares all samples with all, `lists` those
             in the same inverted lists, and `auto` does that where there are very many. Exact copies
             are always complete.
+        device: Where all samples are compared with all.
 
     Raises:
         ConfigError: The search is named where there are no near copies to look for.
@@ -182,7 +191,7 @@ def find_leaks(
         require_same_kind(train, test)
     found = [_Found(train, test) for test in tests]
     for each in found:
-        each.search(NearSearch(train, each.test, near_duplicates, search), on_compared)
+        each.search(NearSearch(train, each.test, near_duplicates, search, device), on_compared)
     in_train = np.logical_or.reduce([each.in_train for each in found])
     return LeakReport(
         train=train.name,

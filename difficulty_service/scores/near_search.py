@@ -23,6 +23,11 @@ MOST_EXACT = 5_000_000_000
 """Pairs of samples up to which all are compared by default: two minutes of a core for 512
 features."""
 
+TIMES_ON_GPU = 1000
+"""So many times as many pairs are compared on a GPU in about the time."""
+
+CPU = torch.device("cpu")
+
 CHECKED, CHECKED_SHARE = 1000, 0.05
 """Samples of a test set that are compared with all, and the largest share of it that they are."""
 
@@ -55,6 +60,11 @@ class ListRecall:
         return self.found / self.pairs if self.pairs else None
 
 
+def gpu_if_any() -> torch.device:
+    """A GPU if there is one, otherwise the CPU."""
+    return torch.device("cuda") if torch.cuda.is_available() else CPU
+
+
 class NearSearch:
     """The search for the near copies of the samples of one test set.
 
@@ -62,12 +72,21 @@ class NearSearch:
         threshold: Smallest cosine of near copies; None to find none.
         search: How they are looked for; `auto` is by lists where there are more than MOST_EXACT
             pairs of samples and that saves time.
+        device: Where all samples are compared with all.
     """
 
-    def __init__(self, train: Split, test: Split, threshold: float | None, search: Search) -> None:
-        self._threshold, self._search = threshold, search
+    def __init__(
+        self,
+        train: Split,
+        test: Split,
+        threshold: float | None,
+        search: Search,
+        device: torch.device = CPU,
+    ) -> None:
+        self._threshold, self._search, self._device = threshold, search, device
         num_pairs = train.num_samples * test.num_samples
-        self._tries_lists = search == "lists" or (search == "auto" and num_pairs > MOST_EXACT)
+        most = MOST_EXACT if device == CPU else TIMES_ON_GPU * MOST_EXACT
+        self._tries_lists = search == "lists" or (search == "auto" and num_pairs > most)
         self._checked_share = min(CHECKED_SHARE, CHECKED / max(1, test.num_samples))
         self._random = np.random.default_rng(0)
         self._lists: list[_Lists] = []
@@ -93,10 +112,14 @@ class NearSearch:
                 rows = np.sort(self._random.choice(size, count, replace=False))
                 self._lists.append(_Lists(held, lists, rows))
                 return self._lists[-1].find
-        return lambda references: (
-            _joined(near_pairs_between(block.features, references.features, threshold))
-            for block in held
-        )
+        queries = [block.features.to(self._device) for block in held]
+
+        def compare(references: Block) -> Iterator[NearPairs]:
+            others = references.features.to(self._device)
+            for each in queries:
+                yield _joined(near_pairs_between(each, others, threshold))
+
+        return compare
 
 
 class _Lists:

@@ -8,7 +8,12 @@ from torch.nn.functional import normalize
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import near_copies
-from difficulty_service.scorers.near_copies import ROUNDING, near_pairs, near_pairs_between
+from difficulty_service.scorers.near_copies import (
+    ROUNDING,
+    near_pairs,
+    near_pairs_between,
+    pairs_by_products,
+)
 
 
 @pytest.fixture
@@ -72,6 +77,22 @@ def test_pairs_between_two_sets_are_found_with_their_cosines(
         cosine == pytest.approx(float(cosines[row, column]))
         for (row, column), cosine in found.items()
     )
+
+
+def test_products_of_matrices_find_what_faiss_finds(
+    features: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(near_copies, "ROWS_AT_ONCE", 7)
+    queries, references = features[100:], features[:90]
+
+    blocks = list(pairs_by_products(references, queries, 0.8))
+
+    found = {pair for rows, others, _ in blocks for pair in zip(rows, others, strict=True)}
+    cosines = queries.double() @ references.double().T
+    assert found == {(row, other) for row, other in (cosines >= 0.8).nonzero().tolist()}
+    assert len(found) > 10
+    for rows, others, values in blocks:
+        assert values == pytest.approx(cosines[rows, others].numpy())
 
 
 def test_a_threshold_of_one_finds_exact_copies_despite_rounding() -> None:

@@ -62,6 +62,14 @@ def pairs_of(report: LeakReport) -> set[tuple[str, str]]:
     return pairs
 
 
+@pytest.mark.gpu
+def test_a_gpu_finds_the_same_copies(sets: tuple[Split, Split]) -> None:
+    report = find_leaks(sets[0], [sets[1]], COSINE, device=torch.device("cuda"))
+
+    assert pairs_of(report) == naive()
+    assert report.tests[0].exact == EXACT
+
+
 def test_lists_find_nearly_all_copies_and_say_what_share(sets: tuple[Split, Split]) -> None:
     report = find_leaks(sets[0], [sets[1]], COSINE, search="lists")
 
