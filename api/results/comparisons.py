@@ -36,6 +36,7 @@ from api.results.one_by_one import OneByOne, Refusal, Work, answer
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from api.storage.space import require_space
+from api.uploads.quota import find_usage, require_room
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.tables import write_parquet
@@ -107,13 +108,16 @@ class Comparisons:
         """The comparison, which is begun if it is neither stored nor being made.
 
         Raises:
-            Problem: A job has no features, or too many comparisons wait.
+            Problem: A job has no features, too many comparisons wait, or the owner keeps all that
+                it may.
             OSError: There is no space for it.
         """
         stored = self._stored(asked.job, asked.id)
         if stored is not None:
             return stored
         require_space(self.settings)
+        if self.settings.takes_jobs:
+            require_room(find_usage(self.engine, self.settings, asked.job.owner))
         for job in asked.jobs:
             self._require_features(job)
         with self._lock:

@@ -236,6 +236,20 @@ def test_more_comparisons_of_a_key_than_may_wait_are_refused_for_now(
     assert answer.json()["remedy"] == "wait for one of them"
 
 
+def test_a_key_that_keeps_all_that_it_may_asks_for_nothing_more(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = client.app.state  # type: ignore[attr-defined]
+    full = state.settings.model_copy(update={"max_stored_bytes": 1})
+    monkeypatch.setattr(state.comparisons, "settings", full)
+    body = {"kind": "select", "count": 1, "seed": 8}
+
+    answer = client.post(f"/v1/jobs/{jobs[0]}/comparisons", json=body)
+
+    assert answer.status_code == 507
+    assert answer.json()["type"] == "/problems/quota"
+
+
 def press(client: TestClient, job: str, **entered: object) -> str:
     """The page of what a form asked for, once it is there or has failed."""
     address = f"/jobs/{job}/comparisons"
