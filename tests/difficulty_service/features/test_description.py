@@ -142,6 +142,7 @@ CHANGES: dict[str, Any] = {
     "modality": "text",
     "mode": "fast",
     "flip": True,
+    "boxes": True,
     "warnings": ["one image is bad"],
 }
 
