@@ -74,11 +74,9 @@ def _contents(store: "FeatureSource", ids: pa.StringArray | None) -> pa.Array | 
         return None
     digests = pa.concat_arrays([each.cast(pa.binary(each.type.byte_width)) for each in known])
     if ids is not None:
-        stored = [
-            store.open_part(shard, ["sample_id"]).sample_ids[:: store.runs]
-            for shard in range(store.num_parts)
-        ]
-        digests = digests.take(pc.index_in(ids, value_set=pa.concat_arrays(stored)))
+        from difficulty_service.scores.splits import Split
+
+        digests = digests.take(pc.index_in(ids, value_set=Split("", store).sample_ids))
     return None if digests.null_count else digests
 
 

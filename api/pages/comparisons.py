@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from fastapi import APIRouter, Path, Request
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -20,10 +20,9 @@ from api.pages.jobs import OptionField, entered_values, option_fields
 from api.pages.rendering import is_fragment, job_name, redirect, render
 from api.pages.scored import ScoredJob, scored_job
 from api.results.comparisons import TABLE_FILE
-from api.routes.comparisons import begin, comparisons
+from api.routes.comparisons import ComparisonId, begin, comparisons
 from api.routes.reviewers import owned_job
 from difficulty_service.bodies.comparisons import (
-    COMPARISON_PATTERN,
     ComparisonCreate,
     ComparisonPublic,
     DiffCreate,
@@ -42,7 +41,6 @@ MOST_SHOWN = 120
 """Rows of a table that a page shows."""
 
 ASKED: TypeAdapter[ComparisonCreate] = TypeAdapter(ComparisonCreate)
-ComparisonId = Annotated[str, Path(pattern=COMPARISON_PATTERN)]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import pyarrow as pa
 import structlog
@@ -32,7 +32,7 @@ from api.jobs.files import (
 )
 from api.jobs.kept_features import KeptFiles, open_split
 from api.jobs.store import Job
-from api.results.one_by_one import OneByOne, Refusal, Work, answer
+from api.results.one_by_one import OneByOne, Progress, Refusal, Work, answer
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from api.storage.space import require_space
@@ -66,7 +66,6 @@ RESULT_FILE, TABLE_FILE = "comparison.json", "table.parquet"
 MARKS_FILE = "marks-{}.parquet"
 
 Result: TypeAlias = LeakResult | DiffResult | SelectResult
-State: TypeAlias = Literal["running", "succeeded", "failed"]
 
 
 @dataclass(frozen=True)
@@ -209,17 +208,7 @@ class Comparisons:
         stored = self._stored(asked.job, asked.id) if progress is None else None
         if stored is not None:
             return stored
-        failure = None if progress is None else progress.failure
-        return ComparisonPublic(
-            id=asked.id,
-            kind=asked.body.kind,
-            state="running" if failure is None else "failed",
-            share=0.0 if progress is None else progress.share,
-            failure=failure,
-            request=asked.body.model_dump(mode="json"),
-            result=None,
-            links=_links(asked.job, asked.id),
-        )
+        return _described(asked, progress or Progress())
 
     def _stored(self, job: Job, comparison_id: str) -> ComparisonPublic | None:
         try:
@@ -260,16 +249,8 @@ class Comparisons:
                 if (folder / MARKS_FILE.format(job.id)).exists():
                     links[f"marks of {job.id}"] = f"{base}/marks.parquet?job={job.id}"
             links["table"] = f"{base}/table.parquet"
-            public = ComparisonPublic(
-                id=asked.id,
-                kind=asked.body.kind,
-                state="succeeded",
-                share=1.0,
-                failure=None,
-                request=asked.body.model_dump(mode="json"),
-                result=found,
-                links=links,
-            )
+            made = {"state": "succeeded", "result": found, "links": links}
+            public = _described(asked, Progress(1.0)).model_copy(update=made)
             (folder / RESULT_FILE).write_text(public.model_dump_json())
             stored = f"{_folder(asked.job)}/{asked.id}"
             # The result comes last: with it the comparison is there.
@@ -314,6 +295,20 @@ class Comparisons:
 def _folder(job: Job) -> str:
     assert job.result is not None  # noqa: S101 - because it succeeded
     return f"{job.result.prefix}/{COMPARISONS_FOLDER}"
+
+
+def _described(asked: Asked, progress: Progress) -> ComparisonPublic:
+    """A comparison that is not there yet."""
+    return ComparisonPublic(
+        id=asked.id,
+        kind=asked.body.kind,
+        state="running" if progress.failure is None else "failed",
+        share=progress.share,
+        failure=progress.failure,
+        request=asked.body.model_dump(mode="json"),
+        result=None,
+        links=_links(asked.job, asked.id),
+    )
 
 
 def _links(job: Job, comparison_id: str) -> dict[str, str]:
