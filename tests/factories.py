@@ -1,10 +1,9 @@
-"""What many tests begin with: folders of images, clients, features and scores."""
+"""What many tests begin with: folders of images, features and scores."""
 
 import io
 import json
 import struct
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from fastapi.testclient import TestClient
 from PIL import Image
 from torch import Tensor
 
-from api.app import create_app
-from api.settings import Settings
 from difficulty_service.base.files import content_digest
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
@@ -80,20 +76,6 @@ def write_tagged_images(path: Path, number: int = 60) -> Path:
     tags = [[tag for tag, each in zip(TAGS, row, strict=True) if each] for row in right]
     pq.write_table(pa.table({"image": encoded, "tags": tags}), path)
     return path
-
-
-@contextmanager
-def client_of(
-    data_dir: Path,
-    *,
-    follow_redirects: bool = True,
-    **settings: Any,  # noqa: ANN401 - whatever settings are
-) -> Iterator[TestClient]:
-    """A client on this machine of a running application, by default with the built-in backbone."""
-    usual = {"data_dir": data_dir, "device": "cpu", "default_backbone": "builtin"}
-    app = create_app(Settings(**usual | settings))
-    with TestClient(app, base_url="http://localhost", follow_redirects=follow_redirects) as client:
-        yield client
 
 
 def write_hub_file(cache: Path, repository: str, filename: str) -> Path:

@@ -18,7 +18,7 @@ from difficulty_service.options import DatasetScoring, sentence_of
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import SCHEMA
 from docs.options import PAGE, page
-from tests.factories import client_of
+from tests.service import client_of
 
 OPTIONS = list(DatasetScoring.model_fields)
 

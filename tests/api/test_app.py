@@ -26,7 +26,7 @@ from difficulty_service.base.errors import (
     Setting,
     StatisticsError,
 )
-from tests.factories import client_of
+from tests.service import client_of
 
 FAILURES: dict[str, Exception] = {
     "problem": Problem(409, "conflict", "it runs", "wait", field="id", headers={"X-Why": "runs"}),

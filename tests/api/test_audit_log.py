@@ -20,7 +20,7 @@ from api.logs import set_up_logging
 from api.settings import Settings
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.factories import client_of
+from tests.service import client_of
 
 LINES = 200
 

@@ -17,7 +17,8 @@ from PIL import Image
 from api.jobs.store import Job
 from api.results import comparisons
 from api.storage.artifacts import Artifacts
-from tests.factories import client_of, write_image_folder
+from tests.factories import write_image_folder
+from tests.service import client_of
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from api.logs import HIDDEN, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
-from tests.factories import client_of
+from tests.service import client_of
 
 SECRET = "difficulty_" + "s3cr3t-" * 6
 

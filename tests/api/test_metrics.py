@@ -14,7 +14,7 @@ from api.metrics import Metrics
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
-from tests.factories import client_of
+from tests.service import client_of
 
 Values = dict[tuple[str, ...], float]
 

@@ -16,9 +16,9 @@ from api.settings import Settings
 from api.storage.database import connect, write_transaction
 from api.storage.space import RESERVE_BYTES, free_bytes, keep_reserve
 from difficulty_service.bodies.jobs import JobError
-from tests.factories import client_of
 from tests.faults.conftest import TINY_DISK_BYTES
 from tests.faults.test_full_disk import fill
+from tests.service import client_of
 
 FLOOR = 32 << 20
 JOB = {"dataset": {"root": "photos"}}

@@ -15,7 +15,8 @@ from api.jobs.stored_result import StoredResult
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from tests import small_network
-from tests.factories import client_of, write_image_folder
+from tests.factories import write_image_folder
+from tests.service import client_of
 
 EACH = 12
 

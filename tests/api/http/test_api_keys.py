@@ -13,7 +13,7 @@ from api.http.api_keys import ReadKey, WriteKey, require_scope
 from api.http.principals import Principal
 from api.http.problem_responses import add_handlers
 from api.storage.keys import create_key, revoke_key
-from tests.factories import client_of
+from tests.service import client_of
 
 
 def add_routes(app: FastAPI) -> None:

@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
 from api.storage.keys import create_key, revoke_key
-from tests.factories import client_of
+from tests.service import client_of
 
 PAGE = {"Accept": "text/html"}
 

@@ -11,7 +11,7 @@ from api.http.limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.http.problems import Problem
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.factories import client_of
+from tests.service import client_of
 
 HOURLY = "3/hour"
 

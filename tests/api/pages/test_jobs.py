@@ -20,7 +20,7 @@ from api.jobs.store import (
 )
 from difficulty_service.bodies.jobs import JobError
 from difficulty_service.scores.marks import Mark
-from tests.factories import client_of
+from tests.service import client_of
 
 BODY = {"dataset": {"root": "photos"}, "backbone": "builtin"}
 

@@ -13,7 +13,8 @@ from api.jobs.store import Job
 from api.pages import map_page
 from api.results import tsne_maps
 from api.storage.artifacts import Artifacts
-from tests.factories import client_of, unpack_map, write_image_folder
+from tests.factories import unpack_map, write_image_folder
+from tests.service import client_of
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")

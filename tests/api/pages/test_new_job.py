@@ -9,7 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs import estimate
-from tests.factories import client_of
+from tests.service import client_of
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from PIL import Image
 from api.jobs.store import Job
 from difficulty_service.datasets import objects
 from tests.boxed_images import COLOURS, WRITERS, many_scenes
-from tests.factories import client_of
+from tests.service import client_of
 from tests.small_network import SMALL
 
 

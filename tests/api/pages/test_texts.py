@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from api.jobs.store import Job
 from api.settings import Settings
 from difficulty_service.interface.score import score_dataset
-from tests.factories import client_of
+from tests.service import client_of
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",

@@ -8,7 +8,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
-from tests.factories import client_of, write_image_folder
+from tests.factories import write_image_folder
+from tests.service import client_of
 from tests.small_network import SMALL
 
 EACH = 12

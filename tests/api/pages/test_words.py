@@ -23,7 +23,8 @@ from difficulty_service.backbones.backbone import BackboneOptions, image_preproc
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.images.preparation import normalise, prepare
-from tests.factories import client_of, write_image_folder
+from tests.factories import write_image_folder
+from tests.service import client_of
 from tests.small_clip import BACKBONE, hub_file, known_to_open_clip, make_scorer, write_weights
 from tests.small_network import SMALL
 

@@ -17,7 +17,8 @@ from api.storage.artifacts import open_artifacts
 from api.storage.keys import Key, create_key
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
-from tests.factories import client_of, score_table
+from tests.factories import score_table
+from tests.service import client_of
 
 
 @pytest.fixture

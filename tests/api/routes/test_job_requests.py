@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from api.settings import Settings
 from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.score_columns import DEFAULT_SCORERS
-from tests.factories import client_of
+from tests.service import client_of
 
 Body = dict[str, object]
 

@@ -13,7 +13,7 @@ from api.jobs.reviewers import share_job
 from api.jobs.store import SubmitLimits, submit
 from api.storage.database import now
 from api.storage.keys import Terms, change_key, create_key, list_keys
-from tests.factories import client_of
+from tests.service import client_of
 
 ROOTS = ("photos", "scans")
 LIMITS = SubmitLimits(9, 1)

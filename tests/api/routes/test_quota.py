@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from api.jobs.files import joining_folder
 from api.jobs.store import Job
 from api.settings import Settings
-from tests.factories import client_of
+from tests.service import client_of
 
 LIMIT = 4096
 

@@ -14,7 +14,7 @@ from api.jobs.queue import claim, fail
 from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
 from difficulty_service.bodies.jobs import JobError
-from tests.factories import client_of
+from tests.service import client_of
 from tests.small_network import SMALL
 
 COLOURS = {"cat": "red", "dog": "blue"}

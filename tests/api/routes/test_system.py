@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 from api.jobs.queue import record_heartbeat
 from api.storage.tables import METADATA
 from difficulty_service.backbones import BACKBONES, list_backbones
-from tests.factories import client_of, write_hub_file
+from tests.factories import write_hub_file
+from tests.service import client_of
 
 Start = Callable[..., TestClient]
 

@@ -12,7 +12,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.settings import Settings
-from tests.factories import client_of
+from tests.service import client_of
 
 
 def parquet(**columns: Any) -> bytes:  # noqa: ANN401

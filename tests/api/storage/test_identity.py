@@ -18,7 +18,7 @@ from api.storage.identity import (
     require_own_artifacts,
 )
 from api.worker.worker import work
-from tests.factories import client_of
+from tests.service import client_of
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import WeightsTooLarge
-from tests.factories import client_of
 from tests.hub import Hub, serving, use_hub
+from tests.service import client_of
 
 BACKBONE = "timm:test_resnet.r160_in1k"
 MEGABYTE = 10**6
