@@ -3,9 +3,10 @@
 Run: python benchmarks/streamed.py [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
      [--dim 512] [--kinds rmd file]
 
-Features in 1,000 classes lie in a feature store, as `difficulty extract` writes it; beyond
-1,281,167 rows its parts are links to the first ones. Every run is a process of its own, which reads
-all files once before the clock starts; the kinds of run take turns.
+Features in 1,000 classes lie in a feature store, as `difficulty extract` writes it, under TMPDIR,
+which needs 4 bytes for each number and 100 for each row of scores. Every run is a process of its
+own, which reads all files once before the clock starts; what memory does not hold comes from the
+disk then. The kinds of run take turns.
 
 - rmd: fits Gaussians and gives RMD alone, which is what the peer is asked for. Floor: the
   arithmetic N D^2 for the covariance and N (2 D r - r^2) for the scores, r = min(D, K - 1).
@@ -21,6 +22,7 @@ peak of what is not a mapped file, above what the libraries took.
 import argparse
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -52,7 +54,7 @@ from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 from difficulty_service.scores.fit_store import Piece, StoreChunks, fit_store
 
 CLASSES, PART_ROWS = 1000, 4096
-DISTINCT_ROWS = 1_281_167
+PEER_ROWS = 1_281_167
 SAMPLED_EVERY = 0.01  # seconds
 KINDS = ("rmd", "file")
 
@@ -74,18 +76,14 @@ def description(rows: int, dim: int) -> dict[str, object]:
     }
 
 
-def make_store(folder: Path, rows: int, dim: int, distinct: FeatureStore | None) -> FeatureStore:
-    """A store of random rows, or of links to the parts of one that is given."""
+def make_store(folder: Path, rows: int, dim: int) -> FeatureStore:
+    """A store of random rows."""
     store = create_store(folder, FeatureDescription.of(description(rows, dim)))
     generator = np.random.default_rng(0)
     rotation = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
     mixing = (rotation * np.geomspace(1, 0.05, dim)).astype(np.float32).T
     means = generator.standard_normal((CLASSES, dim), dtype=np.float32) @ mixing
     for shard in range(store.num_parts):
-        if distinct is not None:
-            linked = distinct.part_file(shard % (distinct.num_parts - 1))
-            store.part_file(shard).hardlink_to(linked)
-            continue
         count = min(PART_ROWS, rows - shard * PART_ROWS)
         labels = generator.integers(0, CLASSES, count)
         noise = generator.standard_normal((count, dim), dtype=np.float32)
@@ -201,7 +199,7 @@ def measure(store: FeatureStore, kinds: Sequence[str], rounds: int) -> None:
 def main() -> None:
     """Measures each number of rows, prints a line for each."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[50_000, 200_000, DISTINCT_ROWS])
+    parser.add_argument("--rows", type=int, nargs="+", default=[50_000, 200_000, PEER_ROWS])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
@@ -221,17 +219,11 @@ def main() -> None:
     print(machine())
     print(f"rows x {arguments.dim}, {CLASSES} classes, medians of {arguments.rounds} rounds")
     with tempfile.TemporaryDirectory() as temporary:
-        distinct = None
         for rows in sorted(arguments.rows):
-            folder = Path(temporary) / str(rows)
-            if rows > DISTINCT_ROWS and distinct is None:
-                first = Path(temporary) / "distinct"
-                distinct = make_store(first, DISTINCT_ROWS, arguments.dim, None)
-            linked = distinct if rows > DISTINCT_ROWS else None
-            store = make_store(folder, rows, arguments.dim, linked)
-            distinct = store if rows == DISTINCT_ROWS else distinct
-            with_peer = arguments.peer and rows <= DISTINCT_ROWS
+            store = make_store(Path(temporary) / str(rows), rows, arguments.dim)
+            with_peer = arguments.peer and rows <= PEER_ROWS
             measure(store, [*arguments.kinds, *([PEER] if with_peer else [])], arguments.rounds)
+            shutil.rmtree(store.folder)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,14 @@ from functools import partial
 from pathlib import Path
 
 from machine import machine
-from streamed import CLASSES, DIM, in_child, make_store
+from streamed import CLASSES, in_child, make_store
 
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.features.store import open_store
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 
+DIM = 512
 KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")
 
 
@@ -69,7 +70,7 @@ def main() -> None:
     found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in arguments.scorers}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "store"
-        make_store(folder, arguments.rows, None)
+        make_store(folder, arguments.rows, DIM)
         for _ in range(arguments.rounds):
             for kind in arguments.scorers:
                 found[kind].append(run_child(kind, folder))

@@ -32,11 +32,15 @@ class WatchOptions(Options):
     """Number of rounds of scores after which to end, the first one included; default: never."""
 
 
+NumSearched = Annotated[int, Field(ge=1, le=MOST_SAMPLES)]
+"""Number of images in which missing boxes are looked for."""
+
+
 @panel("Search")
 class MissingOptions(Options):
     """Where missing boxes are looked for, and how many are listed."""
 
-    sample: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = 200
+    sample: NumSearched = 200
     """Number of images to search, drawn at random; all where there are fewer. The time grows with
     it, and with images that are large beside the boxes."""
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
+from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import (
     DatasetError,
     FeatureStoreError,
@@ -177,7 +178,7 @@ def encoding_request(description: FeatureDescription, machine: DeviceOptions) ->
     )
     run = RunOptions(**machine.model_dump(exclude_unset=True))
     extraction = ExtractionOptions(encoding=encoding, network=network, machine=run)
-    return plan_extraction("", Path(), extraction)
+    return plan_extraction("", Path(tempfile.gettempdir()) / "windows", extraction)
 
 
 def find_missing(
@@ -186,13 +187,15 @@ def find_missing(
     options: MissingOptions,
     request: ExtractRequest,
     callbacks: Callbacks = NO_CALLBACKS,
+    load: Loader = load_backbone,
 ) -> MissingBoxes:
     """Finds regions that look like an object of a class and have no box.
 
     Args:
         split: The boxes that were scored, with their features.
         dataset: The dataset that they are from.
-        request: As `encoding_request` makes it.
+        request: As `encoding_request` makes it, or as the boxes were encoded; the features of the
+            windows lie for a while in a new folder beside its `out`.
         callbacks: Called while the windows are encoded.
 
     Raises:
@@ -220,9 +223,10 @@ def find_missing(
         )
     description = split.source.description
     cropped = dataset_of_windows(dataset, scenes, windows, description.class_names)
-    with tempfile.TemporaryDirectory() as folder:
-        request = replace(request, out=Path(folder) / "windows", location=dataset.location)
-        extracted = extract_dataset(cropped, request, callbacks, fitted_on=description)
+    with tempfile.TemporaryDirectory(dir=request.out.parent) as folder:
+        out = Path(folder) / request.out.name
+        request = replace(request, out=out, location=dataset.location)
+        extracted = extract_dataset(cropped, request, callbacks, load, description)
         encoded = Split("windows", extracted.store)
         known = [int(name.rpartition("@")[2]) for name in encoded.sample_ids.to_pylist()]
         found = encoded.vectors(unit=False)

@@ -104,13 +104,14 @@ _WHERE_LISTED = {
     "upload": "GET /v1/uploads lists the uploads of this key",
     "table": "GET /v1/jobs/{job_id}/columns lists the tables of a job",
     "comparison": "GET /v1/jobs/{job_id}/comparisons lists those of a job",
+    "region": "GET /v1/jobs/{job_id}/missing lists those of a job",
     "sample": "GET /v1/jobs/{job_id}/scores lists the samples with a score, and "
     "GET /v1/jobs/{job_id}/errors those without one",
 }
 
 
 def not_found(
-    kind: Literal["job", "upload", "sample", "table", "comparison"], identity: str
+    kind: Literal["job", "upload", "sample", "table", "comparison", "region"], identity: str
 ) -> Problem:
     """For what does not exist, and for what another key owns: callers cannot tell them apart."""
     return Problem(404, "not-found", f"there is no {kind} {identity!r}", _WHERE_LISTED[kind])

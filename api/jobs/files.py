@@ -41,6 +41,7 @@ GAUSSIANS_FILE = "gaussians.safetensors"
 ERRORS_FILE = "errors.parquet"
 MAP_FILE = "map.parquet"
 TAGS_FILE = "tags.parquet"  # only of jobs that judged tags
+MISSING_FILE = "missing.parquet"  # only of jobs that looked for missing boxes
 TSNE_FOLDER = "tsne"
 TSNE_FILE = f"{TSNE_FOLDER}/map.parquet"  # added after the job, when its map is first looked at
 COLUMNS_FILE = "columns.arrow"

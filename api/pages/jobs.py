@@ -147,7 +147,7 @@ OPTIONS = [
     name
     for options in (ReadingOptions, ScoringOptions, EncodingOptions)
     for name in options.model_fields
-]
+] + ["missing_boxes"]
 """Options of a job that the form asks for, in its order."""
 
 

@@ -17,7 +17,12 @@ from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import LARGEST_OFFSET, read_errors, tags_of
+from api.routes.results import (
+    LARGEST_OFFSET,
+    read_errors,
+    read_missing_boxes,
+    tags_of,
+)
 from difficulty_service.bodies.results import TagPublic
 from difficulty_service.review.copies import give_label, keep_one, to_group
 from difficulty_service.review.origin import describe_provenance
@@ -82,6 +87,14 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "tags": _tags(request, job),
     }
     return render(request, "summary_page", values)
+
+
+@router.get("/missing")
+def show_missing(job_id: str, request: Request, key: ReadKey) -> Response:
+    """Regions that look like an object and have no box, with pictures."""
+    job = scored_job(request, key, job_id)
+    found = read_missing_boxes(job_id, request, key)
+    return render(request, "missing_page", job.values("Summary") | {"found": found})
 
 
 def _tags(request: Request, job: ScoredJob) -> list[TagPublic]:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Header, Path, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
@@ -22,6 +22,7 @@ from api.http.principals import Principal
 from api.http.problems import conflict, gone, not_found, unreadable
 from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, TAGS_FILE, open_stored, open_stored_parquet
+from api.jobs.missing_table import read_missing, read_region_picture
 from api.jobs.store import Job
 from api.results.image_query import ALIKE, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
@@ -33,12 +34,14 @@ from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import ListOrder
 from difficulty_service.bodies.results import (
     ErrorPage,
+    MissingPublic,
     ScorePage,
     ScoreRow,
     TagList,
     TagPublic,
     UnreadableImage,
 )
+from difficulty_service.option_types import MOST_SAMPLES
 from difficulty_service.score_columns import MEASURES, measure_of
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
@@ -51,6 +54,9 @@ DOUBTED: ListOrder = "doubtful"
 """Order by what the pages doubt labels by, whichever column that is."""
 
 TextHeader = Annotated[str | None, Header(max_length=1000)]
+Place = Annotated[
+    int, Path(ge=0, le=MOST_SAMPLES, description="Place of the region in the list, from 0")
+]
 BYTES = {"schema": {"type": "string", "format": "binary"}}
 NOT_FINISHED: dict[int | str, dict[str, Any]] = {409: {}, 410: {}, 500: {}}
 FILE_ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -196,6 +202,48 @@ def tags_of(artifacts: Artifacts, job: Job) -> TagList:
     """The numbers of each tag of a succeeded job that judged tags."""
     with open_stored_parquet(artifacts, job, TAGS_FILE) as file:
         return TagList(tags=[TagPublic(**row) for row in file.read().to_pylist()])
+
+
+@router.get("/missing", summary="Regions without a box", responses=NOT_FINISHED)
+def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPublic:
+    """Regions that look like an object and have no box, of a job that looked for them."""
+    job = searched_job(request, key, job_id)
+    found = read_missing(request.app.state.artifacts, job)
+    names = public_names(request.app.state.settings)
+    warnings = tuple(hide_paths(warning, names) for warning in found.warnings)
+    return found.model_copy(update={"warnings": warnings})
+
+
+@router.get(
+    "/missing/{number}.webp",
+    summary="A picture of a region without a box",
+    response_class=Response,
+    responses={200: {"content": {"image/webp": BYTES}}, 404: {}, **NOT_FINISHED},
+)
+def read_missing_picture(
+    job_id: str,
+    number: Place,
+    request: Request,
+    key: ReadKey,
+) -> Response:
+    """The region with some of what is around it."""
+    job = searched_job(request, key, job_id)
+    picture = read_region_picture(request.app.state.artifacts, job, number)
+    if picture is None:
+        raise not_found("region", str(number))
+    headers = {"Cache-Control": "private, max-age=86400, immutable"}
+    return Response(picture, media_type="image/webp", headers=headers)
+
+
+def searched_job(request: Request, key: Principal, job_id: str) -> Job:
+    """The succeeded job of an address that looked for missing boxes."""
+    job = succeeded_job(request, key, job_id)
+    if job.wanted.missing_boxes is None:
+        raise conflict(
+            f"job {job.id} did not look for missing boxes",
+            "submit its dataset again with `missing_boxes`, the number of images to search",
+        )
+    return job
 
 
 def succeeded_job(request: Request, key: Principal, job_id: str) -> Job:

@@ -23,6 +23,7 @@ class Stage(StrEnum):
     EXTRACTING = "extracting features"
     FITTING = "fitting Gaussians"
     SCORING = "scoring"
+    SEARCHING = "looking for missing boxes"
     PUBLISHING = "publishing the results"
 
 

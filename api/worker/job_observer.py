@@ -35,10 +35,14 @@ class Reporter:
         self._observer = observer
         self._began = 0.0
         self._first: ExtractProgress | None = None
+        self._before = Progress()  # of earlier stages
         self._last = Progress()
 
     def update(self, progress: ExtractProgress) -> None:
-        """Reports the progress of the extraction, and the rate of this attempt."""
+        """Reports the progress of an extraction, and its rate in this attempt.
+
+        What an earlier stage extracted counts, too: windows come after all samples.
+        """
         rate = None
         if self._first is None:
             self._began, self._first = time.monotonic(), progress
@@ -46,7 +50,9 @@ class Reporter:
             # One batch always takes some time, but a clock may be too coarse to measure it.
             seconds = max(time.monotonic() - self._began, 1e-3)
             rate = (progress.done - self._first.done) / seconds
-        self._last = Progress(progress.done, progress.total, progress.bad, rate)
+        before = self._before
+        done, total = before.done + progress.done, before.done + progress.total
+        self._last = Progress(done, total, before.bad + progress.bad, rate)
         self._observer.check(self._last)
         if progress.bad > MAX_UNREADABLE and progress.bad > UNREADABLE_SHARE * progress.done:
             # Rather than try millions in vain.
@@ -65,5 +71,6 @@ class Reporter:
     def enter(self, stage: Stage) -> None:
         """Reports that a stage begins in which no image is extracted."""
         self._last = replace(self._last, rate=None)
+        self._first, self._before = None, self._last
         self._observer.enter(stage)
         self._observer.check(self._last)

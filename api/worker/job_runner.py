@@ -37,10 +37,12 @@ from api.storage.artifacts import Artifacts, save
 from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
+from api.worker.missing_regions import require_boxes, write_missing
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
@@ -161,9 +163,17 @@ def run_job(
         with _deleted_if_unusable(extraction.out):
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job.wanted, location, settings)
+            require_boxes(job.wanted, dataset)
             scoring = replace(scoring, tags=open_job_tags(job.wanted, location, settings))
             observer.enter(Stage.EXTRACTING)
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
+        if job.wanted.missing_boxes is not None:
+            reporter.enter(Stage.SEARCHING)
+            as_boxes = replace(extraction, dataset=DatasetOptions(), lend=None)
+            searching = Callbacks(progress=reporter.update)
+            files.append(
+                write_missing(job, scored_features[-1], dataset, as_boxes, searching, load)
+            )
         reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
         names = public_names(settings)
@@ -172,11 +182,7 @@ def run_job(
             for error in (*extracted.skipped, *extracted.bad_images)
         ]
         files.append(write_errors(extracted.store.folder, errors))
-        columns = columns_to_read(read_score_schema(scoring.out).names)
-        files.append(write_columns(folder / COLUMNS_FILE, read_scores(scoring.out, columns)))
-        if isinstance(scored.found, TagReport):
-            write_parquet(folder / TAGS_FILE, scored.found.tags)
-            files.append(folder / TAGS_FILE)
+        files += _write_tables(scored, scoring.out, folder)
         if (fitted := used[-1]) is not None:
             num_rows = scored.labels.num_samples
             files += write_page_files(scored_features[-1], fitted.gaussians, folder, num_rows)
@@ -186,6 +192,16 @@ def run_job(
         result = _result(job, scored, scored_features[-1], scoring.out, names)
         stored_bytes = sum(file.stat().st_size for file in files)
         return result.model_copy(update={"stored_bytes": stored_bytes})
+
+
+def _write_tables(scored: ScoredDataset, scores: Path, folder: Path) -> list[Path]:
+    """Writes the columns of the scores that pages show, and the numbers of each tag."""
+    columns = columns_to_read(read_score_schema(scores).names)
+    files = [write_columns(folder / COLUMNS_FILE, read_scores(scores, columns))]
+    if isinstance(scored.found, TagReport):
+        files.append(folder / TAGS_FILE)
+        write_parquet(files[-1], scored.found.tags)
+    return files
 
 
 def _fetch_gaussians(

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Contract, Names
+from difficulty_service.command_options import NumSearched
 from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, LABELS_ONLY, DatasetScoring
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -77,6 +78,7 @@ class JobRequest(DatasetScoring):
     gaussians: str | None = None
     marks: str | None = None
     marks_of: Literal["own", "all"] = "own"
+    missing_boxes: int | None = None
 
     @property
     def modality(self) -> Literal["image", "text"]:
@@ -124,6 +126,11 @@ class JobCreate(JobRequest):
         description="Whose marks of that job: `own`, or `all` for the merged decisions of its "
         "reviewers",
     )
+    missing_boxes: NumSearched | None = Field(
+        default=None,
+        description="In a dataset of boxes, look for regions that look like an object and have no "
+        "box, in this many images that are drawn at random; the time grows with it",
+    )
 
     @model_validator(mode="after")
     def _has_no_image_options_for_texts(self) -> Self:
@@ -146,6 +153,18 @@ class JobCreate(JobRequest):
             raise ValueError(
                 f"tags: they are judged in place of labels, so {' and '.join(wrong)} cannot be "
                 "used with them"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _searches_as_it_encodes_boxes(self) -> Self:
+        usual = type(self).model_fields
+        names = ("text_column", "tags", "augment_runs", "outlines")
+        wrong = [name for name in names if getattr(self, name) != usual[name].default]
+        if self.missing_boxes is not None and wrong:
+            raise ValueError(
+                "missing_boxes: windows beside the boxes of images are compared with the boxes, "
+                f"which {' and '.join(wrong)} would change or rule out"
             )
         return self
 
@@ -173,7 +192,10 @@ class JobProgress(BaseModel):
     """Progress of a job."""
 
     done: int = Field(description="Number of samples processed")
-    total: int | None = Field(description="Number of samples; null until known")
+    total: int | None = Field(
+        description="Number of samples, and of windows once missing boxes are looked for; null "
+        "until known",
+    )
     bad: int = Field(description="Number of unreadable images")
     rate: float | None = Field(description="Samples per second")
     seconds_left: float | None = Field(description="Seconds until extraction ends, at this rate")

@@ -5,6 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from difficulty_service.bodies.comparisons import MissingResult
 from difficulty_service.score_columns import COLUMNS
 
 ColumnKind: TypeAlias = Literal["category", "number", "date", "text"]
@@ -113,6 +114,25 @@ class TagList(BaseModel):
     """The tags of a job that judged them, in the order of its classes."""
 
     tags: list[TagPublic]
+
+
+class RegionPublic(BaseModel):
+    """A region of an image that looks like an object and has no box."""
+
+    image: str = Field(description="Name of the image")
+    x: float = Field(description="Left, in the pixels that the annotations go by")
+    y: float = Field(description="Top")
+    width: float
+    height: float
+    label: str = Field(description="The class that fits best")
+    score: float = Field(description="Larger is more like an object; no probability")
+    picture: str = Field(description="Address of a picture of it, WebP")
+
+
+class MissingPublic(MissingResult):
+    """What was searched for missing boxes, and the regions, those most like an object first."""
+
+    found: tuple[RegionPublic, ...]
 
 
 class Column(BaseModel):

@@ -22,7 +22,14 @@ from difficulty_service.bodies.comparisons import (
 )
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobPage, JobPublic, State
 from difficulty_service.bodies.marks import MarkChange, MarkChanges, MarkPage, MarksChanged
-from difficulty_service.bodies.results import Columns, ErrorPage, ScorePage, Table, TagList
+from difficulty_service.bodies.results import (
+    Columns,
+    ErrorPage,
+    MissingPublic,
+    ScorePage,
+    Table,
+    TagList,
+)
 from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
 from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
 from difficulty_service.bodies.uploads import UploadCreate, UploadList, UploadPublic
@@ -233,6 +240,17 @@ def error_page(
 def tags(job_id: str) -> Request[TagList]:
     """How many tags are wrong and missing, of a job that judged tags."""
     return Request("GET", "/v1/jobs/{job_id}/tags", to(TagList), {"job_id": job_id})
+
+
+def missing_boxes(job_id: str) -> Request[MissingPublic]:
+    """Regions that look like an object and have no box, of a job that looked for them."""
+    return Request("GET", "/v1/jobs/{job_id}/missing", to(MissingPublic), {"job_id": job_id})
+
+
+def region_picture(job_id: str, number: int) -> Request[bytes]:
+    """A WebP of one of these regions, by its place in the list."""
+    inserted = {"job_id": job_id, "number": str(number)}
+    return Request("GET", "/v1/jobs/{job_id}/missing/{number}.webp", content, inserted)
 
 
 def score_file(job_id: str, start: int, etag: str) -> Request[None]:

@@ -76,6 +76,11 @@ def shorten(text: str) -> str:
 
 
 def to_data_uri(data: bytes, size: int) -> str:
+    """A small picture of an image, as `to_webp` makes it."""
+    return "data:image/webp;base64," + base64.b64encode(to_webp(data, size)).decode()
+
+
+def to_webp(data: bytes, size: int) -> bytes:
     """A WebP picture of an image, upright and without metadata, its longer side up to `size`."""
     header = open_header(data)
     header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
@@ -86,7 +91,7 @@ def to_data_uri(data: bytes, size: int) -> str:
     plain = Image.new("RGB", picture.size)
     plain.paste(picture)
     plain.save(encoded, "WEBP", quality=QUALITY, method=SLOWEST_METHOD)
-    return "data:image/webp;base64," + base64.b64encode(encoded.getvalue()).decode()
+    return encoded.getvalue()
 
 
 def dataset_name(location: str) -> str:

@@ -38,6 +38,7 @@ ARGUMENTS: Mapping[str, object] = {
     "form": UploadCreate(format="zip"),
     "upload_id": "an upload",
     "offset": 3,
+    "number": 2,
     "part": b"bytes",
     "columns": {"is.camera": "A"},
     "table": "dataset",
