@@ -3,11 +3,14 @@
 Of 10,000 training images of CIFAR-10, 2, 10 and 30 % are chosen without labels: random, typical,
 diverse, and hard and easy by `md_agnostic`. A residual network is trained on them from scratch,
 with the right labels, and tested on all test images. Choices see the features of the built-in
-encoder, which was trained on CIFAR-100; the network sees the chosen images alone.
+encoder, which was trained on CIFAR-100; the network sees the chosen images alone. Of the 2,000
+images of Tiny ImageNet, ten for each of 200 classes, two of each are for the test and choices see
+the built-in encoder of photographs: there are too few for any network to learn much.
 
     make study-selection
 
-Small choices are seen more often: 40 epochs of 200 images, 15 of 1,000, 6 of 3,000. Random is
+Small choices are seen more often: 40 epochs of 200 images, 15 of 1,000, 6 of 3,000 of CIFAR-10;
+100 of 160, 60 of 480 and 40 of 1,120 of Tiny ImageNet. Random is
 beside every choice, and differences from it are paired by the seed. All files are in
 runs/study-selection, where a study that was stopped resumes; the table is `selection_networks.csv`
 of the evidence.
@@ -29,7 +32,7 @@ from torch import Tensor
 
 import difficulty_service as ds
 from benchmarks.evidence.page import DOCS, TABLES, write_page
-from benchmarks.evidence.selection import RANDOM
+from benchmarks.evidence.selection import RANDOM, held_out
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
@@ -42,8 +45,25 @@ from difficulty_service.base.threads import num_workers
 from difficulty_service.features.store import open_store
 
 IMAGES = 10_000
-EPOCHS = {0.02: 40, 0.1: 15, 0.3: 6}
-"""Epochs of the networks by the share of the images that they are trained on."""
+
+
+@dataclass(frozen=True)
+class Images:
+    """A dataset to choose from.
+
+    Attributes:
+        backbone: The encoder of the features by which is chosen.
+        epochs: Epochs of the networks by the share of the images that they are trained on.
+    """
+
+    name: str
+    backbone: str
+    epochs: Mapping[float, int]
+
+
+CIFAR10 = Images("CIFAR-10", "builtin", {0.02: 40, 0.1: 15, 0.3: 6})
+TINY = Images("Tiny ImageNet", "builtin-photos", {0.1: 100, 0.3: 60, 0.7: 40})
+DATASETS = (CIFAR10, TINY)
 
 CHOICES: Mapping[str, Mapping[str, str]] = {
     RANDOM: {},
@@ -55,7 +75,7 @@ CHOICES: Mapping[str, Mapping[str, str]] = {
 """What is compared: the options of `ds.select`."""
 
 COLUMNS = (
-    *("choice", "share", "count", "epochs", "seeds", "accuracy", "sd"),
+    *("dataset", "choice", "share", "count", "epochs", "seeds", "accuracy", "sd"),
     *("difference", "difference_95", "machine"),
 )
 
@@ -65,27 +85,47 @@ class Pool:
     """Images to choose from.
 
     Attributes:
+        images: The dataset that they are of.
         table: File with the columns `image` and `label`.
+        test: Such a file with images to test on.
         features: Their features. Shape (images, dim).
         labels: Their labels. Shape (images,).
         scores: Their scores.
     """
 
+    images: Images
     table: Path
+    test: Path
     features: Tensor
     labels: NDArray[np.int64]
     scores: ds.Scores
 
 
-def prepare(folder: Path) -> Pool:
+def select_pool(images: Images, table: Path) -> Path:
+    """Writes the images to choose from, where missing; the file with those to test on."""
+    data = shared_folder().resolve() / "data"
+    if images == CIFAR10:
+        if not table.exists():
+            with replacing(table) as temporary:
+                pq.write_table(select_images("cifar10", "right", IMAGES), temporary)
+        return data / "cifar10_test.parquet"
+    test = table.with_name("test.parquet")
+    if not (table.exists() and test.exists()):
+        whole = pq.read_table(data / "tiny_imagenet_val2000.parquet", columns=["image", "label"])
+        is_test = held_out(whole["label"].to_numpy())
+        for path, wanted in ((table, ~is_test), (test, is_test)):
+            with replacing(path) as temporary:
+                pq.write_table(whole.filter(pa.array(wanted)), temporary)
+    return test
+
+
+def prepare(images: Images, folder: Path) -> Pool:
     """Selects the images and extracts their features, where missing."""
     folder.mkdir(parents=True, exist_ok=True)
     table, features = folder / "images.parquet", folder / "features"
-    if not table.exists():
-        with replacing(table) as temporary:
-            pq.write_table(select_images("cifar10", "right", IMAGES), temporary)
+    test = select_pool(images, table)
     if not (features / "errors.parquet").exists():
-        options = ("--label-column", "label", "--backbone", "builtin")
+        options = ("--label-column", "label", "--backbone", images.backbone)
         run_difficulty("extract", table, *options, "--out", features)
     store = open_store(features)
     parts = [store.read_part(part) for part in range(store.num_parts)]
@@ -93,7 +133,7 @@ def prepare(folder: Path) -> Pool:
     vectors = torch.empty(len(rows), parts[0].features.shape[1])
     vectors[rows] = torch.cat([part.features.float() for part in parts])
     labels = pq.read_table(table, columns=["label"])["label"].to_numpy()
-    return Pool(table, vectors, labels, ds.score(vectors, labels, scorers="rmd"))
+    return Pool(images, table, test, vectors, labels, ds.score(vectors, labels, scorers="rmd"))
 
 
 def chosen_rows(pool: Pool, name: str, count: int, seed: int) -> NDArray[np.int64]:
@@ -115,16 +155,18 @@ def trial_of(pool: Pool, name: str, share: float, seed: int) -> Trial:
             pq.write_table(pq.read_table(pool.table).take(pa.array(rows)), temporary)
     return Trial(
         f"{name.replace(',', '')} {share:g}",
-        (f"data.train={path}", f"training.epochs={EPOCHS[share]}"),
+        (f"data.train={path}", f"training.epochs={pool.images.epochs[share]}"),
     )
 
 
-def run_study(arguments: argparse.Namespace) -> Iterator[Row]:
+def run_study(images: Images, arguments: argparse.Namespace) -> Iterator[Row]:
     """Trains what is missing; the rows of the table."""
     folder = arguments.folder.resolve()
-    pool = prepare(folder)
+    if images != CIFAR10:
+        folder /= images.name.lower().replace(" ", "-")
+    pool = prepare(images, folder)
     settings = (
-        f"data.test={(shared_folder() / 'data/cifar10_test.parquet').resolve()}",
+        f"data.test={pool.test}",
         *("data.label_column=label", "training.precision=fp32"),
         *(*NETWORK, *TRAINING),
     )
@@ -132,24 +174,27 @@ def run_study(arguments: argparse.Namespace) -> Iterator[Row]:
     found: dict[tuple[str, float], list[float]] = {}
     for seed in range(arguments.seeds):
         trials = {
-            (name, share): trial_of(pool, name, share, seed) for name in CHOICES for share in EPOCHS
+            (name, share): trial_of(pool, name, share, seed)
+            for name in CHOICES
+            for share in images.epochs
         }
         run_trials(study, list(trials.values()), [seed])
         for key, trial in trials.items():
             metrics = seed_metrics(study, trial, [seed])[seed]["metrics"]
             found.setdefault(key, []).append(100 * metrics["raw"]["accuracy"])
-    yield from rows_of(found)
+    yield from rows_of(pool, found)
 
 
-def rows_of(found: Mapping[tuple[str, float], list[float]]) -> Iterator[Row]:
+def rows_of(pool: Pool, found: Mapping[tuple[str, float], list[float]]) -> Iterator[Row]:
     """A row for each choice and share, with its difference from the random choice.
 
     Args:
         found: Accuracy in % of each seed, by choice and share.
     """
     for (name, share), values in found.items():
-        row = {"choice": name, "share": f"{share:g}", "count": str(round(share * IMAGES))}
-        row |= {"epochs": str(EPOCHS[share]), "seeds": str(len(values))}
+        row = {"dataset": pool.images.name, "choice": name, "share": f"{share:g}"}
+        row |= {"count": str(round(share * len(pool.labels)))}
+        row |= {"epochs": str(pool.images.epochs[share]), "seeds": str(len(values))}
         row |= {"accuracy": f"{np.mean(values):.1f}"}
         if len(values) > 1:
             row["sd"] = f"{np.std(values, ddof=1):.1f}"
@@ -169,7 +214,9 @@ def main() -> None:
     if not list(shared_folder().glob("data/cifar10_train_*.parquet")):
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    rows = [row | {"machine": machine()} for row in run_study(arguments)]
+    rows = [
+        row | {"machine": machine()} for images in DATASETS for row in run_study(images, arguments)
+    ]
     write_rows(DOCS / TABLES / "selection_networks.csv", COLUMNS, rows)
     write_page(DOCS)
     for row in rows:

@@ -237,22 +237,26 @@ def test_every_training_of_the_study_of_pruning_has_settings_that_count(tmp_path
     assert kept["label"].to_pylist() == [0, 1] * 3
 
 
-def images_to_choose_from(folder: Path) -> selection.Pool:
+def images_to_choose_from(folder: Path, of: selection.Images = selection.CIFAR10) -> selection.Pool:
     """A hundred images of two classes, around which features lie."""
     labels = np.arange(100) % 2
     images = folder / "images.parquet"
     pq.write_table(pa.table({"image": [b""] * 100, "label": labels}), images)
     noise = torch.randn(100, 8, generator=torch.Generator().manual_seed(0))
     features = noise + 2 * torch.eye(2, 8)[labels]
-    return selection.Pool(images, features, labels, ds.score(features, labels, scorers="rmd"))
+    scores = ds.score(features, labels, scorers="rmd")
+    return selection.Pool(of, images, folder / "test.parquet", features, labels, scores)
 
 
-def test_every_training_of_the_study_of_selection_has_settings_that_count(tmp_path: Path) -> None:
-    pool = images_to_choose_from(tmp_path)
+@pytest.mark.parametrize("images", selection.DATASETS, ids=lambda images: images.name)
+def test_every_training_of_the_study_of_selection_has_settings_that_count(
+    images: selection.Images, tmp_path: Path
+) -> None:
+    pool = images_to_choose_from(tmp_path, images)
     study = Study("cifar10_small_resnet", (*pruning.NETWORK, *pruning.TRAINING), tmp_path, 1)
 
     for name in selection.CHOICES:
-        for share, epochs in selection.EPOCHS.items():
+        for share, epochs in images.epochs.items():
             trial = selection.trial_of(pool, name, share, seed=0)
             assert study.recipe_of(trial).training.epochs == epochs
             path = Path(study.recipe_of(trial).data.train)
@@ -273,14 +277,29 @@ def test_images_to_label_are_those_that_the_strategy_says(tmp_path: Path) -> Non
     assert random[0] == random[1] != random[2]
 
 
-def test_a_choice_of_images_to_label_is_compared_with_the_random_one_by_the_seed() -> None:
+def test_images_of_tiny_imagenet_are_to_choose_from_or_to_test_on(tmp_path: Path) -> None:
+    if not (selection.shared_folder() / "data/tiny_imagenet_val2000.parquet").exists():
+        pytest.skip("Tiny ImageNet is not in DIFFICULTY_SHARED")
+
+    test = pq.read_table(selection.select_pool(selection.TINY, tmp_path / "images.parquet"))
+
+    chosen = pq.read_table(tmp_path / "images.parquet")
+    assert np.bincount(test["label"].to_numpy()).tolist() == [2] * 200
+    assert np.bincount(chosen["label"].to_numpy()).tolist() == [8] * 200
+    assert not {*chosen["image"].to_pylist()} & {*test["image"].to_pylist()}
+
+
+def test_a_choice_of_images_to_label_is_compared_with_the_random_one_by_the_seed(
+    tmp_path: Path,
+) -> None:
+    pool = images_to_choose_from(tmp_path)
     found = {("random", 0.02): [30.0, 31.0, 33.0], ("typical", 0.02): [34.0, 33.0, 38.0]}
 
-    random, typical = selection.rows_of(found)
+    random, typical = selection.rows_of(pool, found)
 
     mean, error = ablations.paired([34.0, 33.0, 38.0], [30.0, 31.0, 33.0])
     assert (typical["difference"], typical["difference_95"]) == (f"{mean:+.1f}", f"{error:.1f}")
-    assert (typical["count"], typical["epochs"], typical["accuracy"]) == ("200", "40", "35.0")
+    assert (typical["count"], typical["epochs"], typical["accuracy"]) == ("2", "40", "35.0")
     assert "difference" not in random
 
 
