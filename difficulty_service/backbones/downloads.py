@@ -4,8 +4,9 @@ A file appears in the hub's cache once it is whole; until then it has another na
 """
 
 import re
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from difficulty_service.base.files import NO_LOCKS, file_sha256
 LOCK_FILE = "difficulty-download.lock"
 LOOK_SECONDS = 0.5
 """Time between two looks at whether another download has ended."""
+
+ABANDONED_SECONDS = 3600.0
+"""Age of the last byte from which a part of a file counts as left by a process that was killed: the
+hub's client gives each attempt another name, and goes on with none."""
 
 SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -172,9 +177,18 @@ def _one_at_a_time(report: Callable[[DownloadProgress | None], None]) -> Iterato
     while not _is_acquired(lock):
         report(DownloadProgress())
     try:
+        _delete_abandoned(Path(constants.HF_HUB_CACHE))
         yield
     finally:
         lock.release()
+
+
+def _delete_abandoned(cache: Path) -> None:
+    """Deletes parts of files that nobody has written to for long."""
+    for part in cache.glob("models--*/blobs/*.incomplete"):
+        with suppress(OSError):  # another process has taken or deleted it
+            if time.time() - part.stat().st_mtime > ABANDONED_SECONDS:
+                part.unlink()
 
 
 def _is_acquired(lock: FileLock) -> bool:

@@ -1,12 +1,18 @@
 """Downloads of weights by the real client of the hub, from a hub on this machine."""
 
+import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from difficulty_service.backbones.downloads import DownloadProgress, Downloads
+from difficulty_service.backbones.downloads import (
+    ABANDONED_SECONDS,
+    DownloadProgress,
+    Downloads,
+)
 from difficulty_service.backbones.transformers_text import find_folder
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import MissingWeights, WeightsTooLarge
@@ -137,6 +143,25 @@ def test_whoever_is_told_of_the_progress_can_end_the_download(hub: Hub, tmp_path
     assert hub.downloads
     assert left_in(tmp_path) == []
     assert fetch(Downloads()).read_bytes() == CONTENT
+
+
+def test_what_a_killed_process_left_is_deleted_by_a_later_download(
+    hub: Hub, tmp_path: Path
+) -> None:
+    whole = fetch(Downloads())
+    blobs = whole.resolve().parent
+    old, young = blobs / "a.12345678.incomplete", blobs / "b.12345678.incomplete"
+    for part in (old, young):
+        part.write_bytes(CONTENT)
+    an_hour_ago = time.time() - ABANDONED_SECONDS - 1
+    os.utime(old, (an_hour_ago, an_hour_ago))
+    os.utime(whole.resolve(), (an_hour_ago, an_hour_ago))
+    hub.files["owner/other/model.safetensors"] = CONTENT
+
+    locate_weights(None, "network", "owner/other", NAMES, Downloads())
+
+    assert whole.read_bytes() == CONTENT
+    assert sorted(each for each in left_in(tmp_path) if "incomplete" in each) == [young.name]
 
 
 def test_the_files_of_an_encoder_of_texts_count_together_and_its_weights_come_last(
