@@ -17,6 +17,7 @@ of the evidence.
 """
 
 import argparse
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
@@ -112,6 +113,11 @@ def select_pool(images: Images, table: Path) -> Path:
     test = table.with_name("test.parquet")
     if not (table.exists() and test.exists()):
         whole = pq.read_table(data / "tiny_imagenet_val2000.parquet", columns=["image", "label"])
+        # A choice may lack the last classes, which the networks shall know all the same.
+        names = [str(each) for each in range(len(whole["label"].unique()))]
+        kinds = {"label": {"_type": "ClassLabel", "names": names}}
+        known = json.dumps({"info": {"features": kinds}})
+        whole = whole.replace_schema_metadata({"huggingface": known})
         is_test = held_out(whole["label"].to_numpy())
         for path, wanted in ((table, ~is_test), (test, is_test)):
             with replacing(path) as temporary:

@@ -23,6 +23,8 @@ from benchmarks.studies.toys import (
 )
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.errors import ConfigError
+from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.sample import DatasetOptions
 from trainer.losses import LOSSES
 
 
@@ -284,6 +286,9 @@ def test_images_of_tiny_imagenet_are_to_choose_from_or_to_test_on(tmp_path: Path
     test = pq.read_table(selection.select_pool(selection.TINY, tmp_path / "images.parquet"))
 
     chosen = pq.read_table(tmp_path / "images.parquet")
+    few = tmp_path / "few.parquet"
+    pq.write_table(chosen.slice(0, 20), few)
+    assert len(open_dataset(str(few), DatasetOptions()).class_names) == 200
     assert np.bincount(test["label"].to_numpy()).tolist() == [2] * 200
     assert np.bincount(chosen["label"].to_numpy()).tolist() == [8] * 200
     assert not {*chosen["image"].to_pylist()} & {*test["image"].to_pylist()}
