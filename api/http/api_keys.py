@@ -28,7 +28,9 @@ HEALTH = "/healthz"
 OPEN_PATHS = (HEALTH, "/readyz")
 SIGN_IN = "/sign-in"
 OPEN_FILES = "/static/"  # styles and scripts of the pages, which the sign-in needs, too
-UNCOUNTED = re.compile(r"/v1/jobs/[^/]+/thumbnails/.+|/jobs/[^/]+/images/\d+/picture")
+UNCOUNTED = re.compile(
+    r"/v1/jobs/[^/]+/(thumbnails/.+|missing/\d+\.webp)|/jobs/[^/]+/images/\d+/picture"
+)
 """Pictures, of which one page has dozens."""
 
 NO_KEY = "there is no key"

@@ -21,11 +21,12 @@ def read_missing(artifacts: Artifacts, job: Job) -> MissingPublic:
     """
     with open_stored_parquet(artifacts, job, MISSING_FILE) as file:
         counts = MissingResult.model_validate_json(file.schema_arrow.metadata[COUNTS])
-        names = [name for name in file.schema_arrow.names if name != PICTURE]
-        rows = file.read(names).to_pylist()
-    pictures = f"/v1/jobs/{job.id}/missing"
+        table = file.read()
+    has_picture = table[PICTURE].is_valid().to_pylist()
+    rows = table.drop_columns([PICTURE]).to_pylist()
     found = tuple(
-        RegionPublic(**row, picture=f"{pictures}/{number}.webp") for number, row in enumerate(rows)
+        RegionPublic(**row, picture=f"/v1/jobs/{job.id}/missing/{number}.webp" if shown else None)
+        for number, (row, shown) in enumerate(zip(rows, has_picture, strict=True))
     )
     return MissingPublic(**counts.model_dump(), found=found)
 

@@ -17,12 +17,7 @@ from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.results import (
-    LARGEST_OFFSET,
-    read_errors,
-    read_missing_boxes,
-    tags_of,
-)
+from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from difficulty_service.bodies.results import TagPublic
 from difficulty_service.review.copies import give_label, keep_one, to_group
 from difficulty_service.review.origin import describe_provenance

@@ -220,12 +220,7 @@ def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPu
     response_class=Response,
     responses={200: {"content": {"image/webp": BYTES}}, 404: {}, **NOT_FINISHED},
 )
-def read_missing_picture(
-    job_id: str,
-    number: Place,
-    request: Request,
-    key: ReadKey,
-) -> Response:
+def read_missing_picture(job_id: str, number: Place, request: Request, key: ReadKey) -> Response:
     """The region with some of what is around it."""
     job = searched_job(request, key, job_id)
     picture = read_region_picture(request.app.state.artifacts, job, number)

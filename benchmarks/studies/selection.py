@@ -10,7 +10,7 @@ the built-in encoder of photographs: there are too few for any network to learn 
     make study-selection
 
 Small choices are seen more often: 40 epochs of 200 images, 15 of 1,000, 6 of 3,000 of CIFAR-10;
-60 of 160, 30 of 480 and 15 of 1,120 of Tiny ImageNet. Random is
+30 of 480 and 15 of 1,120 of Tiny ImageNet. Random is
 beside every choice, and differences from it are paired by the seed. All files are in
 runs/study-selection, where a study that was stopped resumes; the table is `selection_networks.csv`
 of the evidence.
@@ -63,7 +63,7 @@ class Images:
 
 
 CIFAR10 = Images("CIFAR-10", "builtin", {0.02: 40, 0.1: 15, 0.3: 6})
-TINY = Images("Tiny ImageNet", "builtin-photos", {0.1: 60, 0.3: 30, 0.7: 15})
+TINY = Images("Tiny ImageNet", "builtin-photos", {0.3: 30, 0.7: 15})
 DATASETS = (CIFAR10, TINY)
 
 CHOICES: Mapping[str, Mapping[str, str]] = {

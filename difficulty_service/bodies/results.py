@@ -126,7 +126,9 @@ class RegionPublic(BaseModel):
     height: float
     label: str = Field(description="The class that fits best")
     score: float = Field(description="Larger is more like an object; no probability")
-    picture: str = Field(description="Address of a picture of it, WebP")
+    picture: str | None = Field(
+        description="Address of a picture of it, WebP; null where its image could no longer be read"
+    )
 
 
 class MissingPublic(MissingResult):

@@ -5,16 +5,19 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
 import difficulty_service as ds
+from api.jobs.missing_table import PICTURE
 from api.jobs.queue import Progress, claim
-from api.jobs.store import Job
+from api.jobs.store import Job, get_job
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
+from difficulty_service.base.tables import open_parquet, write_parquet
 from difficulty_service.bodies.results import MissingPublic
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.factories import write_image_folder
@@ -114,6 +117,30 @@ def test_its_pages_show_the_regions(client: TestClient, searched: str) -> None:
     pictures = re.findall(r'<img src="(/v1/jobs/[^"]+webp)"', page)
     assert pictures == [region["picture"] for region in regions]
     assert regions[0]["image"] in page
+
+
+def test_a_region_whose_image_is_gone_has_no_picture(
+    client: TestClient, roots: Path, run_next_job: Callable[[TestClient], Job]
+) -> None:
+    identity = submitted(client, missing_boxes=2)
+    state = client.app.state  # type: ignore[attr-defined]
+    run_next_job(client)
+    job = get_job(state.engine, None, identity)
+    assert job is not None
+    assert job.result is not None
+    file = roots / "data" / "artifacts" / job.result.prefix / "missing.parquet"
+    with open_parquet(file) as known:
+        table = known.read()
+    pictures = [None, *table[PICTURE].to_pylist()[1:]]
+    at = table.schema.get_field_index(PICTURE)
+    write_parquet(file, table.set_column(at, PICTURE, pa.array(pictures, pa.binary())))
+
+    first, second, *_ = client.get(f"/v1/jobs/{identity}/missing").json()["found"]
+
+    assert first["picture"] is None
+    assert client.get(second["picture"]).status_code == 200
+    assert client.get(f"/v1/jobs/{identity}/missing/0.webp").status_code == 404
+    assert client.get(f"/jobs/{identity}/missing").text.count("<img src=") == len(pictures) - 1
 
 
 def test_the_form_asks_for_it(

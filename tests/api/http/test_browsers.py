@@ -167,7 +167,11 @@ def test_a_problem_is_a_page_for_browsers_and_data_for_programs(client: TestClie
 
 def test_pictures_do_not_count_as_requests(tmp_path: Path) -> None:
     with client_of(tmp_path, rate_limit="2/hour") as client:
-        for address in ("/jobs/none/images/7/picture", "/v1/jobs/none/thumbnails/a.png"):
+        for address in (
+            "/jobs/none/images/7/picture",
+            "/v1/jobs/none/thumbnails/a.png",
+            "/v1/jobs/none/missing/3.webp",
+        ):
             assert {client.get(address).status_code for _ in range(4)} == {404}
 
         assert client.get("/v1/jobs").status_code == 200
