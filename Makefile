@@ -137,7 +137,7 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.copies
 	$(BIN)/python -m benchmarks.evidence.selection
 
-papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (forty minutes, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)
@@ -152,7 +152,7 @@ study-losses: $(INSTALLED) ## train small networks with every loss and three see
 study-pruning: $(INSTALLED) ## train small networks on what each choice of images keeps (three hours, resumes)
 	$(BIN)/python -m benchmarks.studies.pruning
 
-study-selection: $(INSTALLED) ## train small networks on what each strategy chose to label (half an hour, resumes)
+study-selection: $(INSTALLED) ## train small networks on what each strategy chose to label (forty minutes, resumes)
 	$(BIN)/python -m benchmarks.studies.selection
 
 study-ablations: $(INSTALLED) ## train small networks: which part of a method counts (three hours, resumes)
