@@ -137,7 +137,7 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.copies
 	$(BIN)/python -m benchmarks.evidence.selection
 
-papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (forty minutes, resumes)
+papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
 study-quick: $(INSTALLED) ## train probes on CIFAR-10 with clean and wrong labels, every loss (80 minutes)

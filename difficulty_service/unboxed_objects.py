@@ -225,7 +225,10 @@ def find_missing(
     cropped = dataset_of_windows(dataset, scenes, windows, description.class_names)
     with tempfile.TemporaryDirectory(dir=request.out.parent) as folder:
         out = Path(folder) / request.out.name
-        request = replace(request, out=out, location=dataset.location)
+        # Neither the options of the dataset nor features of its samples apply to windows.
+        request = replace(
+            request, out=out, location=dataset.location, dataset=DatasetOptions(), lend=None
+        )
         extracted = extract_dataset(cropped, request, callbacks, load, description)
         encoded = Split("windows", extracted.store)
         known = [int(name.rpartition("@")[2]) for name in encoded.sample_ids.to_pylist()]

@@ -69,7 +69,7 @@ class Reporter:
         self._observer.check(self._last)
 
     def enter(self, stage: Stage) -> None:
-        """Reports that a stage begins in which no image is extracted."""
+        """Reports that a stage begins, after all samples were extracted."""
         self._last = replace(self._last, rate=None)
         self._first, self._before = None, self._last
         self._observer.enter(stage)

@@ -42,7 +42,6 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
@@ -169,11 +168,9 @@ def run_job(
             scored = score_dataset(extraction, scoring, callbacks, dataset, load)
         if job.wanted.missing_boxes is not None:
             reporter.enter(Stage.SEARCHING)
-            as_boxes = replace(extraction, dataset=DatasetOptions(), lend=None)
             searching = Callbacks(progress=reporter.update)
-            files.append(
-                write_missing(job, scored_features[-1], dataset, as_boxes, searching, load)
-            )
+            boxes = scored_features[-1]
+            files.append(write_missing(job, boxes, dataset, extraction, searching, load))
         reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
         names = public_names(settings)

@@ -10,10 +10,9 @@ the built-in encoder of photographs: there are too few for any network to learn 
     make study-selection
 
 Small choices are seen more often: 40 epochs of 200 images, 15 of 1,000, 6 of 3,000 of CIFAR-10;
-30 of 480 and 15 of 1,120 of Tiny ImageNet. Random is
-beside every choice, and differences from it are paired by the seed. All files are in
-runs/study-selection, where a study that was stopped resumes; the table is `selection_networks.csv`
-of the evidence.
+30 of 480 and 15 of 1,120 of Tiny ImageNet. Random is beside every choice, and differences from it
+are paired by the seed. All files are in runs/study-selection, where a study that was stopped
+resumes; the table is `selection_networks.csv` of the evidence.
 """
 
 import argparse
@@ -167,9 +166,7 @@ def trial_of(pool: Pool, name: str, share: float, seed: int) -> Trial:
 
 def run_study(images: Images, arguments: argparse.Namespace) -> Iterator[Row]:
     """Trains what is missing; the rows of the table."""
-    folder = arguments.folder.resolve()
-    if images != CIFAR10:
-        folder /= images.name.lower().replace(" ", "-")
+    folder = arguments.folder.resolve() / images.name.lower().replace(" ", "-")
     pool = prepare(images, folder)
     settings = (
         f"data.test={pool.test}",
