@@ -49,8 +49,10 @@ def test_boxes_are_marked_and_found_again_by_keyboard(
     page.goto(f"/jobs/{unmarked}/images?sort=file")
     page.locator(".look").first.focus()
 
-    for key in "k2dbbu":  # the last key takes back what was said of the fifth box
+    for key in "k2dbb":
         page.keyboard.press(key)
+    page.get_by_text("5 checked: 1 keep, 1 relabel, 1 drop, 2 off.").first.wait_for()
+    page.keyboard.press("u")
     page.get_by_text("4 checked: 1 keep, 1 relabel, 1 drop, 1 off.").first.wait_for()
     stamps = page.locator(".stamp").all_inner_texts()[:5]
     hint = page.locator(".keys-hint").inner_text()
