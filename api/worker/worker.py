@@ -100,8 +100,7 @@ def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | No
     try:
         worker.jobs.start()
         with naming_damage(engine):
-            if _wait_for_tables(worker):
-                require_own_artifacts(engine, worker.artifacts)
+            if _wait_for_database(worker):
                 with worker.heartbeat.started():
                     _work_on(worker)
     finally:
@@ -110,12 +109,17 @@ def work(settings: Settings, stop: Callable[[], bool], context: BaseContext | No
         log.info("worker-stopped")
 
 
-def _wait_for_tables(worker: Worker) -> bool:
-    """Waits until a server has created the tables; False if the worker was told to stop before."""
+def _wait_for_database(worker: Worker) -> bool:
+    """Waits until a server has created the tables; False if the worker was told to stop before.
+
+    Raises:
+        ArtifactsOfAnother: The artifacts belong to another database.
+    """
     delay = FIRST_DELAY
     while not worker.stop():
         try:
             require_current(worker.engine)
+            require_own_artifacts(worker.engine, worker.artifacts)
         except (DatabaseUnusable, *TRANSIENT_ERRORS) as error:
             reason = str(error) if isinstance(error, DatabaseUnusable) else type(error).__name__
             structlog.get_logger().warning("database-not-ready", worker=worker.id, reason=reason)

@@ -15,11 +15,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import Engine
+from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
 from api.jobs.store import Job, get_job
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
+from api.storage.identity import require_own_artifacts
 from tests.faults.conftest import mounted
 from tests.small_network import SLOW
 
@@ -186,6 +188,29 @@ def test_a_worker_waits_for_the_tables(
     with working(elsewhere) as worker:
         time.sleep(0.1)
         assert worker.is_alive()
+
+
+def test_a_worker_waits_for_a_database_that_restarts_while_it_looks_whose_artifacts_it_has(
+    settings: Settings,
+    submitted: Submit,
+    wait_for: Wait,
+    working: Working,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job, outages = submitted(), iter([OperationalError("SELECT", {}, ConnectionError())] * 2)
+
+    def answers_at_last(engine: Engine, artifacts: Artifacts) -> None:
+        if (error := next(outages, None)) is not None:
+            raise error
+        require_own_artifacts(engine, artifacts)
+
+    monkeypatch.setattr("api.worker.worker.require_own_artifacts", answers_at_last)
+
+    with working(settings):
+        done = wait_for(job, "succeeded")
+
+    assert done.attempt == 1
+    assert list(outages) == []
 
 
 @pytest.mark.slow
