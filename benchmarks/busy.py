@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from control_groups import control_group, within
 from machine import machine
 from photographs import write_photographs
 
@@ -29,8 +30,8 @@ from difficulty_service.base.threads import num_workers
 
 LOOP = "while True: pass"
 SPINNING = {"OMP_WAIT_POLICY": "ACTIVE", "OPENBLAS_THREAD_TIMEOUT": "26"}
-GROUP = Path("/sys/fs/cgroup/cpu/difficulty-busy")
 PERIOD = 100_000  # microseconds
+ONE_CORE = {"cpu.cfs_period_us": PERIOD, "cpu.cfs_quota_us": PERIOD}
 
 
 @dataclass(frozen=True)
@@ -41,19 +42,19 @@ class Cost:
     cores: float
 
 
-def run(folder: Path, within: Sequence[str] = (), **settings: str) -> Cost:
+def run(folder: Path, before: Sequence[str] = (), **settings: str) -> Cost:
     """Scores the photographs of a folder, with words before the command."""
     with tempfile.TemporaryDirectory() as out:
         command = [sys.executable, "-m", "difficulty_service", "score", str(folder)]
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        used, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run(  # noqa: S603 - our own command
-            [*within, *command, "--no-resume", "--out", f"{out}/scores.parquet"],
+            [*before, *command, "--no-resume", "--out", f"{out}/scores.parquet"],
             env=os.environ | {"HF_HUB_OFFLINE": "1"} | settings,
             check=True,
             capture_output=True,
         )
         wall, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    return Cost(wall, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    return Cost(wall, after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime)
 
 
 @contextmanager
@@ -66,22 +67,6 @@ def busy_loops(number: int) -> Iterator[None]:
         for loop in loops:
             loop.kill()
             loop.wait()
-
-
-@contextmanager
-def one_core() -> Iterator[tuple[str, ...] | None]:
-    """Words before a command that give it the time of one core; None where that cannot be had."""
-    try:
-        GROUP.mkdir(exist_ok=True)
-        (GROUP / "cpu.cfs_period_us").write_text(str(PERIOD))
-        (GROUP / "cpu.cfs_quota_us").write_text(str(PERIOD))
-    except OSError:
-        yield None
-        return
-    try:
-        yield ("sh", "-c", f'echo $$ > {GROUP}/cgroup.procs && exec "$@"', "sh")
-    finally:
-        GROUP.rmdir()
 
 
 def main() -> None:
@@ -102,9 +87,9 @@ def main() -> None:
             with busy_loops(loops):
                 costs.setdefault("beside busy loops", []).append(run(folder))
                 costs.setdefault("the same, spinning", []).append(run(folder, **SPINNING))
-            with one_core() as words:
-                if words is not None:
-                    costs.setdefault("one core's time", []).append(run(folder, words))
+            with control_group("cpu", ONE_CORE) as group:
+                if group is not None:
+                    costs.setdefault("one core's time", []).append(run(folder, within(group)))
     middle = {
         name: Cost(
             statistics.median(each.wall for each in all_),

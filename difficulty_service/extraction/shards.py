@@ -9,6 +9,7 @@ from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.extraction.batches import Batch
 from difficulty_service.extraction.extracted_shard import ExtractedShard, join_batches
+from difficulty_service.extraction.memory import freed_memory_keeper
 from difficulty_service.extraction.schedules import encoded_batches
 from difficulty_service.extraction.stage_clock import StageClock
 from difficulty_service.extraction.task import ExtractionTask
@@ -63,6 +64,7 @@ def extract_shards(
     def join(batches: list[Batch]) -> ExtractedShard:
         return join_batches(batches, backbone.feature_dim, task.options.run_numbers)
 
+    keep_freed_memory_low = freed_memory_keeper()
     # Closing ends the worker threads at once, also where an error or a key press ends this.
     with closing(encoded_batches(task, backbone, shards, clock)) as batches:
         for shard, of_shard in groupby(batches, key=lambda batch: batch.shard):
@@ -73,6 +75,7 @@ def extract_shards(
                     finished.append(batch)
                     _stop_at_bad_image(task, batch)
                     on_batch(batch.num_images, len(batch.bad))
+                    keep_freed_memory_low()
                     if time.monotonic() - reported >= UNFINISHED_SECONDS:
                         on_unfinished(shard, join(finished))
                         reported = time.monotonic()
