@@ -22,6 +22,7 @@ class Hub:
         files: Contents by path, such as `owner/name/model.safetensors`.
         announced: Size in bytes that it announces for all files; None for the true one.
         digest: SHA-256 that it announces for all files; None for the true one.
+        has_xet: Whether it offers all files by Xet, too, which it cannot keep.
         breaks: Number of answers that it breaks off in their middle.
         gate: Every answer with content stops in its middle until this is set.
         downloads: Paths of the files that were asked for, once for each answer with content.
@@ -30,6 +31,7 @@ class Hub:
     files: dict[str, bytes]
     announced: int | None = None
     digest: str | None = None
+    has_xet: bool = False
     breaks: int = 0
     gate: threading.Event = field(default_factory=threading.Event)
     downloads: list[str] = field(default_factory=list)
@@ -102,6 +104,9 @@ def serving(hub: Hub) -> Iterator[Hub]:
             self.send_header("X-Repo-Commit", COMMIT)
             self.send_header("ETag", f'"{digest}"')
             self.send_header("X-Linked-Size", str(size))
+            if hub.has_xet:
+                self.send_header("X-Xet-Hash", digest)
+                self.send_header("X-Xet-Refresh-Route", f"{hub.url}/xet")
             self.send_header("Content-Length", str(len(content) - start))
             self.end_headers()
             return content[start:]

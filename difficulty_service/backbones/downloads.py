@@ -85,7 +85,7 @@ def fetch_files(backbone: str, files: Sequence[HubFile], downloads: Downloads) -
     transfer.require_within_limit(sum(sizes))
     report = downloads.report or ignore
     try:
-        with _one_at_a_time(report):
+        with _one_at_a_time(report), _able_to_end(downloads):
             return [_fetch(file, transfer) for file in files]
     finally:
         report(None)
@@ -181,6 +181,23 @@ def _one_at_a_time(report: Callable[[DownloadProgress | None], None]) -> Iterato
         yield
     finally:
         lock.release()
+
+
+@contextmanager
+def _able_to_end(downloads: Downloads) -> Iterator[None]:
+    """Has files come by HTTP where a limit or a report may end the download.
+
+    The client of Xet, which is faster, reports from threads of its own: what is raised there ends
+    nothing.
+    """
+    from huggingface_hub import constants
+
+    before = constants.HF_HUB_DISABLE_XET
+    constants.HF_HUB_DISABLE_XET = before or downloads != DEFAULT_DOWNLOADS
+    try:
+        yield
+    finally:
+        constants.HF_HUB_DISABLE_XET = before
 
 
 def _delete_abandoned(cache: Path) -> None:

@@ -57,7 +57,7 @@ def test_a_job_about_tags_is_made_by_the_form_and_reviewed_by_keyboard(
     card.locator(".look").focus()
     for key in "rkd":
         page.keyboard.press(key)
-    # The count after "undo" is also that of the first two: it tells nothing before the third is stored.
+    # The count after "undo" is that of the first two, too: the third has to be stored before.
     page.get_by_text("3 checked: 1 keep, 1 relabel, 1 drop.").first.wait_for()
     page.keyboard.press("u")
     page.get_by_text("2 checked: 1 keep, 1 relabel, 0 drop.").first.wait_for()

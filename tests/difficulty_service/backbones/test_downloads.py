@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from difficulty_service.backbones.downloads import (
     ABANDONED_SECONDS,
@@ -74,6 +75,31 @@ def test_weights_that_are_larger_than_what_the_hub_announced_end_at_the_limit(
 
     assert [each.done for each in told if each] == [1000, 2000, 3000, 4000, 5000]
     assert left_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "downloads", [Downloads(SIZE), Downloads(report=lambda _: None)], ids=["limit", "report"]
+)
+def test_what_can_end_a_download_has_it_come_by_http_also_where_xet_is_offered(
+    hub: Hub, downloads: Downloads
+) -> None:
+    hub.has_xet = True
+    before = constants.HF_HUB_DISABLE_XET
+
+    path = fetch(downloads)
+
+    assert path.read_bytes() == CONTENT
+    assert before is constants.HF_HUB_DISABLE_XET is False
+
+
+def test_any_other_download_may_come_by_xet(hub: Hub) -> None:
+    pytest.importorskip("hf_xet")
+    hub.has_xet = True
+
+    with pytest.raises(MissingWeights, match="cannot be downloaded"):  # as this hub has no Xet
+        fetch(Downloads())
+
+    assert hub.downloads == []
 
 
 def test_a_download_that_breaks_off_is_resumed(hub: Hub) -> None:
