@@ -16,6 +16,7 @@ from difficulty_service.backbones.backbone import (
     wrong_size,
 )
 from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.initialisation import WithoutRandomValues
 from difficulty_service.backbones.timm_models import require_fitting
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_weights
@@ -32,9 +33,10 @@ def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: st
     if not options.random:
         filenames = alternatives(filename)
         path = locate_weights(options.weights, name, repository, filenames, options.downloads)
-    tower = build_tower(model, pretraining)
-    if path is not None:
-        load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")
+    if path is None:
+        tower = build_tower(model, pretraining)
+    else:
+        tower = load_tower(name, path, model, pretraining)
     preprocessing = preprocessing_of(model, pretraining)
     if options.image_size not in {None, preprocessing.size}:
         model = model | {"vision_cfg": model["vision_cfg"] | {"image_size": options.image_size}}
@@ -88,6 +90,16 @@ def build_tower(model: dict[str, Any], pretraining: dict[str, Any]) -> nn.Module
     return tower
 
 
+def load_tower(
+    name: str, path: Path, model: dict[str, Any], pretraining: dict[str, Any]
+) -> nn.Module:
+    """The image tower of a backbone with the weights of a file."""
+    with WithoutRandomValues():
+        tower = build_tower(model, pretraining)
+    load_checked(tower, select_tower(read_weights(path)), f"{path} as {name}")
+    return tower
+
+
 def resize_tower(
     name: str, tower: nn.Module, own: int, model: dict[str, Any], pretraining: dict[str, Any]
 ) -> nn.Module:
@@ -112,7 +124,8 @@ def resize_tower(
     if not hasattr(parts, "patch_size"):
         raise wrong_size(f"{name} takes images of {own} pixels only", own)
     require_multiple(name, size, int(parts.patch_size[0]))
-    resized = build_tower(model, pretraining)
+    with WithoutRandomValues():
+        resized = build_tower(model, pretraining)
     weights = {f"{TOWER_PREFIX}{key}": tensor for key, tensor in tower.state_dict().items()}
     resize_pos_embed(weights, SimpleNamespace(visual=resized))
     resized.load_state_dict(select_tower(weights))

@@ -3,14 +3,8 @@
 from torch import nn
 
 from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.backbones.clip import (
-    build_tower,
-    find_configs,
-    projection_of,
-    select_tower,
-)
+from difficulty_service.backbones.clip import find_configs, load_tower, projection_of
 from difficulty_service.backbones.clip_text import find_clip, locate_clip
-from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.base.errors import BackboneError, Setting
 
 PROJECTED = "projected"
@@ -55,9 +49,7 @@ def load_projection(backbone: str, options: BackboneOptions) -> nn.Module:
     if clip is not None:
         model, pretraining = find_configs(clip.keywords["architecture"], clip.keywords["tag"])
         path = locate_clip(backbone, options, pretraining["hf_hub"])
-        tower = build_tower(model, pretraining)
-        load_checked(tower, select_tower(read_weights(path)), f"{path} as {backbone}")
-        projection = projection_of(tower)
+        projection = projection_of(load_tower(backbone, path, model, pretraining))
     if projection is None:
         raise BackboneError(
             f"no linear map leads from pooled features of {backbone} to words",

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from difficulty_service.backbones import find_loader, load_clip
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.clip import TOWER_PREFIX, alternatives, find_configs
+from difficulty_service.backbones.initialisation import WithoutRandomValues
 from difficulty_service.backbones.plugged import find_plugin
 from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
@@ -93,7 +94,8 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
             parameter="backbone",
         )
     path = locate_clip(name, options, pretraining["hf_hub"])
-    tower = build_text_tower(model, pretraining)
+    with WithoutRandomValues():
+        tower = build_text_tower(model, pretraining)
     load_checked(tower, select_text_tower(read_weights(path), path), f"{path} as {name}")
     tower = tower.eval().requires_grad_(requires_grad=False)
     tower = tower.to(device=options.device, dtype=options.precision)

@@ -16,6 +16,7 @@ from difficulty_service.backbones.backbone import (
 )
 from difficulty_service.backbones.exported_graph import run_fastest
 from difficulty_service.backbones.frozen_network import freeze
+from difficulty_service.backbones.initialisation import WithoutRandomValues
 from difficulty_service.backbones.onnx_network import suits_onnx
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
@@ -156,20 +157,24 @@ def build(
 
     num_classes, weights = match_classifier(config, weights)
     arguments: dict[str, Any] = {} if size is None else {"img_size": size}
+    overlay = {"state_dict": dict(weights), "num_classes": num_classes}
     try:
         # With the number of classes in the file, timm requires every tensor to fit. If it were to
         # drop the classifier as well, it would only log what is missing.
-        network: nn.Module = timm.create_model(
-            model,
-            pretrained=True,
-            num_classes=num_classes,
-            pretrained_cfg_overlay={"state_dict": dict(weights), "num_classes": num_classes},
-            **arguments,
-        )
+        with WithoutRandomValues():
+            network: nn.Module = timm.create_model(
+                model,
+                pretrained=True,
+                num_classes=num_classes,
+                pretrained_cfg_overlay=overlay,
+                **arguments,
+            )
     except (RuntimeError, KeyError, ValueError, TypeError, AttributeError, IndexError) as error:
         expected = timm.create_model(model, num_classes=num_classes).state_dict()
         difference = describe_difference(expected, weights) or f"  {error}"
         raise BackboneError(f"{what}: the weights are of another network\n{difference}") from error
+    # Timm keeps a copy of them with its description of the network.
+    network.pretrained_cfg.pop("state_dict")  # type: ignore[operator, union-attr]
     network.reset_classifier(0)  # type: ignore[operator]
     return network
 
