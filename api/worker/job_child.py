@@ -35,7 +35,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.base.process_setup import give_back_freed_memory, keep_freed_memory
 from difficulty_service.extraction.image_watch import ImageWatch
 
 
@@ -79,6 +79,7 @@ def run_jobs(connections: Sequence[Connection], settings: Settings) -> None:
             message = connection.recv()
             if isinstance(message, Job):  # otherwise a stop that came after the job's end
                 runner.run(message)
+                give_back_freed_memory()
 
 
 @dataclass

@@ -77,6 +77,7 @@ def fuzzed(
         job = client.post("/v1/jobs", json=body).raise_for_status().json()
         client.get(job["links"]["events"])  # until it has ended
         client.get(f"/jobs/{job['id']}/images/1/picture").raise_for_status()
+        client.post("/v1/estimates", json=body).raise_for_status()
         image = next((photos / "train").glob("*/1.png")).read_bytes()
         files = [("images", ("image.png", image))]
         client.post(f"/v1/gaussians/{job['id']}/score", files=files).raise_for_status()
