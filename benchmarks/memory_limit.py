@@ -1,6 +1,6 @@
 """What scoring photographs takes of a limit of memory, as in a container.
 
-Run as root: python benchmarks/memory_limit.py [--photographs 1000] [--megabytes 1024 700]
+Run as root: python benchmarks/memory_limit.py [--photographs 1000] [--megabytes 1024 760]
 
 A command scores a folder by the network of the package for photographs, each time anew, in control
 groups of version 1 with limits of memory. What the files on the disk take in memory is no part of
@@ -40,7 +40,7 @@ def main() -> None:
     """Prints the peak and the time for each limit."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("--photographs", type=int, default=1000)
-    parser.add_argument("--megabytes", type=int, nargs="+", default=[1024, 700])
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[1024, 760])
     options = parser.parse_args()
     os.environ["HF_HUB_OFFLINE"] = "1"
     print(machine())

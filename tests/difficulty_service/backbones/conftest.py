@@ -14,14 +14,14 @@ def what_is_left_unfilled_is_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has what is not filled with random values make features that no test takes for right."""
 
     def fill(
-        _: WithoutRandomValues,
+        mode: WithoutRandomValues,
         function: Callable[..., Any],
-        _types: Sequence[type],
+        types: Sequence[type],
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:  # noqa: ANN401 - of any function
-        result = left(_, function, _types, args, kwargs)
+        result = leave(mode, function, types, args, kwargs)
         return result.data.fill_(nan) if function in RANDOM else result
 
-    left = WithoutRandomValues.__torch_function__
+    leave = WithoutRandomValues.__torch_function__
     monkeypatch.setattr(WithoutRandomValues, "__torch_function__", fill)
