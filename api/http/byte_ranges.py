@@ -30,8 +30,10 @@ def parse_range(
     Several ranges, and a header that is not a range, are answered with the whole file, as the
     standard allows.
 
-    The entity tag is a strong one, with its quotes. A range that begins after the end of the file
-    is `Unsatisfiable`.
+    The entity tag is a strong one, with its quotes.
+
+    Raises:
+        Problem: The range begins after the end of the file.
     """
     if none_match is not None and _lists(none_match, etag):
         return RequestedBytes(UNCHANGED, 0, 0)
@@ -68,20 +70,10 @@ CACHED = "private, max-age=86400"
 
 
 def small_file(request: Request, path: Path, media_type: str) -> Response:
-    """The bytes of a file that a request asks for, by its headers Range and If-None-Match."""
+    """A file as a whole, unless its reader has it already."""
     content = path.read_bytes()
     etag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
-    asked = request.headers
-    part = parse_range(
-        len(content),
-        etag,
-        requested=asked.get("range"),
-        if_range=asked.get("if-range"),
-        none_match=asked.get("if-none-match"),
-    )
-    headers = {"ETag": etag, "Accept-Ranges": "bytes", "Cache-Control": CACHED}
-    if part.status == UNCHANGED:
+    headers = {"ETag": etag, "Cache-Control": CACHED}
+    if _lists(request.headers.get("if-none-match", ""), etag):
         return Response(status_code=UNCHANGED, headers=headers)
-    if part.status == PARTIAL:
-        headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{len(content)}"
-    return Response(content[part.start : part.stop], part.status, headers, media_type)
+    return Response(content, headers=headers, media_type=media_type)

@@ -6,12 +6,11 @@ import structlog
 from starlette.types import Scope
 
 from api.audit_log import AUDIT
+from api.http.api_keys import SIGN_IN
 from api.http.browsers import SAFE_METHODS
 
 CHANGES_NOTHING = ("/estimate", "/v1/estimates", "/v1/gaussians/{job_id}/score")
 """Routes that only compute from a body."""
-
-SIGN_IN = "/sign-in"
 
 
 def record_change(scope: Scope, facts: dict[str, Any]) -> None:

@@ -290,9 +290,7 @@ JPEG = "image/jpeg"
     response_class=Response,
     responses={
         200: {"description": "A JPEG", "content": {JPEG: BYTES}},
-        206: {"description": "The requested bytes", "content": {JPEG: BYTES}},
         304: {"description": "The client has it already"},
-        416: {},
         **NOT_FINISHED,
     },
 )

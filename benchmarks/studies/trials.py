@@ -8,6 +8,7 @@ test samples are evaluated once the constants are fixed.
 import math
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from difficulty_service.base.apart import call_after_parent
 from difficulty_service.base.threads import num_workers
 from trainer.config import Recipe
 from trainer.recipes.file import read_recipe
@@ -122,7 +124,7 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // study.jobs)))
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
-    with ProcessPoolExecutor(study.jobs, mp_context=context) as pool:
+    with ProcessPoolExecutor(study.jobs, context, _end_with_the_study) as pool:
         futures: dict[Future[None], tuple[Study, Trial, int]] = {
             pool.submit(_run, *each): each for each in unfinished
         }
@@ -136,6 +138,11 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
                 file=sys.stderr,
                 flush=True,
             )
+
+
+def _end_with_the_study() -> None:
+    """A study that is killed leaves no training behind."""
+    call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
 @dataclass(frozen=True)

@@ -86,9 +86,9 @@ def download(
             cause, the download broke off.
         WeightsTooLarge: The file is larger than the limit.
     """
-    import httpx2
-
     file = _ask_hub(backbone, repository, filenames)
+    import httpx2  # after the question, which needs no client where the hub is not to be asked
+
     try:
         (path,) = fetch_files(backbone, [file], downloads)
     except (OSError, httpx2.HTTPError) as error:
@@ -99,6 +99,11 @@ def download(
 
 def _ask_hub(backbone: str, repository: str, filenames: Sequence[str]) -> HubFile:
     """The first of `filenames` that the repository holds, once the hub has answered."""
+    from huggingface_hub import is_offline_mode
+
+    if is_offline_mode():  # its client says so too, half a second later
+        raise _missing(backbone, repository, filenames, "HF_HUB_OFFLINE is set")
+
     import httpx2
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
     from huggingface_hub.errors import HfHubHTTPError, RemoteEntryNotFoundError

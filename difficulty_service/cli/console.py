@@ -1,5 +1,6 @@
 """The consoles of all commands, the trainer's too, and tables and warnings."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -10,9 +11,23 @@ from rich.progress import ProgressColumn, Task
 from rich.table import Table
 from rich.text import Text
 
-out = Console(highlight=False, soft_wrap=True)
-err = Console(highlight=False, soft_wrap=True, stderr=True)
-alarm = Console(highlight=False, soft_wrap=True, stderr=True)
+
+class LastingConsole(Console):
+    """A console whose command goes on when its reader leaves, as `head` does after ten lines.
+
+    What most commands print is not what they make, and a file must not depend on its reader.
+    """
+
+    def on_broken_pipe(self) -> None:
+        """Throws away what is still printed; rich would end the command here."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self.file.fileno())
+        os.close(nowhere)
+
+
+out = LastingConsole(highlight=False, soft_wrap=True)
+err = LastingConsole(highlight=False, soft_wrap=True, stderr=True)
+alarm = LastingConsole(highlight=False, soft_wrap=True, stderr=True)
 """Warnings and errors, which a quiet command prints too."""
 
 NARROWEST = 16

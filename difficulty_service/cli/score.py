@@ -68,7 +68,7 @@ def score(
     Args:
         source: Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column of
             vectors), or a dataset to extract.
-        out: File to write: its name ends in .parquet, .csv or .jsonl.
+        out: Score file to write, ending in .parquet, .csv or .jsonl.
         gaussians: Score against Gaussians that `difficulty fit` wrote.
         labels: Labels of features in a file: .npy, or text with a label on each line; default:
             those in the file, or labels.npy beside it.

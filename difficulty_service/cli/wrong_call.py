@@ -1,8 +1,9 @@
 """Calls that cannot work, and settings that an error suggests, as options of a command."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
+from docstring_parser import parse
 
 from difficulty_service.base.errors import Setting
 
@@ -32,7 +33,9 @@ def describe_wrong_call(error: CycloptsError | WrongCall) -> str:
     if isinstance(error, MissingArgumentError) and error.argument is not None:
         if error.keyword is not None:
             return f"{error.keyword} needs a value"
-        return f"{' '.join(error.command_chain or ())} needs {error.argument.name}"
+        needed = f"{' '.join(error.command_chain or ())} needs {error.argument.name}"
+        meaning = meaning_of(error.argument.field_info.name, error.target)
+        return f"{needed}: {meaning}" if meaning else needed
     if error.__cause__ is not None:
         # Imported here, because only models have bounds, and they have loaded it.
         from pydantic import ValidationError
@@ -42,6 +45,15 @@ def describe_wrong_call(error: CycloptsError | WrongCall) -> str:
         if isinstance(error.__cause__, ValidationError):
             return explain_invalid(error.__cause__, spell_option)
     return " ".join(str(error).split())
+
+
+def meaning_of(parameter: str, command: Callable[..., object] | None) -> str:
+    """What a command says of a parameter in its docstring; the first sentence."""
+    for each in parse(getattr(command, "__doc__", None) or "").params:
+        if each.arg_name == parameter:
+            first = " ".join((each.description or "").split()).split(". ")[0].rstrip(".")
+            return first[:1].lower() + first[1:]
+    return ""
 
 
 def spell_option(name: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""Thumbnails over HTTP: parts of them, those that a client has already, and a full disk."""
+"""Thumbnails over HTTP: those that a client has already, deleted ones, and a full disk."""
 
 import errno
 import shutil
@@ -24,30 +24,6 @@ def address(settings: Settings, finished: Callable[[], Job]) -> str:
 
 
 @pytest.mark.usefixtures("new_interpreters")
-def test_parts_of_a_thumbnail_make_the_thumbnail(client: TestClient, address: str) -> None:
-    whole = client.get(address)
-    only = {"If-Range": whole.headers["ETag"]}
-
-    first = client.get(address, headers=only | {"Range": "bytes=0-99"})
-    rest = client.get(address, headers=only | {"Range": "bytes=100-"})
-    several = client.get(address, headers={"Range": "bytes=0-1,4-5"})
-
-    assert (first.status_code, rest.status_code, several.status_code) == (206, 206, 200)
-    assert first.headers["Content-Range"] == f"bytes 0-99/{len(whole.content)}"
-    assert first.headers["Content-Type"] == "image/jpeg"
-    assert first.content + rest.content == several.content == whole.content
-
-
-def test_a_range_behind_the_end_of_a_thumbnail_is_a_problem(
-    client: TestClient, address: str, assert_problem: Callable[..., None]
-) -> None:
-
-    answer = client.get(address, headers={"Range": "bytes=99999999-"})
-
-    assert_problem(answer, 416, "range-not-satisfiable", "Range")
-    assert answer.headers["Content-Range"].startswith("bytes */")
-
-
 def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
     client: TestClient, address: str
 ) -> None:

@@ -3,6 +3,7 @@
 import os
 import pickle
 import socket
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from difficulty_service.backbones.weights import (
     read_weights,
 )
 from difficulty_service.backbones.weights_files import locate_weights
-from difficulty_service.base.errors import BackboneError
+from difficulty_service.base.errors import BackboneError, MissingWeights
 from difficulty_service.base.files import file_sha256
 from tests.factories import write_hub_file
 
@@ -182,6 +183,14 @@ def test_without_cache_and_network_the_error_names_the_files_the_folder_and_both
     assert "where there is a network" in message
     assert "give a file of these weights as weights" in message
     assert len(attempts) < 3  # The hub's own client retries for half a minute.
+
+
+def test_offline_the_hubs_client_is_not_even_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setitem(sys.modules, "httpx2", None)  # an import of it fails
+
+    with pytest.raises(MissingWeights, match="HF_HUB_OFFLINE is set"):
+        locate_weights(None, "resnet50", "owner/name", ("model.safetensors",))
 
 
 def no_network(*_: object, **__: object) -> None:

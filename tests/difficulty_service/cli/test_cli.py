@@ -111,7 +111,7 @@ def test_a_wrong_call_is_one_line_with_the_option_its_value_and_what_was_expecte
     assert printed.err.count("\n") == 1
 
 
-def test_a_call_without_what_a_command_needs_names_it(
+def test_a_call_without_what_a_command_needs_names_it_and_says_what_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["difficulty", "score", "photos"])
@@ -119,7 +119,9 @@ def test_a_call_without_what_a_command_needs_names_it(
     code = main()
 
     assert code == 2
-    assert capsys.readouterr().err == "error: score needs --out\n"
+    assert capsys.readouterr().err == (
+        "error: score needs --out: score file to write, ending in .parquet, .csv or .jsonl\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """Tables for terminals of any width, whatever the names in them."""
 
 import io
+import os
+from pathlib import Path
 
 import pytest
 from rich.cells import cell_len
@@ -47,3 +49,16 @@ def test_names_are_neither_markup_nor_control_characters(monkeypatch: pytest.Mon
     console.print_table(("sample",), [("[red]a.jpg",), ("b\n\x1b[2J.jpg",)])
 
     assert printed.getvalue().split() == ["sample", "[red]a.jpg", "b��[2J.jpg"]
+
+
+def test_a_command_goes_on_when_nobody_reads_what_it_prints() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "w") as file:
+        left = console.LastingConsole(file=file)
+
+        left.print("nobody reads this")
+        left.print("nor this")
+
+        assert os.fstat(file.fileno()) == Path(os.devnull).stat()
+    assert {type(each) for each in (console.out, console.err, console.alarm)} == {type(left)}
