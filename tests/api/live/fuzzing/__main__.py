@@ -47,6 +47,7 @@ requests, and most of its dozens of images are changed. The first four are on fi
 kinds."""
 
 REPORT_EVERY = 5000
+UPLOADS = "/v1/uploads"
 
 Answers = Iterator[tuple[str, Answer]]
 """What was sent, in words, and its answer."""
@@ -81,12 +82,16 @@ class Fuzzer:
             (target,) = random.choices(self.targets, weights)
             request = changed(random, target).with_headers(self.key)
             if chance >= UPLOADS_OF_100 + HEADS_OF_100:
-                yield f"{request}"[:400], self.wire.send(request)
-                return
-            raw = changed_bytes(random, request.head()) + request.body
-            answer = self.wire.send_raw(raw)
-            # No answer need come to what may be only the beginning of a request.
-            yield f"{raw!r}"[:400], answer if answer.status else Answer(400)
+                answer = self.wire.send(request)
+                yield f"{request}"[:400], answer
+            else:
+                raw = changed_bytes(random, request.head()) + request.body
+                answer = self.wire.send_raw(raw)
+                # No answer need come to what may be only the beginning of a request.
+                yield f"{raw!r}"[:400], answer if answer.status else Answer(400)
+            if request.path == UPLOADS and answer.status == http.client.CREATED:
+                # A key may have a hundred open ones.
+                yield "DELETE upload", self.ask("DELETE", address_of(answer))
 
     def ask(self, method: str, path: str, body: object = None) -> Answer:
         """The answer to a valid request."""
@@ -103,9 +108,11 @@ class Fuzzer:
         self, kind: str, content: bytes, parts: int = 1
     ) -> Generator[tuple[str, Answer], None, str]:
         """Sends an upload; returns its address."""
-        created = self.ask("POST", "/v1/uploads", {"format": kind, "size": len(content) or None})
+        created = self.ask("POST", UPLOADS, {"format": kind, "size": len(content) or None})
         yield f"announce {kind}", created
-        address = str(json.loads(created.content)["links"]["self"])
+        if created.status != http.client.CREATED:
+            raise RuntimeError(f"no upload could be announced: {created}")
+        address = address_of(created)
         bounds = [len(content) * part // parts for part in range(parts + 1)]
         for offset, end in pairwise(bounds):
             query = {"offset": str(offset)} | ({"complete": "true"} if end == bounds[-1] else {})
@@ -139,6 +146,11 @@ class Fuzzer:
         for page in ("", "/images", "/images/0", "/images/0/picture", "/classes", "/map/points"):
             yield f"page {page}", self.ask("GET", f"/jobs/{job}{page}")
         yield "DELETE job", self.ask("DELETE", f"/v1/jobs/{job}")
+
+
+def address_of(created: Answer) -> str:
+    """The address of an upload, as the answer to its announcement has it."""
+    return str(json.loads(created.content)["links"]["self"])
 
 
 def scored_by(fuzzer: Fuzzer, job: str) -> Scored:
