@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
 if TYPE_CHECKING:
@@ -45,9 +46,7 @@ CLASSES = ("bird", "cat", "dog")
 HOSTILE_CLASSES = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 SAMPLES = 90
 
-OpenPage = Callable[..., "Page"]
 MakeContext = Callable[..., "BrowserContext"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 
 @pytest.fixture(scope="module")

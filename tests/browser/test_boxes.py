@@ -12,11 +12,11 @@ import difficulty_service as ds
 from difficulty_service.cli import create_app
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from tests.boxed_images import Scene, many_scenes, write_coco, write_image
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-OpenPage = Callable[..., "Page"]
 
 NUM_SCENES, WRONG = 12, 4
 

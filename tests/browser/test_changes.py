@@ -12,13 +12,12 @@ from difficulty_service.review.changes import ChangePage, write_change_page
 from difficulty_service.scores.changes import find_changes
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.splits import Split, open_split
+from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 OLD, RELABELLED = 84, 4

@@ -16,13 +16,12 @@ import torch
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.file import read_scores, write_scores
+from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Locator, Page
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 SAMPLES = 90
 CAMERAS = ("A", "<b>B</b>", 'C" onfocus="alert(1)')

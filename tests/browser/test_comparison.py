@@ -11,12 +11,11 @@ from difficulty_service.review.compared import ComparedFile, write_comparison
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 MakeScored = Callable[..., Path]
 
 MOVES = 8

@@ -15,12 +15,11 @@ from difficulty_service.audit.explanation import (
 )
 from difficulty_service.audit.files import write_json
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

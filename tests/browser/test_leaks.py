@@ -12,13 +12,12 @@ from difficulty_service.review.leaks import LeakPage, write_leak_page
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.leaks import find_leaks
 from difficulty_service.scores.splits import Split, open_split
+from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 MakeScored = Callable[..., Path]
 
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")

@@ -11,11 +11,11 @@ import pytest
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
 CLASSES = ("bird", "Bernese mountain dog of the high Alps", "dog")  # of different lengths
 SHARES = (0.62, 0.375, 0.001)
 

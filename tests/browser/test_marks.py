@@ -11,12 +11,12 @@ import pyarrow as pa
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
+from tests.browser.kinds import OpenPage
 from tests.browser.storage import reload
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-OpenPage = Callable[..., "Page"]
 Rows = list[dict[str, Any]]
 DoubtfulRows = Callable[[Path], Rows]
 

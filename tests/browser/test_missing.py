@@ -1,7 +1,6 @@
 """The page of objects without a box in a real browser, offline."""
 
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,12 +8,10 @@ import pytest
 
 import difficulty_service as ds
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
+    pass
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ import pytest
 import difficulty_service as ds
 from difficulty_service.interface.review_widget import PageOptions, show_review
 from difficulty_service.scores.file import read_scores
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Frame, Page
@@ -49,8 +50,6 @@ show("first");
 </script>
 """
 """A page that shows a widget as notebooks do, with a model in place of the kernel."""
-
-OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,11 @@ from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.marks import Mark, read_marks
 from difficulty_service.scores.provenance import RandomCheck
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 OpenReport = Callable[[Order], "Page"]
 
 

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difficulty_service.scores.file import read_scores
+from tests.browser.kinds import Findings, OpenPage
 from tests.browser.storage import reload
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 Rows = list[dict[str, Any]]
 DoubtfulRows = Callable[[Path], Rows]
 

@@ -1,6 +1,5 @@
 """The page of compared training runs in a real browser, offline."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.browser.kinds import Findings, OpenPage
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, write_predictions
 from trainer.evaluation.record import evaluate_predictions, write_metrics
@@ -17,10 +17,8 @@ from trainer.reports.comparison import compare_runs, resample_comparison
 from trainer.reports.comparison_files import write_comparison
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 HOSTILE = "</style><img src=x onerror=alert(1)> {{ 7 * 7 }}"
 OBJECTIVE = {

@@ -3,7 +3,6 @@
 import io
 import re
 import warnings
-from collections.abc import Callable
 from contextlib import redirect_stderr
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,17 +12,16 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from difficulty_service.cli import create_app
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 WIDE = ["index", "commands", "evidence", "method", "python", "score-file"]
 """Pages with everything that may be wider than a phone: pictures, tables, formulas, signatures."""
 
-OpenPage = Callable[..., "Page"]
-Findings = Callable[["Page"], list[tuple[str, str]]]
 
 pytestmark = pytest.mark.slow
 

@@ -1,6 +1,5 @@
 """Decisions about tags are reviewed by keyboard, and the table of tags follows them alone."""
 
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,11 +15,11 @@ from difficulty_service.cli import create_app
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
 
 IMAGES, WRONG, MISSING = 120, 5, 9
 TAGS = ("blue", "green", "red")

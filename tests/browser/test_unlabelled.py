@@ -11,11 +11,11 @@ from difficulty_service.review.assemble import ReportOptions, make_report, read_
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.browser.conftest import SAMPLES
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    pass
 
-OpenPage = Callable[..., "Page"]
 COLUMNS = ["sample_id", "label", "label_name", "md_agnostic", "percentile"]
 
 

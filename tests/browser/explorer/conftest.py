@@ -29,8 +29,6 @@ EACH = 40
 HOSTILE = "=1+1<img src=x onerror=alert(1)>.png"
 TIMEOUT = 120.0
 
-OpenPage = Callable[..., "Page"]
-
 
 @dataclass(frozen=True)
 class Explorer:
@@ -162,9 +160,15 @@ def signed_in(context: "BrowserContext", secret: str) -> "BrowserContext":
 
 
 @pytest.fixture
-def sign_in(explorer: Explorer) -> Callable[..., "BrowserContext"]:
-    """Signs a profile in, with the key that may write or with another."""
-    return lambda context, secret=explorer.secret: signed_in(context, secret)
+def signed_in_page(
+    new_context: Callable[..., "BrowserContext"], explorer: Explorer
+) -> Callable[..., "Page"]:
+    """Opens a page of a new profile, signed in with the key that may write or with another."""
+
+    def open_page(secret: str = explorer.secret, **options: Any) -> "Page":  # noqa: ANN401
+        return signed_in(new_context(**options), secret).new_page()
+
+    return open_page
 
 
 @pytest.fixture

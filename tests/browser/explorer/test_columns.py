@@ -1,27 +1,20 @@
 """The owner of a job attaches a table of columns on its page, in a real browser."""
 
 import json
-from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.kinds import Findings, OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    pass
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
 CAMERA = '<img src=x onerror="alert(1)">'
 LONG = "x" * 300
-
-
-def findings(page: "Page") -> list[str]:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text())
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
 
 
 @pytest.fixture
@@ -38,20 +31,19 @@ def table(explorer: Explorer, tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("look", ["light", "dark", "without scripts"])
 def test_a_table_is_attached_filters_the_images_and_is_removed(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
+    axe_findings: Findings,
+    signed_in_page: OpenPage,
     explorer: Explorer,
     table: Path,
     problems: list[str],
     look: str,
 ) -> None:
     scripts = look != "without scripts"
-    context = new_context(
+    page = signed_in_page(
         color_scheme="dark" if look == "dark" else "light",
         java_script_enabled=scripts,
         viewport={"width": 390, "height": 800},
     )
-    page = sign_in(context).new_page()
     page.goto(f"/jobs/{explorer.job}/images")
     page.get_by_role("link", name="Columns", exact=True).click()
 
@@ -67,7 +59,7 @@ def test_a_table_is_attached_filters_the_images_and_is_removed(
     assert "has no column 'lens'" in problem
     assert "1 of 121 ids of the table have no sample" in page.get_by_role("region").inner_text()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert not scripts or findings(page) == []
+    assert not scripts or axe_findings(page) == []
 
     page.get_by_role("link", name="Filter by them").click()
     filters = page.locator(".side-box:not([open]) > summary")

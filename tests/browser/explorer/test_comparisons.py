@@ -1,23 +1,16 @@
 """Finished jobs are compared on a page, in a real browser and by keyboard."""
 
 import time
-from collections.abc import Callable
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.kinds import Findings, OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    pass
 
 Explorer = Any  # of conftest.py, which tests cannot import
-
-
-def findings(page: "Page") -> list[str]:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text())
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
 
 
 @pytest.fixture
@@ -36,18 +29,17 @@ def twin(explorer: Explorer) -> str:
 
 @pytest.mark.parametrize("look", ["light", "dark"])
 def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
+    axe_findings: Findings,
+    signed_in_page: OpenPage,
     explorer: Explorer,
     twin: str,
     problems: list[str],
     look: str,
 ) -> None:
-    context = new_context(color_scheme=look, viewport={"width": 390, "height": 800})
-    page = sign_in(context).new_page()
+    page = signed_in_page(color_scheme=look, viewport={"width": 390, "height": 800})
     page.goto(f"/jobs/{explorer.job}")
     page.get_by_role("link", name="Compare", exact=True).click()
-    assert findings(page) == []
+    assert axe_findings(page) == []
 
     page.get_by_label("Jobs with the test sets").select_option(twin)
     page.locator("#leaks-near_duplicates").fill("0.99999")
@@ -58,7 +50,7 @@ def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
     assert page.locator(".copies > li .thumb").count() == 2 * 120
     assert page.locator(".copies img").first.evaluate("each => each.decode().then(() => true)")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert findings(page) == []
+    assert axe_findings(page) == []
 
     page.get_by_role("link", name="Compare", exact=True).last.click()
     page.get_by_role("button", name="Remove Copies in other jobs 1").click()

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.browser.kinds import Findings, OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page, Route
+    from playwright.sync_api import Page, Route
 
 Explorer = Any  # of conftest.py, which tests cannot import
 Points = dict[str, Any]
@@ -209,13 +211,12 @@ def test_escape_clears_the_lasso(map_page: "Page", draw_around: DrawAround) -> N
 
 
 def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
+    signed_in_page: OpenPage,
     explorer: Explorer,
     draw_around: DrawAround,
     open_map: OpenMap,
 ) -> None:
-    page = open_map(sign_in(new_context(), explorer.read_only).new_page())
+    page = open_map(signed_in_page(explorer.read_only))
     inside = draw_around(page, [0, 1, 2])
     told(page, f"{len(inside)} in the lasso")
 
@@ -224,13 +225,12 @@ def test_a_key_that_may_only_read_selects_but_sees_no_marks_to_give(
 
 
 def test_a_finger_draws_once_the_lasso_is_switched_on(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    signed_in_page: OpenPage,
     places: Places,
     open_map: OpenMap,
 ) -> None:
     options = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
-    page = open_map(sign_in(new_context(**options)).new_page())
+    page = open_map(signed_in_page(**options))
     session = page.context.new_cdp_session(page)
 
     def drag() -> list[int]:
@@ -254,22 +254,18 @@ def test_a_finger_draws_once_the_lasso_is_switched_on(
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_while_points_are_selected(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    axe_findings: Findings,
+    signed_in_page: OpenPage,
     scheme: str,
     draw_around: DrawAround,
     open_map: OpenMap,
 ) -> None:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page = open_map(sign_in(new_context(color_scheme=scheme)).new_page())
+    page = open_map(signed_in_page(color_scheme=scheme))
     inside = draw_around(page, [0, 1, 2])
     page.get_by_role("button", name="Drop them").click()
     told(page, f"{len(inside)} marked drop.")
 
-    page.evaluate((files(package) / "axe.min.js").read_text())
-    results = page.evaluate("() => axe.run({resultTypes: ['violations']})")
-
-    assert [finding["id"] for finding in results["violations"]] == []
+    assert axe_findings(page) == []
 
 
 def test_a_line_around_points_is_drawn_again_in_the_colour_of_another_theme(

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from tests.browser.kinds import OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Page
 
 Explorer = Any  # of conftest.py, which tests cannot import
 Points = dict[str, Any]
@@ -103,12 +105,11 @@ def test_the_hardest_of_the_selection_are_pictured(
 
 
 def test_the_bar_of_marks_covers_no_action_of_the_lasso(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    signed_in_page: OpenPage,
     open_map: OpenMap,
     draw_around: DrawAround,
 ) -> None:
-    page = open_map(sign_in(new_context(viewport={"width": 1280, "height": 800})).new_page())
+    page = open_map(signed_in_page(viewport={"width": 1280, "height": 800}))
     draw_around(page, list(range(120)))
     page.get_by_role("button", name="Keep their labels").click()
     told(page, "120 marked keep.")

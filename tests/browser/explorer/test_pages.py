@@ -3,11 +3,12 @@
 import re
 import zipfile
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page
@@ -33,11 +34,6 @@ PAGES = (
     "/jobs/none",
 )
 MANY = 3000
-
-
-def axe_source() -> str:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    return (files(package) / "axe.min.js").read_text()
 
 
 @pytest.fixture
@@ -186,46 +182,35 @@ def test_a_damaged_image_is_listed_with_the_reason(page: "Page", explorer: Explo
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_on_any_page(
+    axe_findings: Findings,
     new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    signed_in_page: OpenPage,
     explorer: Explorer,
     problems: list[str],
     scheme: str,
 ) -> None:
-    source = axe_source()
-    context = new_context(color_scheme=scheme)
-    found = check(context.new_page(), "/sign-in", source)
-    page = sign_in(context).new_page()
+    strangers = new_context(color_scheme=scheme).new_page()
+    strangers.goto("/sign-in")
+    found = {"/sign-in": axe_findings(strangers)}
+    page = signed_in_page(color_scheme=scheme)
 
     for address in PAGES:
-        found += check(page, address.format(job=explorer.job), source)
+        page.goto(address.format(job=explorer.job))
+        found[address] = axe_findings(page)
 
-    assert found == []
+    assert {address: each for address, each in found.items() if each} == {}
     assert [problem for problem in problems if "404" not in problem] == []
     problems.clear()
 
 
-def check(page: "Page", address: str, source: str) -> list[str]:
-    """Findings of axe on a page, one line each."""
-    page.goto(address)
-    page.evaluate(source)
-    results = page.evaluate("() => axe.run({resultTypes: ['violations']})")
-    return [
-        f"{address}: {finding['id']}: {node['html'][:120]} {node['failureSummary'][:200]}"
-        for finding in results["violations"]
-        for node in finding["nodes"]
-    ]
-
-
 @pytest.mark.parametrize("width", [320, 390])
 def test_no_page_is_wider_than_a_phone(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
+    signed_in_page: OpenPage,
     explorer: Explorer,
     problems: list[str],
     width: int,
 ) -> None:
-    page = sign_in(new_context(viewport={"width": width, "height": 800})).new_page()
+    page = signed_in_page(viewport={"width": width, "height": 800})
 
     widths = {}
     for address in PAGES:

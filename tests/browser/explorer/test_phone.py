@@ -1,12 +1,13 @@
 """A review by thumb on the narrowest phone."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.kinds import OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page, Route
+    from playwright.sync_api import Page, Route
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -24,15 +25,11 @@ pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 @pytest.fixture
-def phone(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
-) -> "Page":
+def phone(signed_in_page: OpenPage) -> "Page":
     """A page of a signed-in phone."""
-    context = new_context(
+    return signed_in_page(
         viewport={"width": WIDTH, "height": HEIGHT}, is_mobile=True, has_touch=True
     )
-    return sign_in(context).new_page()
 
 
 def small_targets(page: "Page") -> list[str]:

@@ -1,12 +1,13 @@
 """A browser that is signed in with a key that may only read."""
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.browser.kinds import OpenPage
+
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    from playwright.sync_api import Page
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -14,13 +15,9 @@ SCOPE = "the key has the scopes read, read-all, this needs write"
 
 
 @pytest.fixture
-def visitor(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
-    explorer: Explorer,
-) -> "Page":
+def visitor(signed_in_page: OpenPage, explorer: Explorer) -> "Page":
     """A page of a profile that may look at all jobs."""
-    return sign_in(new_context(), explorer.read_only).new_page()
+    return signed_in_page(explorer.read_only)
 
 
 def refused(problems: list[str]) -> bool:

@@ -12,6 +12,7 @@ import pytest
 from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.marks import Mark, read_marks
 from difficulty_service.scores.provenance import RandomCheck
+from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext, Page, Route
@@ -410,11 +411,9 @@ def test_everything_filtered_is_marked_at_once_and_can_be_undone(
 
 
 def test_without_scripts_images_are_filtered_and_marked_by_forms(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[["BrowserContext"], "BrowserContext"],
-    explorer: Explorer,
+    signed_in_page: OpenPage, explorer: Explorer
 ) -> None:
-    page = sign_in(new_context(java_script_enabled=False)).new_page()
+    page = signed_in_page(java_script_enabled=False)
 
     page.goto(images(explorer))
     page.get_by_label("Label", exact=True).fill("dog")

@@ -1,7 +1,6 @@
 """Two people review one job in the browser, and its owner decides where they disagree."""
 
-from collections.abc import Callable, Iterator
-from importlib.resources import files
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx2
@@ -10,9 +9,10 @@ import pytest
 from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key, revoke_key
+from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
-    from playwright.sync_api import BrowserContext, Page
+    pass
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -42,25 +42,17 @@ def decide(explorer: Explorer, secret: str, kinds: tuple[str, ...]) -> None:
         client.post(f"/v1/jobs/{explorer.job}/marks", json={"marks": marks}).raise_for_status()
 
 
-def findings(page: "Page") -> list[str]:
-    package = pytest.importorskip("axe_playwright_python", reason="axe is not installed")
-    page.evaluate((files(package) / "axe.min.js").read_text())
-    found = page.evaluate("() => axe.run({resultTypes: ['violations']})")["violations"]
-    return [f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found]
-
-
 @pytest.mark.parametrize(("scheme", "scripts"), [("light", True), ("dark", True), ("light", False)])
 def test_the_owner_shares_a_job_and_decides_where_the_reviewers_disagree(
-    new_context: Callable[..., "BrowserContext"],
-    sign_in: Callable[..., "BrowserContext"],
+    axe_findings: Findings,
+    signed_in_page: OpenPage,
     explorer: Explorer,
     colleague: tuple[str, str],
     scheme: str,
     scripts: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     viewport = {"width": 390, "height": 800}
-    context = new_context(color_scheme=scheme, java_script_enabled=scripts, viewport=viewport)
-    page = sign_in(context).new_page()
+    page = signed_in_page(color_scheme=scheme, java_script_enabled=scripts, viewport=viewport)
     page.goto(f"/jobs/{explorer.job}/reviewers")
 
     page.get_by_label("Id of the key").fill(colleague[0])
@@ -73,13 +65,13 @@ def test_the_owner_shares_a_job_and_decides_where_the_reviewers_disagree(
     lead = page.locator(".lead-text").first.inner_text()
     assert "3 images decided by two or more, 1 of them differently" in lead
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    assert not scripts or findings(page) == []
+    assert not scripts or axe_findings(page) == []
 
     page.get_by_role("link", name="Decide where they disagree").click()
     page.locator("#image-1 .look").click()
     said = page.get_by_role("region", name="Reviewers")
     assert "colleague" in said.inner_text()
-    assert not scripts or findings(page) == []
+    assert not scripts or axe_findings(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     said.get_by_role("button", name="Drop").click()
     page.get_by_text("Final decision", exact=True).wait_for()
