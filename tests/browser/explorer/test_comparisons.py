@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
+COMPARED_WITHIN = 300_000  # milliseconds, for a process that loads PyTorch on a busy machine
+
 
 @pytest.fixture
 def twin(explorer: Explorer) -> str:
@@ -44,7 +46,7 @@ def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
     page.get_by_label("Jobs with the test sets").select_option(twin)
     page.locator("#leaks-near_duplicates").fill("0.99999")
     page.keyboard.press("Enter")
-    page.locator(".copies li").first.wait_for()
+    page.locator(".copies li").first.wait_for(timeout=COMPARED_WITHIN)
 
     assert "120 of 120 images" in page.locator("main").inner_text()
     assert page.locator(".copies > li .thumb").count() == 2 * 120
