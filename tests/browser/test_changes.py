@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,10 +13,6 @@ from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.splits import Split, open_split
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
-
-if TYPE_CHECKING:
-    pass
-
 
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 OLD, RELABELLED = 84, 4

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,9 +11,6 @@ from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 MakeScored = Callable[..., Path]
 

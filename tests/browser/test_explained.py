@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -16,10 +15,6 @@ from difficulty_service.audit.explanation import (
 from difficulty_service.audit.files import write_json
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
-
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -14,9 +13,6 @@ from difficulty_service.scores.leaks import find_leaks
 from difficulty_service.scores.splits import Split, open_split
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
-
-if TYPE_CHECKING:
-    pass
 
 MakeScored = Callable[..., Path]
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -12,9 +11,6 @@ from difficulty_service.review.assemble import ReportOptions, make_report, read_
 from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
 from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 CLASSES = ("bird", "Bernese mountain dog of the high Alps", "dog")  # of different lengths
 SHARES = (0.62, 0.375, 0.001)

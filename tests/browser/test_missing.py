@@ -2,16 +2,12 @@
 
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 import difficulty_service as ds
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """The page of compared training runs in a real browser, offline."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -15,10 +14,6 @@ from trainer.metrics.bootstrap import Resampling
 from trainer.reports.columns import MAIN_COLUMNS
 from trainer.reports.comparison import compare_runs, resample_comparison
 from trainer.reports.comparison_files import write_comparison
-
-if TYPE_CHECKING:
-    pass
-
 
 HOSTILE = "</style><img src=x onerror=alert(1)> {{ 7 * 7 }}"
 OBJECTIVE = {

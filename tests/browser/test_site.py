@@ -6,16 +6,12 @@ import warnings
 from contextlib import redirect_stderr
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from difficulty_service.cli import create_app
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"

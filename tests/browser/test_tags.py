@@ -2,7 +2,6 @@
 
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +15,6 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores
 from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    pass
-
 
 IMAGES, WRONG, MISSING = 120, 5, 9
 TAGS = ("blue", "green", "red")

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,9 +11,6 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.browser.conftest import SAMPLES
 from tests.browser.kinds import OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 COLUMNS = ["sample_id", "label", "label_name", "md_agnostic", "percentile"]
 

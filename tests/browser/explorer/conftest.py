@@ -55,6 +55,21 @@ class Explorer:
         headers = {"Authorization": f"Bearer {self.secret}"}
         return httpx2.Client(base_url=self.url, headers=headers, timeout=TIMEOUT)
 
+    def score(self, path: str) -> str:
+        """Id of a new job about a folder or file below the root, once it has succeeded."""
+        with self.client() as client:
+            return scored(client, path)
+
+
+def scored(client: httpx2.Client, path: str) -> str:
+    """Id of a new job about a folder or file below the root, once it has succeeded."""
+    body = {"dataset": {"root": "photos", "path": path}}
+    job = client.post("/v1/jobs", json=body).raise_for_status().json()
+    client.get(job["links"]["events"])  # until it has ended
+    job = client.get(job["links"]["self"]).raise_for_status().json()
+    assert job["state"] == "succeeded", job["error"]
+    return str(job["id"])
+
 
 @pytest.fixture(scope="session")
 def explorer(
@@ -88,12 +103,10 @@ def explorer(
         with httpx2.Client(
             base_url=url, headers={"Authorization": f"Bearer {secret}"}, timeout=TIMEOUT
         ) as client:
-            body = {"dataset": {"root": "photos", "path": "train"}}
-            job = client.post("/v1/jobs", json=body).raise_for_status().json()
-            client.get(job["links"]["events"])  # until it has ended
-            content = client.get(f"/v1/jobs/{job['id']}/scores.parquet").raise_for_status().content
+            job = scored(client, "train")
+            content = client.get(f"/v1/jobs/{job}/scores.parquet").raise_for_status().content
         rows = pq.read_table(pa.BufferReader(content)).to_pylist()
-        yield Explorer(url, secret, read_only, job["id"], rows, folder / "photos")
+        yield Explorer(url, secret, read_only, job, rows, folder / "photos")
     finally:
         process.terminate()
         process.join(60)

@@ -2,19 +2,18 @@
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.browser.kinds import Findings, OpenPage
 
-if TYPE_CHECKING:
-    pass
-
 Explorer = Any  # of conftest.py, which tests cannot import
 
 CAMERA = '<img src=x onerror="alert(1)">'
 LONG = "x" * 300
+
+pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 @pytest.fixture

@@ -1,14 +1,10 @@
 """Finished jobs are compared on a page, in a real browser and by keyboard."""
 
-import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
@@ -18,15 +14,7 @@ COMPARED_WITHIN = 300_000  # milliseconds, for a process that loads PyTorch on a
 @pytest.fixture
 def twin(explorer: Explorer) -> str:
     """A second job about the same images."""
-    with explorer.client() as client:
-        known = client.get(f"/v1/jobs/{explorer.job}").raise_for_status().json()["request"]
-        body = {name: known[name] for name in ("dataset", "backbone")}
-        job = client.post("/v1/jobs", json=body).raise_for_status().json()
-        while job["state"] not in ("succeeded", "failed"):
-            time.sleep(0.2)
-            job = client.get(job["links"]["self"]).raise_for_status().json()
-        assert job["state"] == "succeeded", job["error"]
-        return str(job["id"])
+    return str(explorer.score("train"))
 
 
 @pytest.mark.parametrize("look", ["light", "dark"])

@@ -1,7 +1,7 @@
 """Two people review one job in the browser, and its owner decides where they disagree."""
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx2
 import pytest
@@ -10,9 +10,6 @@ from api.settings import Settings
 from api.storage.database import open_database
 from api.storage.keys import create_key, revoke_key
 from tests.browser.kinds import Findings, OpenPage
-
-if TYPE_CHECKING:
-    pass
 
 Explorer = Any  # of conftest.py, which tests cannot import
 
