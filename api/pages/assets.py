@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import mimetypes
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -17,7 +18,8 @@ ASK_AGAIN = "no-cache"
 KEEP = "public, max-age=31536000, immutable"
 """Browsers keep a file without asking, as another one would have another address."""
 
-LEVEL = 9  # of compression, which is done once
+LEVEL = 9  # of compression
+MOST_FILES = 256
 
 
 class Assets:
@@ -72,5 +74,10 @@ def _answers(name: str, content: bytes, caching: str) -> tuple[Response, Respons
     headers = {"Cache-Control": caching, "Vary": "Accept-Encoding"}
     plain = Response(content, headers={**headers, "ETag": f'"{digest}"'}, media_type=media_type)
     headers |= {"Content-Encoding": "gzip", "ETag": f'"{digest}-gzip"'}
-    shrunk = gzip.compress(content, LEVEL, mtime=0)
-    return plain, Response(shrunk, headers=headers, media_type=media_type)
+    return plain, Response(_compressed(content), headers=headers, media_type=media_type)
+
+
+@lru_cache(MOST_FILES)
+def _compressed(content: bytes) -> bytes:
+    """Made once for both addresses of a file, and for all applications of a process."""
+    return gzip.compress(content, LEVEL, mtime=0)
