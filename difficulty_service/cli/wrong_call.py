@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable
 
 from cyclopts import CycloptsError, MissingArgumentError, UnusedCliTokensError
-from docstring_parser import parse
 
 from difficulty_service.base.errors import Setting
 
@@ -49,6 +48,8 @@ def describe_wrong_call(error: CycloptsError | WrongCall) -> str:
 
 def meaning_of(parameter: str, command: Callable[..., object] | None) -> str:
     """What a command says of a parameter in its docstring; the first sentence."""
+    from docstring_parser import parse
+
     for each in parse(getattr(command, "__doc__", None) or "").params:
         if each.arg_name == parameter:
             first = " ".join((each.description or "").split()).split(". ")[0].rstrip(".")
