@@ -26,6 +26,7 @@ from difficulty_service.datasets.storage import (
     READ_AHEAD,
     Boundary,
     StoredFile,
+    StoredPath,
     is_folder,
     open_arrow_file,
     resolve,
@@ -288,9 +289,21 @@ def open_table_file(
         else:
             table, note = read_text_table(file.place, name, text_columns, multiline=multiline)
     except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from error
+        raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from (
+            cause_in_storage(file.place, error)
+        )
     _refuse_invalid(table, name)
     return TableFile(file, name, table.schema, table.num_rows, table, limits, note)
+
+
+def cause_in_storage(place: StoredPath, error: Exception) -> Exception | None:
+    """The error, unless it is pyarrow's for what a local file contains, which never passes.
+
+    It raises an OSError for damaged pages, too, as for storage that fails; only the latter has the
+    system's number. What a remote storage raises cannot be told apart.
+    """
+    is_content = place.is_local and isinstance(error, OSError) and error.errno is None
+    return None if is_content else error
 
 
 def require_columns(table: TableFile, columns: list[str]) -> None:
@@ -319,7 +332,9 @@ def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
             else:
                 texts = read_texts(source, columns, table.limits)
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from (
+            cause_in_storage(table.file.place, error)
+        )
     _refuse_invalid(texts, table.name)
     return texts
 
@@ -358,7 +373,9 @@ def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterat
         with open_arrow_file(table.file.place) as source:
             yield from _parquet_cells(source, column, rows)
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from error
+        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from (
+            cause_in_storage(table.file.place, error)
+        )
 
 
 def _parquet_cells(source: pa.NativeFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:

@@ -1,7 +1,9 @@
 """Parquet, CSV and JSON Lines: columns, labels, ids, splits and streamed images."""
 
 import base64
+import errno
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError, ImageError
-from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets import open_dataset, table_files
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 
@@ -259,6 +261,33 @@ def test_a_damaged_table_is_named(tmp_path: Path, name: str) -> None:
 
     with pytest.raises(DatasetError, match=name):
         open_dataset(str(tmp_path / name), DatasetOptions())
+
+
+def test_a_damaged_page_is_no_failure_of_the_storage_which_may_pass(
+    tmp_path: Path, images: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.parquet"
+    columns = {"image": images, "label": [0] * 12}
+    _write(path, columns, compression="snappy", use_dictionary=False)
+    dataset = open_dataset(str(path), DatasetOptions())
+    column = pq.ParquetFile(path).metadata.row_group(0).column(0)
+    content = bytearray(path.read_bytes())
+    middle = column.data_page_offset + column.total_compressed_size // 2
+    content[middle : middle + 64] = b"\xff" * 64
+    path.write_bytes(content)
+
+    with pytest.raises(DatasetError, match="Corrupt snappy") as damaged:
+        list(dataset.read_shard(0))
+    monkeypatch.setattr(table_files, "open_arrow_file", failing_storage)
+    with pytest.raises(DatasetError, match="Input/output error") as failed:
+        list(dataset.read_shard(0))
+
+    assert damaged.value.__cause__ is None
+    assert isinstance(failed.value.__cause__, OSError)
+
+
+def failing_storage(_place: object) -> None:
+    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def test_a_table_can_be_pickled_to_another_process(tmp_path: Path, images: list[bytes]) -> None:
