@@ -9,6 +9,7 @@ protocol.
 
 import struct
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 
@@ -324,17 +325,24 @@ def read_columns(table: TableFile, columns: list[str]) -> pa.Table:
     return _read_parquet(table, columns)
 
 
-def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
+@contextmanager
+def _opened(place: StoredPath) -> Iterator[pa.NativeFile]:
+    """A Parquet file to read from; what fails within the context names it as damaged."""
     try:
-        with open_arrow_file(table.file.place) as source:
-            if table.limits is None:
-                texts = pq.ParquetFile(source).read(columns=columns)
-            else:
-                texts = read_texts(source, columns, table.limits)
+        with open_arrow_file(place) as source:
+            yield source
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from (
-            cause_in_storage(table.file.place, error)
+        raise DatasetError(f"{place.path!r} is damaged: {error}") from cause_in_storage(
+            place, error
         )
+
+
+def _read_parquet(table: TableFile, columns: list[str]) -> pa.Table:
+    with _opened(table.file.place) as source:
+        if table.limits is None:
+            texts = pq.ParquetFile(source).read(columns=columns)
+        else:
+            texts = read_texts(source, columns, table.limits)
     _refuse_invalid(texts, table.name)
     return texts
 
@@ -369,13 +377,8 @@ def read_cells(table: TableFile, column: str, rows: NDArray[np.int64]) -> Iterat
         for start in range(0, len(rows), _ROWS_PER_BATCH):
             yield from cells.take(pa.array(rows[start : start + _ROWS_PER_BATCH])).to_pylist()
         return
-    try:
-        with open_arrow_file(table.file.place) as source:
-            yield from _parquet_cells(source, column, rows)
-    except (OSError, pa.ArrowException, ValueError) as error:
-        raise DatasetError(f"{table.file.place.path!r} is damaged: {error}") from (
-            cause_in_storage(table.file.place, error)
-        )
+    with _opened(table.file.place) as source:
+        yield from _parquet_cells(source, column, rows)
 
 
 def _parquet_cells(source: pa.NativeFile, column: str, rows: NDArray[np.int64]) -> Iterator[object]:

@@ -27,11 +27,13 @@ def address(settings: Settings, finished: Callable[[], Job]) -> str:
 def test_a_client_that_has_the_thumbnail_need_not_fetch_it_again(
     client: TestClient, address: str
 ) -> None:
-    etag = client.get(address).headers["ETag"]
+    whole = client.get(address)
+    etag = whole.headers["ETag"]
 
     again = client.get(address, headers={"If-None-Match": etag})
     other = client.get(f"{address}?size=20", headers={"If-None-Match": etag})
 
+    assert (whole.status_code, whole.headers["Content-Type"]) == (200, "image/jpeg")
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", etag)
     assert other.status_code == 200
 
