@@ -13,7 +13,7 @@ import structlog
 
 from api.logs import set_up_logging
 from api.settings import Settings
-from difficulty_service.base.apart import call_after_parent, start_process
+from difficulty_service.base.apart import signal_after_parent, start_process
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import keep_freed_memory
 
@@ -34,7 +34,7 @@ def run_child(settings: Settings, index: int) -> None:
     set_up_logging(settings)
     keep_freed_memory()
     # A server that was killed sends no signal. As any other SIGTERM, this one hands back the job.
-    call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    signal_after_parent(signal.SIGTERM)
     try:
         run_worker(settings.model_copy(update={"device": device_of(settings.device, index)}))
     except DifficultyError as error:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from difficulty_service.base.apart import call_after_parent
+from difficulty_service.base.apart import signal_after_parent
 from difficulty_service.base.threads import num_workers
 from trainer.config import Recipe
 from trainer.recipes.file import read_recipe
@@ -124,7 +124,9 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // study.jobs)))
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
-    with ProcessPoolExecutor(study.jobs, context, _end_with_the_study) as pool:
+    # A study that is killed leaves no training behind.
+    ends_with_this = (signal_after_parent, (signal.SIGTERM,))
+    with ProcessPoolExecutor(study.jobs, context, *ends_with_this) as pool:
         futures: dict[Future[None], tuple[Study, Trial, int]] = {
             pool.submit(_run, *each): each for each in unfinished
         }
@@ -138,11 +140,6 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
                 file=sys.stderr,
                 flush=True,
             )
-
-
-def _end_with_the_study() -> None:
-    """A study that is killed leaves no training behind."""
-    call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
 
 
 @dataclass(frozen=True)

@@ -152,10 +152,14 @@ class Child:
         return self.kill()
 
 
-def call_after_parent(action: Callable[[], None]) -> None:
-    """Starts a thread that calls an action once the parent process has ended.
+def signal_after_parent(number: int, to: int | None = None) -> None:
+    """Starts a thread that sends a signal once the parent process has ended.
 
     A parent that is killed cannot tell its children to stop.
+
+    Args:
+        number: The signal.
+        to: Process to send it to, as for `os.kill`: 0 for the group of this one. None for this one.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -163,7 +167,7 @@ def call_after_parent(action: Callable[[], None]) -> None:
 
     def wait() -> None:
         parent.join()
-        action()
+        os.kill(os.getpid() if to is None else to, number)
 
     threading.Thread(target=wait, name="parent-watcher", daemon=True).start()
 
@@ -186,7 +190,7 @@ def _run(
             ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if max_memory is not None:
             resource.setrlimit(resource.RLIMIT_DATA, (max_memory, max_memory))
-    call_after_parent(lambda: os.killpg(0, signal.SIGKILL))
+    signal_after_parent(signal.SIGKILL, to=0)
     serve(connections, *arguments)
 
 

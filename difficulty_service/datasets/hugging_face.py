@@ -24,6 +24,7 @@ from difficulty_service.datasets.table_columns import (
     holds_text,
     sample_ids_of,
 )
+from difficulty_service.datasets.table_files import cause_in_storage
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384
@@ -121,8 +122,10 @@ def _load(location: str, split: str | None) -> tuple[Any, StoredPath, str]:
         )
     try:
         dataset = package.load_from_disk(place.path)
-    except (OSError, ValueError, pa.ArrowException) as error:
-        raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from error
+    except (OSError, ValueError, KeyError, pa.ArrowException) as error:
+        raise DatasetError(f"{location!r} cannot be read: {error}", "save it again") from (
+            cause_in_storage(place, error)
+        )
     if isinstance(dataset, package.DatasetDict):
         chosen = choose_split(list(dataset), split, location)
         return dataset[chosen], place, chosen

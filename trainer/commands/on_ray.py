@@ -233,7 +233,7 @@ class SeedActor:
 
 def _train_in(directory: Path, output: Path, errors: Path, seed: SeedToTrain, device: str) -> None:
     # Another node may go on with the seed once the actor is gone, so this process must not.
-    apart.call_after_parent(lambda: os.kill(os.getpid(), signal.SIGKILL))
+    apart.signal_after_parent(signal.SIGKILL)
     os.chdir(directory)
     for stream, path in ((sys.stdout, output), (sys.stderr, errors)):
         stream.flush()

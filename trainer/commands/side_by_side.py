@@ -114,5 +114,5 @@ def _train(seed: SeedToTrain, device: str, threads: int) -> None:
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads)
     # A process that is killed cannot tell this one to stop.
-    apart.call_after_parent(lambda: os.kill(os.getpid(), signal.SIGTERM))
+    apart.signal_after_parent(signal.SIGTERM)
     train_one(seed, device)

@@ -35,6 +35,7 @@ def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
     page.locator("#leaks-near_duplicates").fill("0.99999")
     page.keyboard.press("Enter")
     page.locator(".copies li").first.wait_for(timeout=COMPARED_WITHIN)
+    page.wait_for_load_state()  # the list may have been read in part
 
     assert "120 of 120 images" in page.locator("main").inner_text()
     assert page.locator(".copies > li .thumb").count() == 2 * 120

@@ -41,13 +41,14 @@ THREAD_PROGRAM = PROGRAM.replace(
 )
 
 WATCHED_PROGRAM = """
-import multiprocessing, os, pathlib, sys, time
+import multiprocessing, pathlib, signal, sys, time
 
-from difficulty_service.base.apart import call_after_parent
+from difficulty_service.base.apart import signal_after_parent
 
 
 def serve(folder):
-    call_after_parent((folder / "told").touch)
+    signal.signal(signal.SIGTERM, lambda *_: (folder / "told").touch())
+    signal_after_parent(signal.SIGTERM)
     (folder / "started").touch()
     time.sleep(1)
 

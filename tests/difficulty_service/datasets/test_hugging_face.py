@@ -66,6 +66,23 @@ def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> No
         open_dataset(str(tmp_path / "saved"), DatasetOptions(split="val"))
 
 
+@pytest.mark.parametrize("damaged", ["*.arrow", "state.json"])
+def test_a_damaged_folder_is_no_failure_of_storage_that_may_pass(
+    tmp_path: Path, images: list[bytes], damaged: str
+) -> None:
+    _rows(images[:2], [0, 1]).save_to_disk(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob(damaged)
+    if file.suffix == ".json":
+        file.write_text("{}")
+    else:
+        os.truncate(file, file.stat().st_size - 60)
+
+    with pytest.raises(DatasetError, match=r"saved' cannot be read: .*; save it again") as failed:
+        open_dataset(str(tmp_path / "saved"), DatasetOptions())
+
+    assert not isinstance(failed.value.__cause__, OSError)
+
+
 def test_the_fingerprint_depends_on_the_sizes_of_the_images(
     tmp_path: Path, images: list[bytes]
 ) -> None:
