@@ -83,8 +83,8 @@ screenshots: $(INSTALLED) ## take the pictures of pages that the documentation s
 	$(BIN)/python docs/images/screenshots.py
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
-	@for script in $$(grep -l __main__ benchmarks/*.py); do \
-	    echo "$$script"; $(BIN)/python "$$script" || exit 1; \
+	@for name in $$(basename -s .py $$(grep -l __main__ benchmarks/*.py)); do \
+	    echo "$$name"; $(BIN)/python -m "benchmarks.$$name" || exit 1; \
 	done
 
 gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)

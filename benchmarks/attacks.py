@@ -1,6 +1,6 @@
 """How soon /healthz answers while clients attack the service.
 
-Run: python benchmarks/attacks.py [--seconds 10]
+Run: python -m benchmarks.attacks [--seconds 10]
 
 The server runs as `difficulty serve` starts it, with API keys; each attack has a key of its own and
 runs in a process of its own. The attackers share the cores with the server, so they have a low
@@ -24,11 +24,12 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-import attackers
 import numpy as np
-from attackers import Address, Attack
-from machine import machine
-from running import Service, core_seconds, running_service
+
+from benchmarks import attackers
+from benchmarks.attackers import Address, Attack
+from benchmarks.machine import machine
+from benchmarks.running import Service, core_seconds, running_service
 
 MOST_MILLISECONDS = 20.0
 ASK_EVERY = 0.01  # seconds

@@ -1,6 +1,6 @@
 """What scoring photographs costs beside other work, and with a quota of one core.
 
-Run: python benchmarks/busy.py [--photographs 300] [--rounds 3]
+Run: python -m benchmarks.busy [--photographs 300] [--rounds 3]
 
 A command scores a folder, each time anew: alone, beside as many busy loops as there are cores and
 one more, and the same without the setting by which threads that wait for each other sleep. The fair
@@ -22,10 +22,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from control_groups import control_group, within
-from machine import machine
-from photographs import write_photographs
-
+from benchmarks.control_groups import control_group, within
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
 from difficulty_service.base.threads import num_workers
 
 LOOP = "while True: pass"
@@ -71,7 +70,7 @@ def busy_loops(number: int) -> Iterator[None]:
 
 def main() -> None:
     """Prints the costs, medians of some rounds, and their ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photographs", type=int, default=300)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

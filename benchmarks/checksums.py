@@ -1,6 +1,6 @@
 """How much of the time to read a file its checksum takes: scores, a store's part, Gaussians.
 
-    python benchmarks/checksums.py
+    python -m benchmarks.checksums
 
 Each file is read with its checksum and, by turns, with the check left out; printed are the
 least seconds of processors, summed over threads. The files are in the system's cache, so that

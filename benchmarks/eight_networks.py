@@ -1,6 +1,6 @@
 """Every metric of eight published CNNs on the CIFAR-10 test set, from their logits.
 
-    python benchmarks/eight_networks.py
+    python -m benchmarks.eight_networks
 
 Reads `data/cifar10_test_model_outputs.parquet` and `data/cifar10_test.parquet` in the folder that
 DIFFICULTY_SHARED names (`../shared` if it names none). No validation logits were published, so
@@ -69,7 +69,7 @@ def evaluate_cross_fitted(logits: Tensor, targets: Tensor) -> list[MetricValues]
             )
             scaled[applied_to] /= temperature
             temperatures.append(temperature)
-        mean = {"temperature": sum(temperatures) / len(temperatures)}
+        mean: MetricValues = {"temperature": sum(temperatures) / len(temperatures)}
         stages.append(mean | compute_metrics(scaled, targets))
     return stages
 

@@ -1,6 +1,6 @@
 """Time, core-seconds and memory of the server for each page of the explorer.
 
-    python benchmarks/explorer.py [--rows 1000000]
+    python -m benchmarks.explorer [--rows 1000000]
 
 Random scores of a thousand classes, and features beside them, are explored by `difficulty explore`.
 Each page is asked for once and then five times more; the first one opens the scores.
@@ -19,9 +19,9 @@ from pathlib import Path
 
 import httpx2
 import torch
-from machine import machine
-from pages import write_random_scores
 
+from benchmarks.machine import machine
+from benchmarks.pages import write_random_scores
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store

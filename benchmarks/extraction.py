@@ -1,6 +1,6 @@
 """Extraction of features beside the bare forward pass, and beside clip-retrieval's kind of loop.
 
-Run: python benchmarks/extraction.py [--backbone builtin ...] [--images 8192] [--rounds 5]
+Run: python -m benchmarks.extraction [--backbone builtin ...] [--images 8192] [--rounds 5]
 
 The bare forward pass is the same network, as its library builds it, on the same device and batch
 size, again and again on one batch that lies ready: no file, no decoding. Our forward pass is that
@@ -36,8 +36,6 @@ from typing import cast
 import numpy as np
 import torch
 from huggingface_hub import constants
-from machine import machine
-from photographs import write_photographs
 from PIL import Image
 from safetensors.torch import save_file
 from threadpoolctl import threadpool_limits
@@ -47,10 +45,13 @@ from torch.utils.flop_counter import FlopCounterMode
 from torchvision import transforms
 from torchvision.datasets import ImageFolder
 
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import (
     Backbone,
     BackboneOptions,
+    Preprocessing,
     best_precision,
     choose_device,
 )
@@ -104,6 +105,11 @@ class Setting:
     backbone: Backbone
     published: Backbone
     batch_size: int
+
+    @property
+    def preprocessing(self) -> Preprocessing:
+        """How the images become the network's input."""
+        return cast(Preprocessing, self.backbone.preprocessing)
 
 
 def write_small_images(folder: Path, number: int) -> None:
@@ -213,9 +219,9 @@ def matrix_rate() -> float:
 
 def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
     """A network alone, on one batch that lies ready on its device."""
-    size, device = setting.backbone.preprocessing.size, setting.network.device
+    size, device = setting.preprocessing.size, setting.network.device
     views = torch.randint(0, 256, (setting.batch_size, 3, size, size), dtype=torch.uint8)
-    images = normalise(views.to(device), setting.backbone.preprocessing, setting.network.precision)
+    images = normalise(views.to(device), setting.preprocessing, setting.network.precision)
 
     def run() -> None:
         for _ in range(setting.number // setting.batch_size):
@@ -227,7 +233,7 @@ def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
 
 def plain_loop(setting: Setting) -> Callable[[], None]:
     """PIL, torchvision and a DataLoader; features to one .npy."""
-    preprocessing = setting.backbone.preprocessing
+    preprocessing = setting.preprocessing
     transform = transforms.Compose(
         [
             transforms.Resize(

@@ -1,7 +1,7 @@
 """Wrong labels found among 5 to 5,000 images per class, by each shrinkage rule and by a probe.
 
     difficulty extract 'cifar10_train_*.parquet' --backbone builtin --id-column index --out train
-    python benchmarks/few_samples.py train
+    python -m benchmarks.few_samples train
 
 5 % of the labels are replaced by others at random, in so many draws that 250 are wrong in all, but
 at least in three. Printed is the mean AUROC of finding them, with half its 95 % interval, by
@@ -12,14 +12,12 @@ the labels left out, as the strength of the ridge is). `--classes 20 --sizes 50`
 
 import argparse
 import math
-import sys
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
-from linear_probe import read_features
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -29,10 +27,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor
 
+from benchmarks.linear_probe import read_features
+from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.score import score
 
 SIZES = (5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
-RULES = ("auto", "none", "ledoit-wolf")
+RULES: tuple[Shrinkage, ...] = ("auto", "none", "ledoit-wolf")
 COLUMNS = ("label_margin", "rmd_loo")
 WRONG = 0.05
 WRONG_IN_ALL = 250
@@ -58,14 +58,12 @@ def draw(features: Tensor, labels: Tensor, classes: int, each: int, seed: int) -
     return features[rows], torch.from_numpy(given), wrong
 
 
-def columns(features: Tensor, labels: Tensor, shrinkage: str) -> dict[str, NDArray[np.float64]]:
-    """Columns of a score file, with suspicion where the shrinkage is the default."""
-    scorer, names = (
-        ("suspicion", (*COLUMNS, "suspicion")) if shrinkage == "auto" else ("rmd", COLUMNS)
-    )
+def columns(features: Tensor, labels: Tensor, rule: Shrinkage) -> dict[str, NDArray[np.float64]]:
+    """Columns of a score file, with suspicion where the rule of shrinkage is the default."""
+    scorer, names = ("suspicion", (*COLUMNS, "suspicion")) if rule == "auto" else ("rmd", COLUMNS)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that there are few samples
-        found = score(features, labels, scorers=(scorer,), shrinkage=shrinkage)
+        found = score(features, labels, scorers=(scorer,), shrinkage=rule)
     return {name: found[name].to_numpy() for name in names}
 
 
@@ -128,4 +126,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """Fit and score RMD on features in memory: this project beside its peers and the machine's floor.
 
-    python benchmarks/fit_and_score.py [--sizes small,medium,large] [--rounds 3]
+    python -m benchmarks.fit_and_score [--sizes small,medium,large] [--rounds 3]
 
 Every method runs in a process of its own on the same features, with the same number of threads;
 the methods take turns, and the medians over the rounds are compared. In a process a method runs
@@ -30,6 +30,10 @@ SIZES = {
     "medium": (100_000, 512, 100),
     "large": (200_000, 768, 1000),
 }
+Numbers = Any
+"""Arrays, or tensors on a device, whose packages are imported late."""
+Run = Callable[[], Numbers]
+
 OURS, FASTEST_PEER = "difficulty", "pytorch-ood"
 ENOUGH_SECONDS = 4
 
@@ -49,24 +53,24 @@ def make_features(folder: Path, samples: int, dim: int, classes: int) -> None:
     np.save(folder / "labels.npy", labels)
 
 
-def difficulty(features, labels, classes):  # noqa: ANN001, ANN201, D103
+def difficulty(features: Numbers, labels: Numbers, classes: int) -> Run:  # noqa: D103
     import torch
 
     from difficulty_service.gaussians.fitting import fit
     from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
-    def run():  # noqa: ANN202
+    def run() -> Numbers:
         x, y = torch.as_tensor(features), torch.as_tensor(labels)  # arrays, or on a device
         return relative_mahalanobis(fit(x, y, classes), x.device).rmd(x, y).cpu().numpy()
 
     return run
 
 
-def pytorch_ood(features, labels, classes):  # noqa: ANN001, ANN201, D103
+def pytorch_ood(features: Numbers, labels: Numbers, classes: int) -> Run:  # noqa: D103
     import torch
     from pytorch_ood.detector import RMD
 
-    def run():  # noqa: ANN202
+    def run() -> Numbers:
         x, y = torch.as_tensor(features), torch.as_tensor(labels)
         detector = RMD(encoder=None).fit_features(x, y)
         scores = x.new_empty(len(x))
@@ -79,11 +83,11 @@ def pytorch_ood(features, labels, classes):  # noqa: ANN001, ANN201, D103
     return run
 
 
-def scikit_learn(features, labels, classes):  # noqa: ANN001, ANN201, D103
+def scikit_learn(features: Numbers, labels: Numbers, classes: int) -> Run:  # noqa: D103
     import numpy as np
     from sklearn.covariance import EmpiricalCovariance
 
-    def run():  # noqa: ANN202
+    def run() -> Numbers:
         means = np.stack([features[labels == label].mean(axis=0) for label in range(classes)])
         centred = features - means[labels]
         own = EmpiricalCovariance(assume_centered=True).fit(centred).mahalanobis(centred)
@@ -92,10 +96,10 @@ def scikit_learn(features, labels, classes):  # noqa: ANN001, ANN201, D103
     return run
 
 
-def numpy_loop(features, labels, classes):  # noqa: ANN001, ANN201, D103
+def numpy_loop(features: Numbers, labels: Numbers, classes: int) -> Run:  # noqa: D103
     import numpy as np
 
-    def run():  # noqa: ANN202
+    def run() -> Numbers:
         dim = features.shape[1]
         scatter = np.zeros((dim, dim), np.float32)
         means = []
@@ -115,7 +119,7 @@ def numpy_loop(features, labels, classes):  # noqa: ANN001, ANN201, D103
     return run
 
 
-METHODS: dict[str, Callable[..., Callable[[], object]]] = {
+METHODS: dict[str, Callable[[Numbers, Numbers, int], Run]] = {
     OURS: difficulty,
     FASTEST_PEER: pytorch_ood,
     "NumPy loop": numpy_loop,
@@ -173,7 +177,7 @@ def resident(field: str) -> float:
     return next(float(line.split()[1]) / 1024 for line in lines if line.startswith(field))
 
 
-def gemm_rate(threads: int, multiply: Callable[[Any, Any], Any] | None = None) -> float:
+def gemm_rate(threads: int, multiply: Callable[[Numbers, Numbers], Numbers] | None = None) -> float:
     """Float32 operations a second of square products, one on each of `threads` threads.
 
     Args:
@@ -201,7 +205,7 @@ def gemm_rates(threads: int) -> dict[str, float]:
     """The rate of each library's product, because no library is the fastest on all processors."""
     import torch
 
-    def by_torch(left, right):  # noqa: ANN001, ANN202
+    def by_torch(left: Numbers, right: Numbers) -> Numbers:
         return torch.mm(torch.from_numpy(left), torch.from_numpy(right))
 
     return {"NumPy": gemm_rate(threads), "torch": gemm_rate(threads, by_torch)}
@@ -209,7 +213,7 @@ def gemm_rates(threads: int) -> dict[str, float]:
 
 def child(*arguments: str) -> dict[str, float]:
     """Runs this file in a fresh process and reads the JSON it prints."""
-    command = [sys.executable, __file__, "--child", *arguments]
+    command = [sys.executable, "-m", "benchmarks.fit_and_score", "--child", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
     if done.returncode:
         raise SystemExit(done.stderr)
@@ -271,7 +275,9 @@ def main() -> None:
             )
         )
         return
-    from machine import machine  # imports torch and NumPy, which a child must not do so early
+    from benchmarks.machine import (
+        machine,  # imports torch and NumPy, which a child must not do so early
+    )
 
     print(machine())
     for name in arguments.sizes.split(","):

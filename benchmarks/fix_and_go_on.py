@@ -1,6 +1,6 @@
 """A second run after one label was mended, beside the first run on the same images.
 
-DIFFICULTY_SHARED=FOLDER python benchmarks/fix_and_go_on.py
+DIFFICULTY_SHARED=FOLDER python -m benchmarks.fix_and_go_on
 
 The images are those of `data/cifar10_train_*.parquet` in that folder: once as files in a folder per
 class, of which one is moved, and once as a table, of which one label is changed. Each run is

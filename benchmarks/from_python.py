@@ -1,6 +1,6 @@
 """`ds.score` on arrays in memory beside `difficulty score STORE`, both of `rmd` alone.
 
-    TMPDIR=/dev/shm python benchmarks/from_python.py [--sizes small,medium,large] [--rounds 5]
+    TMPDIR=/dev/shm python -m benchmarks.from_python [--sizes small,medium,large] [--rounds 5]
 
 Both make all columns of a score file with `--scorers rmd`. Every run is a process of its own, in
 which the call is timed after a first call; the two take turns. The processes of `ds.score` have
@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from fit_and_score import SIZES, make_features
-from machine import machine
 
+from benchmarks.fit_and_score import SIZES, make_features
+from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels
 
 METHODS = ("difficulty score STORE", "ds.score")
@@ -34,7 +36,7 @@ def write_store(folder: Path) -> None:
     """The features of `make_features` as a feature store, beside the arrays."""
     from difficulty_service.features.part import Part
     from difficulty_service.features.store import create_store
-    from difficulty_service.interface.score import read_arrays
+    from difficulty_service.interface.arrays import read_arrays
 
     features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
     source = read_arrays(features, labels, None)
@@ -57,15 +59,16 @@ def call_command(folder: Path) -> None:
 
 def time_calls(method: str, folder: Path) -> dict[str, float]:
     """The fastest of some calls in this process, in seconds and in core-seconds."""
+    call: Callable[[], object]
     if method == METHODS[0]:
-        call = lambda: call_command(folder)  # noqa: E731 - one of two
+        call = partial(call_command, folder)
     else:
         import scipy.linalg  # noqa: F401 - before this project
 
         import difficulty_service as ds
 
         features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
-        call = lambda: ds.score(features, labels, scorers=("rmd",))  # noqa: E731 - one of two
+        call = partial(ds.score, features, labels, scorers=("rmd",))
     call()
     timed = []
     for _ in range(CALLS):
@@ -89,9 +92,10 @@ def compare(name: str, rounds: int) -> None:
         write_store(Path(folder))
         for _ in range(rounds):
             for method in METHODS:
-                command = [sys.executable, __file__, "--child", method, folder]
-                environment = environments[method]
-                output = subprocess.check_output(command, env=environment, text=True)  # noqa: S603
+                program = [sys.executable, "-m", "benchmarks.from_python"]
+                output = subprocess.check_output(  # noqa: S603
+                    [*program, "--child", method, folder], env=environments[method], text=True
+                )
                 runs[method].append(json.loads(output.splitlines()[-1]))
     print("\n{}: {:,} x {}, {} classes".format(name, *SIZES[name]))
     for unit in ("seconds", "core_seconds"):

@@ -1,6 +1,6 @@
 """What attacks on connections cost a web server: memory, and how soon /healthz answers others.
 
-Run: python benchmarks/front.py [--seconds 10] [--servers service,uvicorn-h11]
+Run: python -m benchmarks.front [--seconds 10] [--servers service,uvicorn-h11]
 
 `service` is `difficulty serve`, without keys, as every program of its machine may use it. The other
 servers have their default limits and an application that reads bodies and answers: what a front
@@ -28,11 +28,12 @@ from importlib.util import find_spec
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
-import attackers
 import numpy as np
-from attackers import Address
-from machine import machine
-from running import listening_url
+
+from benchmarks import attackers
+from benchmarks.attackers import Address
+from benchmarks.machine import machine
+from benchmarks.running import listening_url
 
 PIPELINED_BYTES = 40 << 20
 REQUEST = attackers.GET + b"\r\n"
@@ -56,13 +57,14 @@ async def application(scope, receive, send):  # type: ignore[no-untyped-def] # n
     await send({"type": "http.response.body", "body": b'{"status":"ok"}'})
 
 
-UVICORN = ("uvicorn", "front:application", "--no-access-log", "--lifespan", "off", "--port")
+APPLICATION = "benchmarks.front:application"
+UVICORN = ("uvicorn", APPLICATION, "--no-access-log", "--lifespan", "off", "--port")
 SERVERS: dict[str, tuple[str, ...]] = {
     "service": ("difficulty_service", "serve", "--port"),
     "uvicorn-h11": (*UVICORN[:-1], "--http", "h11", "--port"),
     "uvicorn-httptools": (*UVICORN[:-1], "--http", "httptools", "--port"),
-    "granian": ("granian", "front:application", "--interface", "asginl", "--port"),
-    "hypercorn": ("hypercorn", "front:application", "--bind"),
+    "granian": ("granian", APPLICATION, "--interface", "asginl", "--port"),
+    "hypercorn": ("hypercorn", APPLICATION, "--bind"),
 }
 """Modules and arguments of the servers, up to the port."""
 
@@ -141,8 +143,13 @@ def repeated(request: bytes, connections: int) -> Attack:
     return attack
 
 
+def send_nothing(_: Address, stop: Event) -> None:
+    """No attack, to compare the others with."""
+    stop.wait()
+
+
 ATTACKS: dict[str, Attack] = {
-    "none": lambda _address, stop: stop.wait() and None,
+    "none": send_nothing,
     "pipelining, 1 connection": pipelining(REQUEST, 1),
     "pipelining, 8 connections": pipelining(REQUEST, 8),
     "pipelining forms, 8 connections": pipelining(FORM, 8),
@@ -170,7 +177,7 @@ def running(name: str, folder: Path) -> Iterator[tuple[Address, int]]:
         server = subprocess.Popen(  # noqa: S603 - our own command
             [sys.executable, "-m", module, *arguments, where],
             env=os.environ | variables,
-            cwd=Path(__file__).parent,
+            cwd=Path(__file__).parents[1],
             stdout=file,
             stderr=file,
         )

@@ -1,7 +1,7 @@
 """Faults of images: how well each kind is found that is planted in photographs, and what it costs.
 
-Run: python benchmarks/image_faults.py [tiny_imagenet_val2000.parquet] [--images 400]
-     python benchmarks/image_faults.py --held-out
+Run: python -m benchmarks.image_faults [tiny_imagenet_val2000.parquet] [--images 400]
+     python -m benchmarks.image_faults --held-out
 
 Of real images, a table with a column `image` of encoded files, each fault is planted in a copy of
 all of them: corruptions at severity 3 (see `difficulty_service.images.corruptions`), and changes
@@ -34,13 +34,13 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow.parquet as pq
 import torch
-from extraction import write_small_images
-from machine import machine
 from numpy.typing import NDArray
-from photographs import write_photographs
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
+from benchmarks.extraction import write_small_images
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing
 from difficulty_service.datasets import open_dataset

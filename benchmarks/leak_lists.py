@@ -1,6 +1,6 @@
 """Copies across splits by inverted lists, beside comparing all samples with all.
 
-    python benchmarks/leak_lists.py [--train 1000000] [--test 100000] [--dim 512] [--exact 50000]
+    python -m benchmarks.leak_lists [--train 1000000] [--test 100000] [--dim 512] [--exact 50000]
 
 Two feature stores of random vectors are written, and every twentieth sample of the test set is a
 copy from the training set with noise, whose cosines go down to 0.97. A part of the training set is
@@ -11,14 +11,12 @@ no clusters that lists could follow.
 
 import argparse
 import resource
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-from leaks import COSINE, Copies, write_set
-from machine import machine
-
+from benchmarks.leaks import COSINE, Copies, write_set
+from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels
 from difficulty_service.scores.leaks import SetLeaks, find_leaks
 from difficulty_service.scores.near_search import Search
@@ -78,4 +76,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

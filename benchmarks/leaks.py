@@ -1,6 +1,6 @@
 """Copies across splits: the whole search beside the matrix product that it needs.
 
-    TMPDIR=/dev/shm python benchmarks/leaks.py [--train 1000000] [--test 100000] [--dim 512]
+    TMPDIR=/dev/shm python -m benchmarks.leaks [--train 1000000] [--test 100000] [--dim 512]
 
 Two feature stores of random vectors are written, and every thousandth sample of the test set is a
 copy from the training set with a little noise. The search reads both, as `difficulty leaks` does.
@@ -10,7 +10,6 @@ above what the libraries took.
 """
 
 import argparse
-import sys
 import tempfile
 import threading
 import time
@@ -18,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from machine import machine
 from torch import Tensor
 
+from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
@@ -144,4 +143,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -2,7 +2,7 @@
 
     difficulty extract 'cifar10_train_*.parquet' --backbone builtin --out train
     difficulty extract cifar10_test.parquet --backbone builtin --out test
-    python benchmarks/linear_probe.py train test
+    python -m benchmarks.linear_probe train test
 
 Multinomial logistic regression on standardised features, by L-BFGS on all samples at once.
 """
@@ -39,7 +39,7 @@ def fit_probe(features: Tensor, labels: Tensor, num_classes: int) -> Tensor:
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[arg-type]
+    optimizer.step(closure)
     return parameters.detach()
 
 

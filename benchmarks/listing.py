@@ -1,6 +1,6 @@
 """Seconds per 100,000 files to list a folder of classes, beside torchvision's ImageFolder.
 
-Run: python benchmarks/listing.py [FILES]
+Run: python -m benchmarks.listing [FILES]
 """
 
 import sys

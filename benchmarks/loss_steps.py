@@ -1,6 +1,6 @@
 """What a training step costs with every loss, as a ratio to the step with plain cross-entropy.
 
-Run: python benchmarks/loss_steps.py [--device auto] [--seconds 10]
+Run: python -m benchmarks.loss_steps [--device auto] [--seconds 10]
 
 The losses take turns, and each is compared with the cross-entropy of the same round; shown are the
 medians of these ratios over the rounds and, in brackets, the middle half of them. A second

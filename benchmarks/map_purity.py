@@ -1,6 +1,6 @@
 """How well a map keeps images of one class together: t-SNE beside two discriminants.
 
-    python benchmarks/map_purity.py DATASET [--id-column COLUMN] [--scores FILE]
+    python -m benchmarks.map_purity DATASET [--id-column COLUMN] [--scores FILE]
 
 The dataset is scored with the built-in network, or the score file is taken, with its features
 beside it. The purity is the mean share of the 15 nearest neighbours of a point that are of its
@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 
 import numpy as np
-from machine import machine
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 import difficulty_service as ds
+from benchmarks.machine import machine
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.review.map import draw_map, place_samples, placed_map, tsne_input

@@ -1,6 +1,6 @@
 """What scoring photographs takes of a limit of memory, as in a container.
 
-Run as root: python benchmarks/memory_limit.py [--photographs 1000] [--megabytes 1024 760]
+Run as root: python -m benchmarks.memory_limit [--photographs 1000] [--megabytes 1024 760]
 
 A command scores a folder by the network of the package for photographs, each time anew, in control
 groups of version 1 with limits of memory. What the files on the disk take in memory is no part of
@@ -17,9 +17,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from control_groups import control_group, within
-from machine import machine
-from photographs import write_photographs
+from benchmarks.control_groups import control_group, within
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
 
 MB = 1 << 20
 POLL_SECONDS = 0.05
@@ -38,7 +38,7 @@ def peak_of(command: Sequence[str], group: Path) -> tuple[int, int]:
 
 def main() -> None:
     """Prints the peak and the time for each limit."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photographs", type=int, default=1000)
     parser.add_argument("--megabytes", type=int, nargs="+", default=[1024, 760])
     options = parser.parse_args()

@@ -1,6 +1,6 @@
 """Calibration metrics in milliseconds, one thread, beside torchmetrics where it is installed.
 
-Run: python benchmarks/metrics.py [samples] [classes]
+Run: python -m benchmarks.metrics [samples] [classes]
 
 Each is given what it needs: probabilities and targets, or confidence and correctness. The peer's
 class-wise error is its binary calibration error class by class, over a few classes and scaled up;

@@ -1,6 +1,6 @@
 """Size, time and memory of reports, the time in which a browser loads them, and maps.
 
-    python benchmarks/pages.py [--images DATASET --id-column COLUMN] [--rows 10000,1300000]
+    python -m benchmarks.pages [--images DATASET --id-column COLUMN] [--rows 10000,1300000]
         [--points 20000,1000000]
 
 Random scores of a thousand classes are reported without pictures. With a dataset, it is scored with
@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from machine import machine
 
 import difficulty_service as ds
+from benchmarks.machine import machine
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.map_points import MapPoints
 from difficulty_service.scores.file import read_scores, write_scores

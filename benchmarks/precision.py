@@ -1,6 +1,6 @@
 """Do bfloat16 networks rank samples as float32 ones do? Spearman of RMD, and the speed of both.
 
-Run: python benchmarks/precision.py [--images 10000]
+Run: python -m benchmarks.precision [--images 10000]
 
 CIFAR-10's test images through the built-in encoder, through MobileNetV2 with its real weights, both
 read from DIFFICULTY_SHARED (default ../shared), and through a ViT-B/32 with random weights, whose
@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from extraction import random_weights
-from machine import machine
 from numpy.typing import NDArray
 from scipy.stats import spearmanr
 
+from benchmarks.extraction import random_weights
+from benchmarks.machine import machine
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions

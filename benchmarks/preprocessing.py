@@ -1,6 +1,6 @@
 """Images per core-second from encoded bytes to the square a backbone takes, one thread.
 
-Run: python benchmarks/preprocessing.py
+Run: python -m benchmarks.preprocessing
 
 Both modes beside open_clip's own transform, which its users run in a DataLoader, in turns.
 """

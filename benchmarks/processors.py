@@ -135,7 +135,7 @@ def save_scores(path: Path, images: int) -> None:
             table = scores.to_pandas()
             for column in ("rmd", "label_margin", "suspicion"):
                 arrays[f"{name}/{column}"] = table[column].to_numpy(np.float64)
-    np.savez(path, **arrays)
+    np.savez(path, allow_pickle=False, **arrays)
 
 
 def difference(

@@ -15,11 +15,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
-from attackers import Target
-from photographs import write_photographs
 
 from api.storage.database import connect
 from api.storage.keys import create_key
+from benchmarks.attackers import Target
+from benchmarks.photographs import write_photographs
 
 NUM_PHOTOGRAPHS = 200
 

@@ -1,6 +1,6 @@
 """Eight clients that score images over HTTP, beside the same work without HTTP, and /healthz.
 
-Run: python benchmarks/service.py [--rounds 9] [--requests 12] [--images 16]
+Run: python -m benchmarks.service [--rounds 9] [--requests 12] [--images 16]
 
 A server and a worker run as processes of their own, as `difficulty serve` and `difficulty worker`
 start them. Eight clients send photographs of 500 x 400 pixels as JPEG, some at a time, again and
@@ -35,9 +35,6 @@ from urllib.parse import urlsplit
 import httpx2
 import numpy as np
 import torch
-from machine import machine
-from photographs import write_photographs
-from running import Pace, listening_url, pace
 
 from api.jobs.store import get_job
 from api.online.encoder import BackbonePool
@@ -45,6 +42,9 @@ from api.online.scorer import LoadedModels, ScoringModel
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import connect
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
+from benchmarks.running import Pace, listening_url, pace
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.base.threads import num_workers
 

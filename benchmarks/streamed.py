@@ -1,6 +1,6 @@
 """Fit and score from Parquet, part by part: time over the machine's floor, and memory, by rows.
 
-Run: python benchmarks/streamed.py [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
+Run: python -m benchmarks.streamed [--rows 50000 200000 1281167 10000000] [--rounds 3] [--peer]
      [--dim 512] [--kinds rmd file]
 
 Features in 1,000 classes lie in a feature store, as `difficulty extract` writes it, under TMPDIR,
@@ -35,11 +35,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from fit_and_score import FASTEST_PEER as PEER
-from fit_and_score import gemm_rate, pytorch_ood
-from machine import machine
 from torch import Tensor
 
+from benchmarks.fit_and_score import FASTEST_PEER as PEER
+from benchmarks.fit_and_score import gemm_rate, pytorch_ood
+from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.features.description import FeatureDescription
@@ -101,7 +101,7 @@ def anonymous_kilobytes() -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
-def in_child(work: Callable[[], None]) -> None:
+def in_child(work: Callable[[], object]) -> None:
     """Runs some work once and prints its seconds and the megabytes that it took."""
     before = anonymous_kilobytes()
     peak, stop = [before], threading.Event()
@@ -168,7 +168,7 @@ def flops(kind: str, rows: int, dim: int) -> float:
 
 def run_child(kind: str, folder: Path) -> list[float]:
     """Seconds and megabytes of one run in a process of its own; for `rate`, operations a second."""
-    command = [sys.executable, __file__, "--child", kind, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.streamed", "--child", kind, str(folder)]
     output = subprocess.check_output(command, text=True)  # noqa: S603 - this script
     found: list[float] = json.loads(output.splitlines()[-1])
     return found
@@ -176,7 +176,7 @@ def run_child(kind: str, folder: Path) -> list[float]:
 
 def measure(store: FeatureStore, kinds: Sequence[str], rounds: int) -> None:
     """Prints a line for each kind of run."""
-    rows, dim = store.description.num_samples, store.description.feature_dim
+    rows, dim = store.description.num_samples, store.description.feature_dim or 0
     rates: list[float] = []
     found: dict[str, list[list[float]]] = {kind: [] for kind in kinds}
     for _ in range(rounds):

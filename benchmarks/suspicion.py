@@ -1,6 +1,6 @@
 """Time and memory of `suspicion` and `agree` beside those of RMD, from features on disk.
 
-Run: python benchmarks/suspicion.py [--rows 100000] [--rounds 3] [--scorers rmd rmd,suspicion]; a
+Run: python -m benchmarks.suspicion [--rows 100000] [--rounds 3] [--scorers rmd rmd,suspicion]; a
 million rows need 3 GB of disk.
 
 Features of 512 dimensions in 1,000 classes lie in a feature store. Each run does what
@@ -21,9 +21,8 @@ import time
 from functools import partial
 from pathlib import Path
 
-from machine import machine
-from streamed import CLASSES, in_child, make_store
-
+from benchmarks.machine import machine
+from benchmarks.streamed import CLASSES, in_child, make_store
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.features.store import open_store
 from difficulty_service.options import ScoringOptions
@@ -41,7 +40,7 @@ def score(scorers: str, folder: Path) -> None:
 
 def run_child(scorers: str, folder: Path) -> tuple[float, float, float]:
     """Seconds, megabytes and processor seconds of one run in a process of its own."""
-    command = [sys.executable, __file__, "--child", scorers, str(folder)]
+    command = [sys.executable, "-m", "benchmarks.suspicion", "--child", scorers, str(folder)]
     output = subprocess.check_output(command, text=True)  # noqa: S603 - this script
     (seconds, megabytes), processor = map(json.loads, output.splitlines()[-2:])
     return seconds, megabytes, processor

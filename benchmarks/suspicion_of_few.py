@@ -1,7 +1,7 @@
 """Wrong labels found among few images per class by `label_margin` and by `suspicion`.
 
     difficulty extract 'cifar10_train_*.parquet' --backbone builtin --id-column index --out train
-    python benchmarks/suspicion_of_few.py train [--classes 10] [--sizes 5 10 20] [--draws 20]
+    python -m benchmarks.suspicion_of_few train [--classes 10] [--sizes 5 10 20] [--draws 20]
 
 5 % of the labels are wrong: replaced by any other one at random, or by one of the two classes whose
 means are nearest to that of the right one. Printed are the mean AUROC, the share of wrong labels
@@ -10,16 +10,16 @@ from the margin in both with its 95 % interval over the draws.
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 import numpy as np
 import torch
-from few_samples import columns, draw
-from linear_probe import read_features
 from numpy.typing import NDArray
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
+
+from benchmarks.few_samples import columns, draw
+from benchmarks.linear_probe import read_features
 
 SIZES = (5, 10, 20, 50, 100)
 NEAREST = 2
@@ -85,4 +85,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,6 +1,6 @@
 """How long nine keys wait for their jobs beside a tenth that takes all it can, and without it.
 
-Run: python benchmarks/ten_keys.py [--rounds 3] [--jobs 1000]
+Run: python -m benchmarks.ten_keys [--rounds 3] [--jobs 1000]
 
 The tenth key has a thousand queued jobs, all the event streams and all the bytes that a key may
 have, and asks for its jobs as fast as it is answered. Each of the others has one small job at a
@@ -27,9 +27,10 @@ from http import HTTPStatus
 from pathlib import Path
 
 import httpx2
-from machine import machine
-from photographs import write_photographs
-from running import client_of, listening_url, new_key
+
+from benchmarks.machine import machine
+from benchmarks.photographs import write_photographs
+from benchmarks.running import client_of, listening_url, new_key
 
 PHOTOGRAPHS = 60
 OTHERS = 9
@@ -155,7 +156,7 @@ def greedy(url: str, key: str, jobs: int, worker: int) -> Iterator[None]:
 
 def main() -> None:
     """Prints what the nine keys waited alone and beside the tenth, and the ratios."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--jobs", type=int, default=1000)
     options = parser.parse_args()

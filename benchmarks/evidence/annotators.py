@@ -129,10 +129,11 @@ class Consensus:
 
 def ours(voted: Voted, *, of_scores: bool = False, verified: int = 0, seed: int = 0) -> Consensus:
     """`difficulty annotators`, of features or scores; some random images may be verified."""
-    source: Source = read_arrays(voted.features, voted.majority, None)
+    features = read_arrays(voted.features, voted.majority, None)
+    source: Source = features
     if of_scores:
         options = ScorerOptions(scorers=("rmd", "suspicion"))
-        source = score_in_memory(source, fit_store(source, FitOptions()), options)
+        source = score_in_memory(features, fit_store(features, FitOptions()), options)
     chosen = np.random.default_rng(seed).choice(len(voted.right), verified, replace=False)
     marks = {str(row): MarkedSample(Mark.RELABEL, str(voted.right[row])) for row in chosen.tolist()}
     table = pa.table(

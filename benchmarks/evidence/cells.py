@@ -174,7 +174,7 @@ def _compute(folder: Path, cell: Cell) -> str:
     file = result_file(folder, cell.name)
     if result.arrays:
         with replacing(file.with_suffix(".npz")) as temporary, temporary.open("wb") as out:
-            np.savez_compressed(out, **result.arrays)
+            np.savez_compressed(out, allow_pickle=False, **result.arrays)
     with replacing(file) as temporary:
         temporary.write_text(json.dumps(values, indent=1))
     return ""

@@ -14,6 +14,7 @@ from benchmarks.evidence.data import Study, read_images
 from benchmarks.evidence.label_sets import TEST_SET, LabelSet, label_samples
 from benchmarks.evidence.measures import auroc_with_error, rank_agreement
 from difficulty_service.features.store import open_store
+from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.score import score
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -40,7 +41,7 @@ class Choice:
     """
 
     name: str
-    shrinkage: str | float = "auto"
+    shrinkage: Shrinkage = "auto"
     prepare: Callable[[Features], Features] | None = None
     landmarks: int = suspicion.LANDMARKS
     order: int | None = None

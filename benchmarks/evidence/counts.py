@@ -103,18 +103,19 @@ def judge(samples: Labelled) -> Found:
     }
     p_wrong, wrong = np.nan_to_num(found["p_wrong"]), samples.wrong
     flagged = p_wrong > 1 / 2
-    areas = [
+    suspicion, margin = (
         float(roc_auc_score(wrong, np.nan_to_num(each, nan=np.nanmin(each))))
         if wrong.any()
         else np.nan
         for each in (found["suspicion"], found["label_margin"])
-    ]
+    )
     return Found(
         int(wrong.sum()),
         float(p_wrong.sum()),
         int(flagged.sum()),
         int((flagged & wrong).sum()),
-        *areas,
+        suspicion,
+        margin,
         p_wrong,
         wrong,
     )

@@ -249,7 +249,7 @@ def cell_name(labels: LabelSet, encoder: str) -> str:
 
 def encoder_rows(folder: Path) -> list[Row]:
     """Rows of `encoders.csv`: the encoders of each set, the likeliest first."""
-    rows = []
+    rows: list[Row] = []
     for labels, (dataset, name) in SETS.items():
         values = {each: read_result(folder, cell_name(labels, each)) for each in ENCODERS}
         found = {

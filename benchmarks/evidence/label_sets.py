@@ -96,7 +96,7 @@ def _truth(study: Study, images: Images, labels: LabelSet) -> Truth:
     if labels.kind != "instance-dependent":
         return Truth(images.labels, successor, np.empty((len(images.labels), 0)))
     encoded = read_columns(study, labels.source, ["image"])["image"].take(images.positions)
-    opened = [Image.open(io.BytesIO(each)) for each in encoded.to_pylist()]
+    opened: list[Image.Image] = [Image.open(io.BytesIO(each)) for each in encoded.to_pylist()]
     return Truth(images.labels, successor, pixels_of(opened))
 
 

@@ -55,7 +55,8 @@ are the built-in one with noise on its weights. One draw of each set.
 
 def _lengths(tables: Tables) -> str:
     """What the length of features is worth, in two sentences."""
-    few, many = [], []
+    few: list[tuple[float, float]] = []
+    many: list[tuple[float, float]] = []
     for rows in _grouped(tables.rows("scalings"), "dataset", "labels", "features", "samples"):
         by_name = {row["scaling"]: row for row in rows}
         unit, plain = by_name[UNIT], by_name[AS_THEY_ARE]

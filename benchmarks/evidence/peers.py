@@ -182,12 +182,12 @@ def discriminant(samples: Samples) -> Verdict:
         model = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=chosen)
         model.fit(samples.features, samples.labels)
     decision = torch.from_numpy(model.decision_function(samples.features)).double()
-    places = torch.from_numpy(np.searchsorted(model.classes_, samples.labels))[:, None]
+    given = torch.from_numpy(np.searchsorted(model.classes_, samples.labels))[:, None]
     # Log-odds against the label: unlike probabilities, they have no ties at 0 and 1.
-    others = decision.scatter(1, places, -torch.inf).logsumexp(dim=1)
-    scores = (others - decision.gather(1, places).squeeze(1)).numpy()
+    others = decision.scatter(1, given, -torch.inf).logsumexp(dim=1)
+    scores = (others - decision.gather(1, given).squeeze(1)).numpy()
     name = "scikit-learn LDA"
-    flagged = (decision.argmax(dim=1) != places.squeeze(1)).numpy()
+    flagged = (decision.argmax(dim=1) != given.squeeze(1)).numpy()
     return Verdict({name: scores}, {name: flagged}, {"shrinkage": chosen})
 
 

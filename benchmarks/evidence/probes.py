@@ -47,7 +47,7 @@ def fit_logistic(rows: Tensor, labels: Tensor, penalty: float, parameters: Tenso
         loss.backward()
         return loss
 
-    optimizer.step(closure)  # type: ignore[arg-type]
+    optimizer.step(closure)
     return parameters.detach()
 
 

@@ -23,9 +23,10 @@ from benchmarks.gpu.fitting import fit_and_score
 from benchmarks.gpu.limits import measure_limits
 from benchmarks.gpu.losses import measure_losses
 from benchmarks.gpu.neighbours import measure_neighbours
-from benchmarks.gpu.parts import Part, PartResult, Setting, run_part, script
+from benchmarks.gpu.parts import Part, PartResult, Setting, run_part
 from benchmarks.gpu.report import markdown, write_report
 from benchmarks.gpu.suite import BAD, run_tests
+from benchmarks.machine import machine
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 
 PARTS: dict[str, tuple[Part, float]] = {
@@ -52,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error("a processor is only for trying the parts: add --quick")
     if device.type != "cpu" and not torch.cuda.is_available():
         sys.exit("no NVIDIA GPU answers; --device cpu --quick tries every part on the processor")
-    name = script("machine").machine()
+    name = machine()
     print(name, flush=True)
     results: list[PartResult] = []
     for result in run_all(device, options.only, quick=options.quick):

@@ -2,14 +2,15 @@
 
 import os
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.gpu.parts import Row, Setting, script
+from benchmarks import extraction
+from benchmarks.gpu.parts import Row, Rows, Setting
+from benchmarks.photographs import write_photographs
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, best_precision
 from difficulty_service.base.errors import DifficultyError
@@ -49,7 +50,7 @@ NETWORKS = (
 QUICK_NETWORKS = (Network("builtin", "builtin"),)
 
 
-def measure_encoders(setting: Setting) -> Iterator[Row]:
+def measure_encoders(setting: Setting) -> Rows:
     """Images per second of each network; each gets an equal share of the time that is left."""
     images = 8 if setting.quick else IMAGES
     write_images(setting.folder / "images", min(images, WRITTEN), images)
@@ -68,21 +69,20 @@ def measure_encoders(setting: Setting) -> Iterator[Row]:
 
 def write_images(folder: Path, written: int, total: int) -> None:
     """Photographs of 500 x 400 pixels; most are links to others, which are decoded all the same."""
-    script("photographs").write_photographs(folder, written)
+    write_photographs(folder, written)
     files = sorted(folder.rglob("*.jpg"))
     for number in range(written, total):
         original = files[number % written]
         os.link(original, original.with_name(f"{number}.jpg"))
 
 
-def _measure_network(setting: Setting, network: Network, images: int, ends: float) -> Iterator[Row]:
-    scripts = script("extraction")
-    weights = scripts.random_weights(network.weights_of, setting.folder)
+def _measure_network(setting: Setting, network: Network, images: int, ends: float) -> Rows:
+    weights = extraction.random_weights(network.weights_of, setting.folder)
     precision = best_precision(setting.device)
     options = BackboneOptions(weights=weights, device=setting.device, precision=precision)
     backbone = load_backbone(network.name, options)
     batch_size = min(images, suitable_batch_size(setting.device, backbone))
-    common = scripts.Setting(
+    common = extraction.Setting(
         folder=setting.folder / "images",
         out=setting.folder,
         number=images,
@@ -92,7 +92,7 @@ def _measure_network(setting: Setting, network: Network, images: int, ends: floa
         published=backbone,
         batch_size=batch_size,
     )
-    forward = scripts.forward(backbone, common)
+    forward = extraction.forward(backbone, common)
     setting.time(forward)  # loads kernels
     computed = images // batch_size * batch_size
     bare = computed / min(setting.time(forward) for _ in range(ROUNDS))
@@ -101,7 +101,7 @@ def _measure_network(setting: Setting, network: Network, images: int, ends: floa
     yield from _feed(setting, common, bare, ends)
 
 
-def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Iterator[Row]:  # noqa: ANN401
+def _feed(setting: Setting, common: Any, bare: float, ends: float) -> Rows:  # noqa: ANN401
     """Extraction with all cores, then with one and its doubles until the device is fed."""
     feeding = cores = num_workers()
     row, fed = _extract(setting, common, cores, bare)
@@ -126,7 +126,7 @@ def _extract(setting: Setting, common: Any, workers: int, bare: float) -> tuple[
     """The rate with some cores, and whether it is nearly that of the bare forward pass."""
     number = max(common.batch_size, IMAGES_PER_WORKER * workers)
     number = min(common.number if setting.quick else IMAGES, number)
-    rate = number / setting.time(script("extraction").extraction(common, workers, number))
+    rate = number / setting.time(extraction.extraction(common, workers, number))
     note = f"{number:,} JPEGs, {rate / bare:.2f} of the bare forward pass"
     row = Row(f"{common.name}, extraction with {workers} cores", rate, "images/s", note)
     return row, rate >= FED * bare

@@ -1,12 +1,13 @@
 """Gaussians and scores of ImageNet's features in the memory of the device, beside its limits."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
+from benchmarks import fit_and_score as comparison
 from benchmarks.gpu.limits import COPY, FLOAT32, TF32
-from benchmarks.gpu.parts import LeftOut, Row, Setting, script
+from benchmarks.gpu.parts import LeftOut, Row, Rows, Setting
 
 SAMPLES, DIM, CLASSES = 1_281_167, 768, 1000
 QUICK = (2000, 16, 8)
@@ -17,7 +18,7 @@ ROUNDS = 3
 PEER = "pytorch-ood"
 
 
-def fit_and_score(setting: Setting) -> Iterator[Row]:
+def fit_and_score(setting: Setting) -> Rows:
     """Seconds of both steps together, here and in another package, and what they could be."""
     samples, dim, classes = QUICK if setting.quick else (SAMPLES, DIM, CLASSES)
     samples = min(samples, setting.free_memory() // (COPIES * dim * 4))
@@ -25,7 +26,6 @@ def fit_and_score(setting: Setting) -> Iterator[Row]:
         raise LeftOut(f"memory for {samples:,} samples only is too little")
     size = f"{samples:,} x {dim}, {classes:,} classes, float32"
     features, labels = make_features(setting.device, samples, dim, classes)
-    comparison = script("fit_and_score")
     scores: dict[str, Tensor] = {}
     for method in (comparison.OURS, PEER):
         try:
@@ -66,7 +66,7 @@ def _measure(
     run: Callable[[], object],
     size: str,
     scores: dict[str, Tensor],
-) -> Iterator[Row]:
+) -> Rows:
     if setting.on_gpu:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(setting.device)
@@ -82,7 +82,7 @@ def _measure(
         yield Row(f"memory beside the features, {method}", extra / 1e9, "GB")
 
 
-def floors(setting: Setting, samples: int, dim: int, classes: int) -> Iterator[Row]:
+def floors(setting: Setting, samples: int, dim: int, classes: int) -> Rows:
     """The least time by each limit: arithmetic that the answer needs, and one read of each pass."""
     rank = min(dim, classes - 1)
     flops = samples * dim**2 + samples * (2 * dim * rank - rank**2)

@@ -1,10 +1,10 @@
 """What the device can do at best: copy memory and multiply matrices."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import torch
 
-from benchmarks.gpu.parts import Row, Setting
+from benchmarks.gpu.parts import Row, Rows, Setting
 
 COPIED_BYTES, QUICK_BYTES = 4 << 30, 1 << 20
 SIDE, QUICK_SIDE = 8192, 128
@@ -13,7 +13,7 @@ ROUNDS = 10
 COPY, BFLOAT16, TF32, FLOAT32 = "copy", "bfloat16", "tf32", "float32"
 
 
-def measure_limits(setting: Setting) -> Iterator[Row]:
+def measure_limits(setting: Setting) -> Rows:
     """Bandwidth of the memory, and rates of square products in every precision."""
     yield _copy(setting)
     yield _product(setting, BFLOAT16, torch.bfloat16)
@@ -46,7 +46,7 @@ def _product(setting: Setting, name: str, dtype: torch.dtype) -> Row:
     return Row(f"matrix product, {name}", rate / 1e12, "TFLOP/s", f"{side:,} x {side:,}")
 
 
-def _best(setting: Setting, work: object) -> float:
+def _best(setting: Setting, work: Callable[[], object]) -> float:
     """Seconds of the fastest run; the first one loads kernels."""
     setting.time(work)
     return min(setting.time(work) for _ in range(ROUNDS))

@@ -1,11 +1,11 @@
 """Training steps of a ResNet-34 on images of CIFAR's size, with every loss."""
 
 import statistics
-from collections.abc import Iterator
 
 import torch
 
-from benchmarks.gpu.parts import Row, Setting, script
+from benchmarks import loss_steps as steps
+from benchmarks.gpu.parts import Row, Rows, Setting
 from trainer.training.accelerator import make_accelerator
 
 MODEL, SIDE, BATCH = "resnet34", 32, 128
@@ -13,9 +13,8 @@ QUICK_MODEL, QUICK_SIDE, QUICK_BATCH, QUICK_LOSSES = "resnet18", 8, 2, 6
 EPOCH_IMAGES = 50_000
 
 
-def measure_losses(setting: Setting) -> Iterator[Row]:
+def measure_losses(setting: Setting) -> Rows:
     """The step with cross-entropy, an epoch of it, and each loss as a ratio to it."""
-    steps = script("loss_steps")
     quick = setting.quick
     side, size = (QUICK_SIDE, QUICK_BATCH) if quick else (SIDE, BATCH)
     model = QUICK_MODEL if quick else MODEL

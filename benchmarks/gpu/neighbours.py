@@ -1,9 +1,7 @@
 """Distances to the nearest neighbours by faiss, on the device."""
 
-from collections.abc import Iterator
-
 from benchmarks.gpu.fitting import make_features
-from benchmarks.gpu.parts import LeftOut, Row, Setting
+from benchmarks.gpu.parts import LeftOut, Row, Rows, Setting
 from difficulty_service.base.errors import MissingPackage
 from difficulty_service.scorers.faiss_package import count_gpus, load_faiss
 from difficulty_service.scorers.knn import NUM_NEIGHBOURS, knn_distance
@@ -12,7 +10,7 @@ SIZES = (50_000, 200_000)
 DIM, QUICK_SIZE, QUICK_DIM = 768, 500, 8
 
 
-def measure_neighbours(setting: Setting) -> Iterator[Row]:
+def measure_neighbours(setting: Setting) -> Rows:
     """Seconds of the score `knn` of every sample among all others; the first size warms up."""
     try:
         faiss = load_faiss()

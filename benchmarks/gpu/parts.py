@@ -1,14 +1,11 @@
 """What every part of the measurements gets and gives, and how one is run within its time."""
 
-import importlib
-import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -84,7 +81,8 @@ class Setting:
         return int(torch.cuda.mem_get_info(self.device)[0])
 
 
-Part = Callable[[Setting], Iterator[Row]]
+Rows = Generator[Row, None, None]
+Part = Callable[[Setting], Rows]
 """Yields numbers as they are measured, so that those before an error or the end are kept."""
 
 
@@ -133,10 +131,3 @@ def run_part(name: str, part: Part, setting: Setting) -> PartResult:
         left_out = f"it failed at {place}: {type(error).__name__}: {first_line}"
         failed = True
     return PartResult(name, rows, time.monotonic() - began, left_out, failed)
-
-
-def script(name: str) -> Any:  # noqa: ANN401 - a module
-    """One of the benchmarks beside this folder, as a module; they import each other by name."""
-    if str(BENCHMARKS) not in sys.path:
-        sys.path.append(str(BENCHMARKS))
-    return importlib.import_module(name)

@@ -5,9 +5,8 @@ import math
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
-from benchmarks.gpu.parts import BENCHMARKS, LeftOut, Row, Setting
+from benchmarks.gpu.parts import BENCHMARKS, LeftOut, Row, Rows, Setting
 
 ROOT = BENCHMARKS.parent
 MARK = "pytest.mark.gpu"
@@ -17,7 +16,7 @@ BAD = ("failed", "error", "errors")
 """Outcomes that a working project has none of."""
 
 
-def run_tests(setting: Setting) -> Iterator[Row]:
+def run_tests(setting: Setting) -> Rows:
     """How many pass, fail and are skipped."""
     if not setting.on_gpu:
         raise LeftOut("the tests need a GPU")
@@ -43,7 +42,7 @@ def run_tests(setting: Setting) -> Iterator[Row]:
     yield from summarise(run.stdout, run.stderr)
 
 
-def summarise(output: str, errors: str = "") -> Iterator[Row]:
+def summarise(output: str, errors: str = "") -> Rows:
     """Numbers of the last line of pytest, and the names of tests that failed."""
     lines = [line for line in output.splitlines() if line.strip()]
     counts = re.findall(r"(\d+) (passed|failed|errors?|skipped)", lines[-1] if lines else "")

@@ -100,4 +100,5 @@ def main(train: Path, test: Path, out: Path, images: int = IMAGES) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]), *map(int, sys.argv[4:]))
+    clean, corrupted, out = map(Path, sys.argv[1:4])
+    main(clean, corrupted, out, *map(int, sys.argv[4:]))

@@ -22,6 +22,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -65,7 +66,7 @@ CIFAR10 = Images("CIFAR-10", "builtin", {0.02: 40, 0.1: 15, 0.3: 6})
 TINY = Images("Tiny ImageNet", "builtin-photos", {0.3: 30, 0.7: 15})
 DATASETS = (CIFAR10, TINY)
 
-CHOICES: Mapping[str, Mapping[str, str]] = {
+CHOICES: Mapping[str, Mapping[str, Any]] = {
     RANDOM: {},
     "typical": {"strategy": "typical"},
     "diverse": {"strategy": "diverse"},
@@ -218,7 +219,7 @@ def main() -> None:
         sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     rows = [
-        row | {"machine": machine()} for images in DATASETS for row in run_study(images, arguments)
+        {**row, "machine": machine()} for images in DATASETS for row in run_study(images, arguments)
     ]
     write_rows(DOCS / TABLES / "selection_networks.csv", COLUMNS, rows)
     write_page(DOCS)

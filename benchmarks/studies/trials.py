@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -125,8 +126,8 @@ def run_trials(study: Study, trials: Sequence[Trial], seeds: Sequence[int]) -> N
     context = multiprocessing.get_context("spawn")
     began = time.perf_counter()
     # A study that is killed leaves no training behind.
-    ends_with_this = (signal_after_parent, (signal.SIGTERM,))
-    with ProcessPoolExecutor(study.jobs, context, *ends_with_this) as pool:
+    end = partial(signal_after_parent, signal.SIGTERM)
+    with ProcessPoolExecutor(study.jobs, context, end) as pool:
         futures: dict[Future[None], tuple[Study, Trial, int]] = {
             pool.submit(_run, *each): each for each in unfinished
         }

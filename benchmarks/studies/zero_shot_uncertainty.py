@@ -173,8 +173,8 @@ def main() -> None:
                     f"| {roc_auc_score(disagree, each):.3f} |\n"
                 )
             people += f"\n{disagree.sum()} images, on which people disagree, are the positives."
-    columns = f"{PEOPLE}: Spearman with | RMD | entropy of votes | AUROC of disagreement"
-    print(f"\n| {columns} |\n| --- | --- | --- | --- |\n{people}")
+    headings = f"{PEOPLE}: Spearman with | RMD | entropy of votes | AUROC of disagreement"
+    print(f"\n| {headings} |\n| --- | --- | --- | --- |\n{people}")
     print_interventions(folder / "heads/seed-0", folder / "corrupted")
 
 

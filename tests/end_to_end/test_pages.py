@@ -77,7 +77,7 @@ SMALLER = (
 
 NOT_HERE = (
     ("pip install", "installs"),
-    ("python benchmarks/", "is no command of the package"),
+    ("python -m benchmarks.", "is no command of the package"),
     (" --push ", "needs an account at the hub; test_hub.py uploads to a server of its own"),
     ("s3://", "needs a bucket and a Ray cluster"),
     ("difficulty explain", "needs a CLIP; test_explain_command.py runs it with a small one"),
