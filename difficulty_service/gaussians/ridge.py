@@ -229,7 +229,8 @@ def label_likelihood(
     Only the order of ridges is at stake: a small ridge makes all distances large, which alone would
     make every class but the nearest improbable. From squared distances (rows, classes), labels
     (rows,) and log-priors (classes,); returns the scale, and the mean in nats, zero or less. The
-    search begins at the scale `near`; the loss is convex.
+    search begins at the scale `near`; the loss is convex. Where any scale explains the labels of
+    classes far apart, it ends at the first of them.
     """
     prior = log_prior.to(distances.dtype)
     own = distances.gather(1, labels[:, None]).mean(dtype=torch.float64)
@@ -249,8 +250,11 @@ def label_likelihood(
             expected += float(mean.sum())
             squares = weighted.mul_(block).sum(dtype=torch.float64)
             variance += float(squares - mean.square().sum())
-        falls = -math.exp(log_scale) / 2 * variance
-        return expected / len(distances) - float(own), falls / len(distances)
+        nats = math.exp(log_scale) / 2
+        rises = expected / len(distances) - float(own)
+        falls = -nats * variance / len(distances)
+        is_flat = nats * max(abs(rises), abs(falls)) < SAME_LIKELIHOOD
+        return (0.0, 0.0) if is_flat else (rises, falls)
 
     best = falling_root(slopes, BOUNDS_OF_SCALE, math.log(near), ACCURACY_OF_SCALE)
     evidence = sum(

@@ -20,7 +20,7 @@ def falling_root(slopes: Slopes, ends: tuple[float, float], start: float, accura
     new_ends = set(ends)
     for _ in range(MOST_STEPS):
         value, slope = slopes(place)
-        if place == ends[value > 0]:
+        if value == 0 or place == ends[value > 0]:
             return place
         low, high = (place, high) if value > 0 else (low, place)
         following = place - value / slope if slope < 0 else math.nan

@@ -1,9 +1,12 @@
 """The ridge is the one under which labels of samples left out are most probable."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.gaussians import ridge
 from difficulty_service.gaussians.label_noise import log_class_prior
 from difficulty_service.gaussians.moments import compute_moments, pilot_of
 from difficulty_service.gaussians.ridge import (
@@ -15,6 +18,7 @@ from difficulty_service.gaussians.ridge import (
     label_likelihood,
     likeliest_ridge,
 )
+from difficulty_service.gaussians.roots import Slopes, falling_root
 
 
 def overlapping_classes(
@@ -134,6 +138,32 @@ def test_the_likelihood_of_labels_does_not_depend_on_the_scale_of_distances() ->
 
     assert once == pytest.approx(hundredfold, abs=1e-3)
     assert once <= 0
+
+
+@pytest.mark.parametrize("near", [0.01, 1.0, 50.0])
+def test_labels_that_any_scale_explains_are_not_searched_for_the_best_one(
+    near: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at: list[float] = []
+
+    def counting(slopes: Slopes, *search: Any) -> float:  # noqa: ANN401
+        def counted(place: float) -> tuple[float, float]:
+            looked_at.append(place)
+            return slopes(place)
+
+        return falling_root(counted, *search)
+
+    monkeypatch.setattr(ridge, "falling_root", counting)
+    labels = torch.arange(50).repeat_interleave(4)
+    distances = 100 + 400 * (labels[:, None] != torch.arange(50)).double()
+
+    scale, likelihood = label_likelihood(
+        distances, labels, log_class_prior(labels.bincount()), near
+    )
+
+    assert len(looked_at) < 15
+    assert likelihood == pytest.approx(0, abs=1e-10)
+    assert scale > 0.99 * near
 
 
 def test_a_ridge_between_the_ends_comes_with_the_scale_of_the_likelihood() -> None:
