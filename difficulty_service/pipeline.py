@@ -144,12 +144,14 @@ class ExtractProgress:
     """Progress of an extraction.
 
     Attributes:
-        bad: Number of images that could not be read.
+        bad: Number of samples that could not be read.
+        noun: What a sample is in a word.
     """
 
     total: int
     done: int
     bad: int
+    noun: str
 
 
 @dataclass(frozen=True)
@@ -435,7 +437,7 @@ def extract_dataset(
     """
     if request.cluster is None and dataset.modality != "text" and request.backbone != SMALL:
         require_memory(memory_limit())
-    nothing = ExtractProgress(len(dataset.labels), 0, 0)
+    nothing = ExtractProgress(len(dataset.labels), 0, 0, dataset.noun)
     settled = _settle(dataset, request, fitted_on, load, lambda: callbacks.progress(nothing))
     callbacks.settled(settled)
     request = settled.request
@@ -457,7 +459,7 @@ def extract_dataset(
         missing = sorted(set(store.missing_parts()) & set(shards))
         total = sum(len(dataset.shard_positions(shard)) for shard in shards)
         done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
-        state = ExtractProgress(total, done, len(store.bad_images()))
+        state = ExtractProgress(total, done, len(store.bad_images()), dataset.noun)
         callbacks.progress(state)
 
         def on_batch(images: int, bad_images: int) -> None:

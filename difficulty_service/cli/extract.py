@@ -161,7 +161,7 @@ def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") 
     from difficulty_service.base.wording import count_of
     from difficulty_service.features.errors_file import as_csv, describe_reasons
 
-    samples = request.dataset.modality
+    samples = extracted.store.description.noun
     total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
     out.print(
         f"{total - bad:,} of {total:,} {samples}s have features in {request.out}", markup=False

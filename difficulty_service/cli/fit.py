@@ -46,7 +46,7 @@ def report_fit(fitted: "FittedGaussians", *, verbose: bool) -> None:
     """Prints what the Gaussians were fitted to, and with `verbose` how the covariances came out."""
     gaussians = fitted.gaussians
     moments, options = gaussians.moments, gaussians.options
-    samples = f"{fitted.description.modality}s"
+    samples = f"{fitted.description.noun}s"
     num_images, num_classes = moments.num_samples // options.runs, int((moments.counts > 0).sum())
     classes = count_of(num_classes, "class", "classes")
     console.print(f"fitted to {num_images:,} {samples} of {classes}")

@@ -37,7 +37,7 @@ class ImageProgressBar:
 
     def __init__(self) -> None:
         self._bar = Progress(
-            TextColumn("images"),
+            TextColumn("{task.description}"),
             BarColumn(),
             MofNCompleteColumn(),
             RateColumn(),
@@ -62,12 +62,11 @@ class ImageProgressBar:
         """Shows the progress; the first call starts the clock."""
         if self._task is None:
             if progress.done and err.is_terminal:
-                err.print(
-                    f"resuming: {progress.done:,} of {progress.total:,} images were done before"
-                )
+                done = f"{progress.done:,} of {progress.total:,} {progress.noun}s"
+                err.print(f"resuming: {done} were done before")
             self._bar.start()
             self._task = self._bar.add_task(
-                "images", total=progress.total, completed=progress.done, bad=progress.bad
+                f"{progress.noun}s", total=progress.total, completed=progress.done, bad=progress.bad
             )
             return
         self._bar.update(self._task, completed=progress.done, bad=progress.bad)

@@ -59,7 +59,7 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
     """Prints where the scores are, the images to look at, and the warnings."""
     if summary.round is not None:
         out.print(summary.round, markup=False)
-    samples = f"{summary.num_samples:,} {summary.modality}s"
+    samples = f"{summary.num_samples:,} {summary.noun}s"
     out.print(f"{summary.num_scored:,} of {samples} are scored in {scores}", markup=False)
     if summary.num_duplicates:
         copies = "is an exact copy" if summary.num_duplicates == 1 else "are exact copies"
@@ -80,10 +80,10 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
     if summary.num_compared:
         report_doubtful(summary)
         report_extremes(
-            f"hardest {summary.modality}s, whatever their label", summary.hardest[:EXTREMES_SHOWN]
+            f"hardest {summary.noun}s, whatever their label", summary.hardest[:EXTREMES_SHOWN]
         )
         if verbose:
-            report_extremes(f"easiest {summary.modality}s", summary.easiest[-EXTREMES_SHOWN:])
+            report_extremes(f"easiest {summary.noun}s", summary.easiest[-EXTREMES_SHOWN:])
     elif summary.measure == "md_agnostic":
         report_unusual(summary)
     warnings = [each for each in summary.warnings if each != summary.caution]
@@ -100,14 +100,14 @@ def report_doubtful(summary: "ScoreSummary") -> None:
         out.print(f"\n{summary.labels}")
     elif not summary.num_doubtful:
         out.print(
-            f"\nnone of {summary.num_compared:,} {summary.modality}s looks more like another "
+            f"\nnone of {summary.num_compared:,} {summary.noun}s looks more like another "
             "class than its own"
         )
     else:
         verb = "looks" if summary.num_doubtful == 1 else "look"
         own = "its" if summary.num_doubtful == 1 else "their"
         out.print(
-            f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.modality}s {verb} "
+            f"\n{summary.num_doubtful:,} of {summary.num_compared:,} {summary.noun}s {verb} "
             f"more like another class than {own} own (label_margin above 0)"
         )
     if not summary.num_doubtful:
@@ -133,7 +133,7 @@ def report_doubtful(summary: "ScoreSummary") -> None:
 
 def report_unusual(summary: "ScoreSummary") -> None:
     """Prints the samples that are most unlike all others, of one class or without labels."""
-    out.print(f"\n{summary.modality}s most unlike all others (column md_agnostic):")
+    out.print(f"\n{summary.noun}s most unlike all others (column md_agnostic):")
     rows = summary.hardest[:EXTREMES_SHOWN].to_pylist()
     cells = [(row["sample_id"], row["md_agnostic"]) for row in rows]
     print_table(("sample", "distance"), cells, shorten="sample")
@@ -207,7 +207,7 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None 
     cut = math.floor(shown[-1] * 10) / 10 if shown else 0.0
     # What lies between two classes is rarely wrong, and of few samples each is worth a look.
     are_wrong = summary.labels is None or summary.labels.wrong > 0
-    values = {"samples": f"{summary.modality}s", "scores": shlex.quote(str(scores))}
+    values = {"samples": f"{summary.noun}s", "scores": shlex.quote(str(scores))}
     values |= {"wrong": "wrong labels" if summary.num_compared else "what to drop"}
     values |= {"evidence": summary.evidence, "cut": f"{cut:g}"}
 
@@ -238,7 +238,7 @@ def report_dataset(dataset: "Dataset") -> None:
 
     sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names))
     present = np.flatnonzero(sizes)
-    what = dataset.modality
+    what = dataset.noun
     line = f"found {count_of(len(dataset.labels), what)} "
     if dataset.has_labels:
         line += f"of {count_of(len(present), 'class', 'classes')}"
@@ -258,7 +258,5 @@ def report_dataset(dataset: "Dataset") -> None:
             "class, --unlabelled ignores it and finds what needs no labels"
         )
     elif single:
-        sentences.append(
-            f"classes with a single {dataset.modality}, which gets no score: {list_names(single)}"
-        )
+        sentences.append(f"classes with a single {what}, which gets no score: {list_names(single)}")
     print_warnings(sentences)

@@ -136,7 +136,7 @@ class ScoreResult(Found):
         return cls(
             scores=str(scores),
             report=None if report is None else str(report),
-            modality="text" if summary.modality == "text" else "image",
+            modality="text" if summary.noun == "text" else "image",
             samples=summary.num_samples,
             scored=summary.num_scored,
             skipped=num_skipped,

@@ -102,7 +102,7 @@ def report_round(done: "Round", out: Path) -> None:
 
     summary, extracted, added = done.scored.labels, done.scored.extracted, done.added
     print_warnings(summary.warnings if done.number == 1 else ())
-    parts = [f"{count_of(len(added.samples.table), summary.modality)} new"]
+    parts = [f"{count_of(len(added.samples.table), summary.noun)} new"]
     wrong = added.wrong
     if wrong is not None and len(wrong):
         parts.append(f"{len(wrong):,} of them almost certainly labelled wrong")

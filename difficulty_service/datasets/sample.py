@@ -200,6 +200,11 @@ class Dataset:
         return self.scenes is not None
 
     @property
+    def noun(self) -> str:
+        """What a sample is in a word."""
+        return "object" if self.boxes else self.modality
+
+    @property
     def has_labels(self) -> bool:
         """Whether the samples have labels."""
         return has_labels(self.class_names)

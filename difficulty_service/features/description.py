@@ -228,8 +228,10 @@ class Extraction(FeatureKind):
 
     @property
     def noun(self) -> str:
-        """What a sample is in a word: image or text."""
+        """What a sample is in a word: image, text, or object in a box."""
         choice = self.dataset_options
+        if self.boxes:
+            return "object"
         is_text = choice is not None and choice.text_column is not None
         return "text" if is_text else self.modality
 

@@ -60,7 +60,7 @@ def try_backbones(
     if labels is not None:
         images = zip_labels(images, labels)
     dataset, warnings = open_images(images, request.dataset)
-    with progress_bar(dataset.modality, shown=progress) as update:
+    with progress_bar(shown=progress) as update:
         found = run_trial(dataset, request, trial, TrialCallbacks(progress=update))
     found = found.model_copy(update={"warnings": (*warnings, *found.warnings)})
     warn(found.warnings)

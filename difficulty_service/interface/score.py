@@ -199,7 +199,7 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             out = Path(folder, "scores.parquet")
         out = Path(out)
         request = replace(request, location=dataset.location, out=features_beside(out, scoring))
-        update = stack.enter_context(progress_bar(dataset.modality, shown=progress))
+        update = stack.enter_context(progress_bar(shown=progress))
         later = NO_MARKS if marks is None else marks_of(marks)
         undone = None if undo_round is None else take_back(out, undo_round)
         earlier = remembered_marks(out) if undone is None else undone.left

@@ -61,7 +61,7 @@ def watch(  # noqa: PLR0913 - one parameter for each option
     chosen = extraction_options({"backbone": backbone, **options})
     out = Path(out)
     request = plan_extraction(str(location), out.with_suffix(".features"), chosen)
-    with progress_bar(chosen.dataset.modality, shown=progress) as update:
+    with progress_bar(shown=progress) as update:
         yield from watch_dataset(
             request, ScoreRequest(out, scoring_options(options)), pace, Callbacks(update)
         )

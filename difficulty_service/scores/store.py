@@ -192,7 +192,7 @@ class ScoreSummary:
     num_near_duplicates: int | None
     image_faults: Mapping[str, int] | None
     labels: LabelCounts | None
-    modality: str
+    noun: str
     has_labels: bool
     measure: str
     warnings: tuple[str, ...]
@@ -253,7 +253,7 @@ def score_store(
         )
         if counts.judged
         else None,
-        modality=description.modality,
+        noun=description.noun,
         has_labels=has_labels(store.class_names),
         measure=rows.measure,
         warnings=description.warnings,

@@ -55,6 +55,8 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     scored = difficulty("score", folder, "--out", scores, *builtin)
 
     assert scored.returncode == 0, scored.stderr
+    assert "objects of 3 classes" in scored.stderr
+    assert "objects are scored in" in scored.stdout
     table = read_scores(scores, ["sample_id", "suspicion", "suggested_label_name"]).table
     first = table.sort_by([("suspicion", "descending")]).slice(0, 1).to_pylist()[0]
     assert scenes[2].name in first["sample_id"]
