@@ -135,9 +135,8 @@ def open_split(files: KeptFiles) -> "Split":
         digests = read_parquet(files.contents, [CONTENT])[CONTENT].combine_chunks()
         if source.positions is not None:
             digests = digests.take(pa.array(source.positions.numpy()))
-    labelled = scores.provenance.made_labels
     return Split(
         files.name,
         replace(source, description=described, digests=digests),
-        ignores_labels=labelled is not None and labelled.clusters is not None,
+        ignores_labels=scores.provenance.has_clusters,
     )

@@ -227,6 +227,11 @@ class Extraction(FeatureKind):
     classes apart, then those about the dataset."""
 
     @property
+    def has_clusters(self) -> bool:
+        """Whether the labels are clusters, made here, which no other labels are compared with."""
+        return self.made_labels is not None and self.made_labels.clusters is not None
+
+    @property
     def noun(self) -> str:
         """What a sample is in a word: image, text, or object in a box."""
         choice = self.dataset_options

@@ -281,12 +281,11 @@ def open_split(path: Path, like: Split | None = None) -> Split:
     folder = path.with_suffix(".features")
     if not is_store(folder):
         raise _no_features(path, f"{path} has no features beside it, in {folder}", like)
-    made = scores.provenance.made_labels
     return Split(
         str(path),
         open_features(folder),
         scores.table,
-        ignores_labels=made is not None and made.clusters is not None,
+        ignores_labels=scores.provenance.has_clusters,
     )
 
 
