@@ -30,6 +30,7 @@ from api.storage.identity import require_own_artifacts
 from api.storage.keys import any_keys
 from api.worker.processes import running_workers
 from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.base.process_setup import have_arrow_use_malloc
 
 SHUTDOWN_SECONDS = 10  # time limit for answers in progress once the server is told to stop
 UNSENT_BYTES = 128 << 10
@@ -87,6 +88,7 @@ def run_server(
                 consequence="only this machine is answered",
                 remedy="difficulty keys create",
             )
+        have_arrow_use_malloc()
         # What is loaded by now stays; without these objects a full collection takes a few
         # milliseconds instead of 300.
         gc.collect()

@@ -24,7 +24,7 @@ from api.online.sample_scores import EncodedScores, SampleScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.apart import Apart, ProcessEnded
-from difficulty_service.base.process_setup import keep_freed_memory
+from difficulty_service.base.process_setup import have_arrow_use_malloc, keep_freed_memory
 from difficulty_service.features.description import FeatureDescription
 
 
@@ -79,6 +79,7 @@ class ScoringProcess:
 def _make_scorer(settings: Settings) -> Callable[..., object]:
     set_up_logging(settings)
     keep_freed_memory()
+    have_arrow_use_malloc()
     # Imported here, because only that process needs torch.
     from api.online.scorer import Scorer
 

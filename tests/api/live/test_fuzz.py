@@ -112,11 +112,11 @@ def test_no_changed_request_or_file_makes_the_service_fail_grow_or_keep_files(
     assert set(statuses) >= {"200", "201", "202", "204", "400", "404", "409", "413", "422"}
     grown = memory_of(service) - idle
     logging.getLogger("fuzzing").info(f"memory grew by {grown >> 20} MB")
-    assert grown < ROOM
     delete_everything(service, key)
     assert files_left(data / "files") == []
     logs = "".join((tmp_path / name).read_text() for name in ("server.log", "worker.log"))
     assert re.findall(r"Traceback.{,2000}|request-failed", logs) == []
+    assert grown < ROOM  # last, so that a long run tells the rest in any case
 
 
 def run_fuzzer(*arguments: str) -> tuple[list[str], dict[str, int]]:

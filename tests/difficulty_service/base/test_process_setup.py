@@ -6,9 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
+from difficulty_service.base.process_setup import (
+    enable_avx512_kernels,
+    have_arrow_use_malloc,
+    keep_freed_memory,
+)
 
 
 @pytest.fixture
@@ -115,3 +121,18 @@ def test_memory_that_a_thread_freed_is_given_back() -> None:
     kept, rest = map(float, output.split())
     assert kept > 60
     assert rest < kept / 2  # what allocating anything for the first time takes, too
+
+
+def test_a_process_that_goes_on_for_long_reads_tables_into_memory_of_malloc(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"number": range(100_000)}), tmp_path / "numbers.parquet")
+    before = pa.default_memory_pool()
+    own, malloc = before.bytes_allocated(), pa.system_memory_pool().bytes_allocated()
+    try:
+        have_arrow_use_malloc()
+        table = pq.read_table(tmp_path / "numbers.parquet")
+        read = pa.system_memory_pool().bytes_allocated() - malloc
+    finally:
+        pa.set_memory_pool(before)
+
+    assert read >= table.nbytes
+    assert before.bytes_allocated() == own
