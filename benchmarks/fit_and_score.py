@@ -275,9 +275,8 @@ def main() -> None:
             )
         )
         return
-    from benchmarks.machine import (
-        machine,  # imports torch and NumPy, which a child must not do so early
-    )
+    # It imports torch and NumPy, which a child must not do so early.
+    from benchmarks.machine import machine
 
     print(machine())
     for name in arguments.sizes.split(","):
