@@ -26,7 +26,7 @@ from difficulty_service.base.errors import (
     ImageError,
     StatisticsError,
 )
-from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.base.wording import Noun, count_of, list_names
 from difficulty_service.command_options import TrialOptions
 from difficulty_service.datasets.listing import choose_samples, draw_positions, usual_draw
 from difficulty_service.datasets.sample import Dataset
@@ -97,8 +97,8 @@ class BackboneTrial(Found):
     dataset: str
     """The dataset."""
 
-    modality: Literal["image", "text"]
-    """What the samples are."""
+    noun: Noun
+    """What a sample is in a word."""
 
     samples: int
     """Samples that were compared: those drawn, without unreadable ones."""
@@ -306,7 +306,7 @@ def _compare(
             )
         )
     tried.sort(key=lambda each: each.nats, reverse=True)
-    samples = count_of(len(ids), dataset.modality)
+    samples = count_of(len(ids), dataset.noun)
     gain = paired_difference(best, without)
     recommended: str | None = None
     sentence = (
@@ -318,7 +318,7 @@ def _compare(
     warnings = [*dataset.warnings, *(sentence for each in encoded for sentence in each.warnings)]
     return BackboneTrial(
         dataset=dataset.location,
-        modality="text" if dataset.modality == "text" else "image",
+        noun=dataset.noun,
         samples=len(ids),
         samples_of_dataset=len(dataset.labels),
         classes=len(labels[places].unique()),

@@ -145,7 +145,7 @@ class ExtractProgress:
 
     Attributes:
         bad: Number of samples that could not be read.
-        noun: What a sample is in a word.
+        noun: What is counted in a word.
     """
 
     total: int

@@ -229,7 +229,10 @@ def find_missing(
         request = replace(
             request, out=out, location=dataset.location, dataset=DatasetOptions(), lend=None
         )
-        extracted = extract_dataset(cropped, request, callbacks, load, description)
+        counted = replace(
+            callbacks, progress=lambda state: callbacks.progress(replace(state, noun="window"))
+        )
+        extracted = extract_dataset(cropped, request, counted, load, description)
         encoded = Split("windows", extracted.store)
         known = [int(name.rpartition("@")[2]) for name in encoded.sample_ids.to_pylist()]
         found = encoded.vectors(unit=False)

@@ -7,10 +7,13 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+Noun = Literal["image", "text", "object"]
+"""What a sample is in a word; an object is one in a box of an image."""
 
 SHOWN = 5
 """Number of names in a sentence, after which the others are counted."""

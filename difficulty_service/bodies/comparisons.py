@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Found
+from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.jobs import ID_PATTERN
 from difficulty_service.options import DiffOptions, LeakOptions, SelectOptions
 
@@ -42,8 +43,8 @@ class SetResult(Found):
     name: str
     """The test set."""
 
-    modality: Literal["image", "text"]
-    """What the samples are."""
+    noun: Noun
+    """What a sample is in a word."""
 
     samples: int
     """Number of samples."""
@@ -74,7 +75,7 @@ class SetResult(Found):
         """The same numbers, named."""
         return cls(
             name=test.name,
-            modality="text" if test.noun == "text" else "image",
+            noun=test.noun,
             samples=test.num_samples,
             copies=test.copies,
             exact_copies=test.exact,
@@ -164,8 +165,8 @@ class DiffResult(Found):
     new: str
     """The new version."""
 
-    modality: Literal["image", "text"]
-    """What the samples are."""
+    noun: Noun
+    """What a sample is in a word."""
 
     old_samples: int
     """Samples of the old version."""
@@ -206,7 +207,7 @@ class DiffResult(Found):
         return cls(
             old=found.old,
             new=found.new,
-            modality="text" if found.noun == "text" else "image",
+            noun=found.noun,
             old_samples=found.num_old,
             samples=found.num_new,
             added=counts.get("added"),
@@ -237,8 +238,8 @@ class SelectResult(Found):
     pool: str
     """The samples that were chosen from."""
 
-    modality: Literal["image", "text"]
-    """What the samples are."""
+    noun: Noun
+    """What a sample is in a word."""
 
     samples: int
     """Number of samples of the pool."""
@@ -263,7 +264,7 @@ class SelectResult(Found):
         """What was chosen, counted."""
         return cls(
             pool=selection.name,
-            modality="text" if selection.noun == "text" else "image",
+            noun=selection.noun,
             samples=selection.num_samples,
             excluded=selection.num_excluded,
             chosen=len(selection.table),

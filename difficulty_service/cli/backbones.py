@@ -135,11 +135,11 @@ def print_trial(found: "BackboneTrial") -> None:
         )
         for rank, each in enumerate(found.tried)
     ]
-    samples = f"{found.modality}s/s"
+    samples = f"{found.noun}s/s"
     takes = f"time for {found.samples_of_dataset:,}"
     print_table(("name", "nats per label", "below the best", samples, takes), rows)
     out.print(
-        f"{count_of(found.samples, found.modality)} of {found.samples_of_dataset:,} in "
+        f"{count_of(found.samples, found.noun)} of {found.samples_of_dataset:,} in "
         f"{found.classes:,} classes, whose sizes alone give {found.nats_without_features:.3f} "
         "nats; intervals of 95 %, paired over the samples",
         markup=False,

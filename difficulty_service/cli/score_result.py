@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 from difficulty_service.base.contract import Found
-from difficulty_service.base.wording import count_of, did_you_mean
+from difficulty_service.base.wording import Noun, count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
 from difficulty_service.options import ScoringOptions
 from difficulty_service.scores.image_faults import FAULT_NAMES
@@ -79,8 +79,8 @@ class ScoreResult(Found):
     report: str | None
     """The page of `--report`; null without it."""
 
-    modality: Literal["image", "text"]
-    """What the samples are."""
+    noun: Noun
+    """What a sample is in a word."""
 
     samples: int
     """Samples with features."""
@@ -136,7 +136,7 @@ class ScoreResult(Found):
         return cls(
             scores=str(scores),
             report=None if report is None else str(report),
-            modality="text" if summary.noun == "text" else "image",
+            noun=summary.noun,
             samples=summary.num_samples,
             scored=summary.num_scored,
             skipped=num_skipped,
@@ -171,8 +171,8 @@ class Counted(Protocol):
     """What a command counted."""
 
     @property
-    def modality(self) -> Literal["image", "text"]:
-        """What the samples are."""
+    def noun(self) -> Noun:
+        """What a sample is in a word."""
 
     @property
     def samples(self) -> int:
@@ -252,7 +252,7 @@ class Limit:
         if number <= most:
             return None
         limit = f"{self.most:g}{' %' if self.is_percentage else ''}"
-        return f"{self.kind}: {count_of(number, result.modality)}, above the limit of {limit}"
+        return f"{self.kind}: {count_of(number, result.noun)}, above the limit of {limit}"
 
 
 def require_looks(limits: Sequence[Limit], store: "FeatureSource") -> None:

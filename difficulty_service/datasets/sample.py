@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from difficulty_service.base.wording import Noun
 from difficulty_service.datasets.storage import Boundary, StoredPath
 from difficulty_service.images.opener import ImageOpener as ImageOpener
 
@@ -102,7 +103,7 @@ class DatasetOptions:
     limits: TableLimits | None = None
 
     @property
-    def modality(self) -> str:
+    def modality(self) -> Literal["image", "text"]:
         """`image` or `text`, what the samples are."""
         return "image" if self.text_column is None else "text"
 
@@ -189,7 +190,7 @@ class Dataset:
     open_images: Callable[[Sequence[int]], Iterator[ImageOpener]]
     skipped: Sequence[Skipped] = ()
     warnings: tuple[str, ...] = ()
-    modality: str = "image"
+    modality: Literal["image", "text"] = "image"
     containers: str | None = None
     revise: Revise | None = None
     scenes: Scenes | None = None
@@ -200,7 +201,7 @@ class Dataset:
         return self.scenes is not None
 
     @property
-    def noun(self) -> str:
+    def noun(self) -> Noun:
         """What a sample is in a word."""
         return "object" if self.boxes else self.modality
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.contract import Contract, Names, given
 from difficulty_service.base.errors import FeatureStoreError
-from difficulty_service.base.wording import differences
+from difficulty_service.base.wording import Noun, differences
 
 LEAST_AGREEMENT = 0.999
 """Spearman's correlation of scores from which on features of float32 and of bfloat16 are alike."""
@@ -232,7 +232,7 @@ class Extraction(FeatureKind):
         return self.made_labels is not None and self.made_labels.clusters is not None
 
     @property
-    def noun(self) -> str:
+    def noun(self) -> Noun:
         """What a sample is in a word: image, text, or object in a box."""
         choice = self.dataset_options
         if self.boxes:

@@ -76,7 +76,7 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
     request = encoding_request(description, device)
     ids = split.sample_ids.to_pylist()
     source = open_images(Provenance.of_features(description), ids, images)
-    with progress_bar("window", shown=progress) as update:
+    with progress_bar(shown=progress) as update:
         found = find_missing(split, source.dataset, search, request, Callbacks(update))
     if out is not None:
         found.save(Path(out))

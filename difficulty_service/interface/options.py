@@ -192,21 +192,15 @@ def extraction_options(given: Mapping[str, Any]) -> ExtractionOptions:
 
 
 @contextmanager
-def progress_bar(
-    unit: str | None = None, *, shown: bool
-) -> Iterator[Callable[[ExtractProgress], None]]:
-    """Gives a function that shows the progress of an extraction, on a bar if there is to be one.
-
-    Args:
-        unit: What is counted; None for the samples.
-    """
+def progress_bar(*, shown: bool) -> Iterator[Callable[[ExtractProgress], None]]:
+    """Gives a function that shows the progress of an extraction, on a bar if there is to be one."""
     from tqdm.auto import tqdm
 
-    with tqdm(unit=unit or "", disable=not shown) as bar:
+    with tqdm(unit="", disable=not shown) as bar:
 
         def update(progress: ExtractProgress) -> None:
             if bar.total != progress.total:  # the first call; what is done was done by another run
-                bar.unit = unit or progress.noun
+                bar.unit = progress.noun
                 bar.reset(total=progress.total)
                 bar.initial = progress.done
             if progress.bad:

@@ -18,7 +18,7 @@ from torch import Tensor
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.base.wording import list_names
+from difficulty_service.base.wording import Noun, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.gaussians.gaussian import covariance_within, covariances
 from difficulty_service.gaussians.moments import Moments, compute_moments, pilot_of
@@ -108,7 +108,7 @@ class ChangeReport:
 
     old: str
     new: str
-    noun: str
+    noun: Noun
     num_old: int
     num_new: int
     counts: Mapping[str, int] | None

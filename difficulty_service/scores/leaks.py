@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import ConfigError, FeatureStoreError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.base.wording import count_of, differences, list_names
+from difficulty_service.base.wording import Noun, count_of, differences, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scores.marks import Mark, MarkedSample, marks_table
 from difficulty_service.scores.near_search import (
@@ -91,7 +91,7 @@ class SetLeaks:
     """
 
     name: str
-    noun: str
+    noun: Noun
     num_samples: int
     copies: int
     exact: int

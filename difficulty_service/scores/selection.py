@@ -23,7 +23,7 @@ from difficulty_service.base.tables import (
     read_json_lines,
     read_parquet,
 )
-from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.base.wording import Noun, count_of, is_or_are, list_names
 from difficulty_service.features.array_files import is_array_file
 from difficulty_service.features.description import is_store
 from difficulty_service.option_types import LARGEST_SEED
@@ -106,7 +106,7 @@ class Selection:
     """
 
     name: str
-    noun: str
+    noun: Noun
     num_samples: int
     num_excluded: int
     table: pa.Table = field(repr=False)

@@ -20,7 +20,7 @@ from difficulty_service.base.errors import (
     StatisticsError,
 )
 from difficulty_service.base.tables import bytes_of, to_numpy
-from difficulty_service.base.wording import count_of, is_or_are
+from difficulty_service.base.wording import Noun, count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.array_files import is_array_file, open_features
 from difficulty_service.features.description import is_store
@@ -133,7 +133,7 @@ class Split:
         return None
 
     @property
-    def noun(self) -> str:
+    def noun(self) -> Noun:
         """What a sample is in a word."""
         return self.source.description.noun
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
-from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.base.wording import Noun, count_of, list_names
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.options import ScorerOptions
@@ -192,7 +192,7 @@ class ScoreSummary:
     num_near_duplicates: int | None
     image_faults: Mapping[str, int] | None
     labels: LabelCounts | None
-    noun: str
+    noun: Noun
     has_labels: bool
     measure: str
     warnings: tuple[str, ...]

@@ -87,10 +87,14 @@ def test_objects_without_a_box_are_the_first_regions_in_every_format(
     assert not gone
 
 
-def test_regions_are_inside_the_image_apart_and_in_order(tmp_path: Path) -> None:
+def test_regions_are_inside_the_image_apart_and_in_order(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     scores = scored("coco", tmp_path)
 
-    found = ds.missing_boxes(scores, out=tmp_path / "missing.csv", sample=10, progress=False)
+    found = ds.missing_boxes(scores, out=tmp_path / "missing.csv", sample=10, progress=True)
+
+    assert "window/s" in capsys.readouterr().err
 
     assert found.table.schema == SCHEMA
     assert found.num_images == 10

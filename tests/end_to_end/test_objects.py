@@ -110,6 +110,23 @@ def test_python_scores_and_shows_boxes_as_it_does_images(
     assert (tmp_path / "report.html").read_text().count("data:image/webp") > 100
 
 
+def test_a_limit_and_a_trial_of_networks_count_objects(
+    difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
+) -> None:
+    folder = WRITERS["coco"](tmp_path / "fruit", scenes)
+
+    limited = difficulty(
+        *("score", folder, "--out", tmp_path / "scores.parquet", *builtin, "--json"),
+        *("--fail-above", "exact copies: 0"),
+    )
+    tried = ds.try_backbones(folder, backbones=["builtin"], sample=40, progress=False)
+
+    assert json.loads(limited.stdout)["noun"] == "object"
+    assert " objects, above the limit of 0" in limited.stderr
+    assert tried.noun == "object"
+    assert "40 objects" in tried.sentence
+
+
 def test_a_json_is_written_beside_that_of_the_dataset(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
 ) -> None:
