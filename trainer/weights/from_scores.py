@@ -324,8 +324,9 @@ def trust_in_labels(table: pa.Table, num_classes: int) -> NDArray[np.float64]:
     `p_wrong` takes a label for right wherever ambiguity explains it, so that more labels are wrong
     than it says; by the features alone, every ambiguous label is in doubt. This is the mean of
     1 - `p_wrong` and the probability of the label by the features alone, as far as the file has the
-    likeliest classes; 1 where a person verified the label. Training with it is more accurate than
-    with 1 - `p_wrong`, and better calibrated than with the other (`docs/training.md`).
+    likeliest classes; 1 where a person verified the label. As weights it is more accurate than
+    1 - `p_wrong` and better calibrated than the other; as shares of soft targets it has a smaller
+    NLL than either (`docs/training.md`).
 
     Args:
         table: Rows of a score file.

@@ -10,6 +10,7 @@ from benchmarks.evidence.training.data import Split, Splits
 ALPHA = "regulariser.alpha"
 BY_SCORES = {"regulariser.weights": "scores"}
 BY_PROBABILITY = {"loss.weights": "label_probability"}
+BY_POSTERIOR = {"loss.targets": "posterior"}
 
 
 def _as_given(splits: Splits) -> Splits:
@@ -49,7 +50,7 @@ WRONG_LABELS = (
         BY_PROBABILITY | BY_SCORES,
         has_entropy=True,
     ),
-    Method("soft targets", {"loss.targets": "posterior"}),
+    Method("soft targets", BY_POSTERIOR),
     Method("suspects dropped", change=Splits.without_suspects),
     Method("suspects relabelled", change=Splits.relabelled),
 )

@@ -1,12 +1,13 @@
-"""Training that weighs each sample by how far its label is trusted, told in several ways.
+"""Training that weighs or softens each label by how far it is trusted, told in several ways.
 
     python -m benchmarks.evidence.training.trust [--folder runs/evidence] [--seeds 3]
 
 Writes `trust.csv`: accuracy, adaptive ECE, NLL and AUROC of errors on test images with official
 labels, as means and standard deviations over seeds, of the networks of the study, trained on
-9,000 images of CIFAR-10 under labels that people gave, 9 % and 40 % of them wrong. Only the weights
-differ: equal ones, 1 - `p_wrong`, the probability of the label by the features alone, and the mean
-of both, which the trainer takes.
+9,000 images of CIFAR-10 under labels that people gave, 9 % and 40 % of them wrong. Only the trust
+differs, as the weight of a sample and as the share of its label in a soft target: the same for all
+labels, 1 - `p_wrong`, the probability of the label by the features alone, and the mean of both,
+which the trainer takes.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from benchmarks.evidence.training.answers import NETWORKS
 from benchmarks.evidence.training.cells import train_once
 from benchmarks.evidence.training.comparison import MEASURES, mean_and_deviation
 from benchmarks.evidence.training.data import SOURCE, Splits, prepare_splits, scores_file
-from benchmarks.evidence.training.methods import BY_PROBABILITY, PLAIN, Method
+from benchmarks.evidence.training.methods import BY_POSTERIOR, BY_PROBABILITY, PLAIN, Method
 from benchmarks.machine import machine
 from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
@@ -39,7 +40,7 @@ KINDS = ("aggre", "worst")
 NUM_CLASSES = 10
 RAW = [measure for measure in MEASURES if measure.stage == "raw"]
 COLUMNS = (
-    *("network", "labels", "weights", "seeds"),
+    *("network", "labels", "use", "trust", "seeds"),
     *(f"{measure.metric}{ending}" for measure in RAW for ending in ("", "_sd")),
     "machine",
 )
@@ -57,8 +58,11 @@ def by_features(table: pa.Table) -> NDArray[np.float64]:
     return 1 - probability_of_label(table, NUM_CLASSES)
 
 
-WEIGHTS: dict[str, Wrong | None] = {
-    "equal": None,
+USES = {"weights": BY_PROBABILITY, "soft targets": BY_POSTERIOR}
+"""What is done with the trust, by the settings that ask for it."""
+
+EQUAL = "equal"
+TRUST: dict[str, Wrong] = {
     "1 - p_wrong": by_p_wrong,
     "features alone": by_features,
     "mean of both": lambda table: (by_p_wrong(table) + by_features(table)) / 2,
@@ -76,21 +80,23 @@ def with_wrong(wrong: Wrong, scores: Path, out: Path) -> None:
 
 
 def rows(study: Study, seeds: int) -> Iterator[Row]:
-    """A row for each network, set of labels and way to tell the weights."""
+    """A row for each network, set of labels, use of the trust and way to tell it."""
+    told = [(use, trust) for use in USES for trust in TRUST]
     for network, name in NETWORKS.items():
         for kind in KINDS:
-            for weights, wrong in WEIGHTS.items():
+            for use, trust in [("", EQUAL), *told]:
                 with TemporaryDirectory() as folder:
                     method = PLAIN
-                    if wrong is not None:
+                    if use:
                         changed = Path(folder) / "scores.parquet"
-                        with_wrong(wrong, scores_file(study, kind), changed)
-                        method = Method(weights, BY_PROBABILITY, change=_with_scores(changed))
+                        with_wrong(TRUST[trust], scores_file(study, kind), changed)
+                        method = Method(trust, USES[use], change=_with_scores(changed))
                     runs = {
                         seed: dict(train_once(study, network, kind, method, None, seed).values)
                         for seed in range(seeds)
                     }
-                row = {"network": name, "labels": kind, "weights": weights, "seeds": str(seeds)}
+                row = {"network": name, "labels": kind, "use": use, "trust": trust}
+                row["seeds"] = str(seeds)
                 for measure in RAW:
                     mean, deviation = mean_and_deviation(runs, measure)
                     row[measure.metric] = f"{mean:.4f}"
