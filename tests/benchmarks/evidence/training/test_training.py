@@ -22,7 +22,9 @@ from benchmarks.evidence.training.methods import (
     WRONG_LABELS,
 )
 from benchmarks.evidence.training.tables import training, verdicts
+from benchmarks.evidence.training.trust import NUM_CLASSES, TRUST, with_wrong
 from difficulty_service.scores.file import read_scores
+from trainer.weights.from_scores import trust_in_labels
 
 NETWORKS = [replace(each, epochs=1, seeds=2) for each in (PROBE, SCRATCH)]
 FROM_SCRATCH = {"cross-entropy", "suspects-dropped"}
@@ -88,6 +90,27 @@ def test_suspects_are_dropped_or_get_the_suggested_label(study: Study) -> None:
         suspected = suspects.get(row, {}).get("suggested_label_name")
         assert label == (splits.train.labels[row] if suspected is None else int(suspected))
     np.testing.assert_array_equal(relabelled.validation.labels, splits.validation.labels)
+
+
+@pytest.mark.slow
+def test_the_trainer_trusts_labels_by_what_the_study_of_trust_tells_it(
+    study: Study, tmp_path: Path
+) -> None:
+    scores, given = read_splits(study, "worst").scores, {}
+    table = read_scores(scores).table
+
+    for name, wrong in TRUST.items():
+        with_wrong(wrong, scores, tmp_path / "told.parquet")
+        told = read_scores(tmp_path / "told.parquet").table
+        given[name] = trust_in_labels(told, NUM_CLASSES)
+
+    np.testing.assert_allclose(given["1 - p_wrong"], 1 - table["p_wrong"].to_numpy(), rtol=1e-6)
+    np.testing.assert_allclose(
+        given["mean of both"], trust_in_labels(table, NUM_CLASSES), rtol=1e-5, atol=1e-6
+    )
+    both = (given["1 - p_wrong"] + given["features alone"]) / 2
+    np.testing.assert_allclose(given["mean of both"], both, rtol=1e-5, atol=1e-6)
+    assert np.abs(given["features alone"] - given["1 - p_wrong"]).max() > 0.1
 
 
 @pytest.mark.slow
