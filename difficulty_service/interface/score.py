@@ -227,9 +227,9 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
         scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:
         warnings.append(
-            f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} {dataset.modality}s "
+            f"{scores.bad_images.num_rows:,} of {extracted.num_samples:,} {dataset.noun}s "
             "could not be read; bad_images lists each with its reason: "
-            + "; ".join(describe_reasons(extracted.bad_images, dataset.modality))
+            + "; ".join(describe_reasons(extracted.bad_images, dataset.noun))
         )
     if tags is not None:
         scores.tags = scored.tags.tags

@@ -198,3 +198,8 @@ def test_boxes_without_a_crop_are_listed_among_the_images_that_cannot_be_read(
     for reason in ("no such file", "is outside of the image", "its box has no area"):
         assert reason in listed
         assert reason in done.stderr + done.stdout
+    with (
+        pytest.warns(UserWarning, match="its box has no area"),
+        pytest.warns(UserWarning, match="4 of 119 objects could not be read"),
+    ):
+        ds.score_dataset(folder, backbone="builtin", progress=False)
