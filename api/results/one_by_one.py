@@ -58,6 +58,13 @@ class Work:
     seconds: float | None = None
 
 
+@dataclass(eq=False)
+class _Request:
+    """One time that a result was asked for; another one may follow when it was stopped."""
+
+    progress: Progress = field(default_factory=Progress)
+
+
 @dataclass
 class OneByOne:
     """Makes one result at a time and tells how far each of them is; each has a name."""
@@ -65,7 +72,7 @@ class OneByOne:
     task: str
     most_waiting: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _pending: dict[str, Progress] = field(default_factory=dict)
+    _pending: dict[str, _Request] = field(default_factory=dict)
     _failures: dict[str, Progress] = field(default_factory=dict)
     _child: Child | None = None
     _running: str = ""
@@ -78,7 +85,8 @@ class OneByOne:
     def known(self, name: str) -> Progress | None:
         """How far a result is that is being made, waits or has failed; None for any other."""
         with self._lock:
-            return self._pending.get(name) or self._failures.get(name)
+            pending = self._pending.get(name)
+            return pending.progress if pending else self._failures.get(name)
 
     def pending(self) -> Sequence[str]:
         """The names of the results that wait or are being made."""
@@ -97,8 +105,8 @@ class OneByOne:
             if len(self._pending) >= self.most_waiting:
                 return False
             self._failures.pop(name, None)
-            self._pending[name] = Progress()
-            self._pool.submit(self._make, name, make)
+            self._pending[name] = request = _Request()
+            self._pool.submit(self._make, name, request, make)
         return True
 
     def stop(self, name: str) -> None:
@@ -139,7 +147,7 @@ class OneByOne:
             while isinstance(message := connection.recv(), float):
                 with self._lock:
                     if name in self._pending:
-                        self._pending[name] = Progress(message)
+                        self._pending[name].progress = Progress(message)
         except (EOFError, OSError):
             child.finish()
             if late.is_set():
@@ -153,9 +161,9 @@ class OneByOne:
             with self._lock:
                 self._child, self._running = None, ""
 
-    def _make(self, name: str, make: Callable[[], str | None]) -> None:
+    def _make(self, name: str, request: _Request, make: Callable[[], str | None]) -> None:
         with self._lock:
-            if name not in self._pending:  # it was stopped
+            if self._pending.get(name) is not request:  # it was stopped
                 return
         try:
             failure = make()
@@ -163,8 +171,10 @@ class OneByOne:
             structlog.get_logger().error(f"{self.task}-failed", name=name, exc_info=error)
             failure = f"the server could not make it ({type(error).__name__})"
         with self._lock:
-            was_stopped = self._pending.pop(name, None) is None
-            if failure is None or was_stopped or self._closed:
+            if self._pending.get(name) is not request:  # it was stopped, and may be asked for again
+                return
+            del self._pending[name]
+            if failure is None or self._closed:
                 return
             if len(self._failures) >= MAX_FAILURES:
                 self._failures.pop(next(iter(self._failures)))
