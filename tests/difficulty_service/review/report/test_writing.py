@@ -64,6 +64,7 @@ def test_the_first_sentence_counts_the_doubtful_samples(
 
     assert "102 of 600 images look more like another class than their own." in text
     assert "102 of 102" not in text
+    assert "In the hardest 5 % Another class fits better Images" in text
     assert "not a proof that their labels are wrong" in text
 
 
@@ -101,6 +102,7 @@ def test_the_labels_to_check_have_the_number_that_orders_them(
     between = f"{number} {'is' if number == 1 else 'are'}"
     assert f"2 of 5 labels are almost certainly wrong. {between} between two classes" in text
     assert "look more like another class" not in text
+    assert "In the hardest 5 % Labels almost certainly wrong Images" in text
     assert "The number is the suspicion" in text
     assert "margin between both" not in text
     assert "Suspicion from" in text
