@@ -1,10 +1,21 @@
 """What a figure was measured on."""
 
+import shutil
 from pathlib import Path
 
 import torch
 
 from difficulty_service.base.threads import num_workers
+
+BROWSERS = (
+    "chromium-headless-shell",  # the same engine for two thirds of the processor time
+    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
+)
+
+
+def browser_program() -> str | None:
+    """Path of the first of BROWSERS that is installed; None where none is."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 def machine() -> str:

@@ -11,7 +11,6 @@ moved, by each of the two ways of drawing. Pages load in Chromium, where that is
 import argparse
 import gzip
 import resource
-import shutil
 import tempfile
 import time
 from importlib.resources import files
@@ -22,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 import difficulty_service as ds
-from benchmarks.machine import machine
+from benchmarks.machine import browser_program, machine
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.map_points import MapPoints
 from difficulty_service.scores.file import read_scores, write_scores
@@ -57,7 +56,7 @@ def write_random_scores(path: Path, num_samples: int) -> None:
 
 def load_seconds(page: Path) -> str:
     """The fastest of five times from the start of navigation to the end of loading."""
-    program = shutil.which("chromium")
+    program = browser_program()
     if program is None:
         return "no browser"
     from playwright.sync_api import sync_playwright
@@ -150,7 +149,7 @@ def measure_map(num_points: int, folder: Path) -> None:
         f"map of {num_points:,} points: {len(content) / MEGABYTE:.2f} MB, "
         f"{packed / MEGABYTE:.2f} MB compressed ({packed / num_points:.1f} bytes a point)"
     )
-    program = shutil.which("chromium")
+    program = browser_program()
     if program is None:
         print("no browser")
         return

@@ -25,7 +25,7 @@ from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 QUALITY = 80
 PORT = 8731
@@ -48,7 +48,9 @@ PICTURES_LOADED = """() => [...document.images].every((each) => {
 
 def main(folder: Path) -> None:
     """Writes every picture."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)))
+    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        sys.exit(f"error: none of {', '.join(PROGRAMS)} is installed")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         place = Path(name)
         difficulty(place, "demo", "--out", ".", "--no-open")
@@ -132,9 +134,10 @@ def take_comparisons(browser: Browser, place: Path, folder: Path) -> None:
 
     difficulty(place, "extract", "test.parquet", *options, "--out", "test.features")
     data = ("--set", "data.train=once.features", "--set", "data.test=test.features")
+    seeds = ("--set", "training.seeds=[0,1,2]")  # enough for intervals
     for loss in ("cross_entropy", "label_smoothing"):
         named = ("--set", f"name={loss}", "--set", f"loss.name={loss}", "--out", f"runs/{loss}")
-        difficulty(place, "train", "probe_quick", *data, *named)
+        difficulty(place, "train", "probe_quick", *data, *seeds, *named)
     runs = ("runs/cross_entropy", "runs/label_smoothing")
     difficulty(place, "compare", *runs, "--out", "training.md")
     page = opened(browser, (place / "training.html").as_uri(), DESKTOP)

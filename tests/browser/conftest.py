@@ -1,6 +1,5 @@
 """A real Chromium, and reports of real pictures that are opened in it as files."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import torch
 from PIL import Image
 from torch.nn import functional as F
 
+from benchmarks.machine import BROWSERS, browser_program
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
@@ -22,10 +22,6 @@ from tests.factories import store_of
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Locator, Page
 
-PROGRAMS = (
-    "chromium-headless-shell",  # the same engine for two thirds of the processor time
-    *("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"),
-)
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
     *("--disable-background-networking", "--disable-component-update"),
@@ -53,9 +49,9 @@ MakeContext = Callable[..., "BrowserContext"]
 def browser() -> Iterator["Browser"]:
     """A browser without network and sandbox, for every test of this folder."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = browser_program()
     if program is None:
-        pytest.skip(f"no browser: none of {', '.join(PROGRAMS)} is installed")
+        pytest.skip(f"no browser: none of {', '.join(BROWSERS)} is installed")
     click = sync_api.Locator.click
 
     def click_and_look(locator: "Locator", **options: Any) -> None:  # noqa: ANN401 - of click

@@ -98,6 +98,21 @@ def test_cards_of_a_report_are_filtered_and_captioned_by_columns(
     assert numbers_of(cards) == every
 
 
+def test_a_column_without_a_value_is_not_among_the_facts_of_an_image(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+
+    facts = {}
+    for row in (0, 88, 2):  # the first was never checked, the second has no camera
+        page.locator(f'#grid img[data-row="{row}"]').click()
+        facts[row] = page.locator("#dialog-text").inner_text()
+        page.keyboard.press("Escape")
+
+    assert ["camera: " in text for text in facts.values()] == [True, False, True]
+    assert ["checked: " in text for text in facts.values()] == [False, True, True]
+
+
 @pytest.mark.parametrize("device", ["desktop", "phone"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_the_filters_of_a_report(

@@ -55,6 +55,14 @@ class CardColumns {
     }
   }
 
-  // Every column of a card with its value.
-  describe(place) { return this.columns.map(({ name }, column) => `${name}: ${this.text(column, place)}`); }
+  // Whether a card has a value of a column; the last category stands for none.
+  has(column, place) {
+    const { texts, places } = this.columns[column];
+    return places ? places[place] < texts.length - 1 : texts[place] !== null;
+  }
+
+  // The columns of which a card has a value, with it.
+  describe(place) {
+    return this.columns.map(({ name }, column) => this.has(column, place) && `${name}: ${this.text(column, place)}`).filter(Boolean);
+  }
 }
