@@ -90,7 +90,7 @@ def measure(name: str, scores: Path, page: Path) -> None:
     )
 
 
-MAP_SCRIPTS = ("theme", "map_points", "map_data", "map_colours", "map_view", "map")
+MAP_SCRIPTS = ("theme", "keys", "map_points", "map_data", "map_colours", "map_view", "map")
 FRAMES = 90
 WAYS = {
     # Imitated by the processor on a machine without a graphics processor.

@@ -117,22 +117,30 @@ class PixelPainter {
   draw([left, bottom, width, height], radius, ringColour) {
     const { canvas, context, positions, colours } = this, { width: all, height: high } = canvas;
     if (!all || !high) return;
-    const picture = context.createImageData(all, high), { data } = picture;
+    const picture = this.blank(all, high), { data } = picture;
     const across = width / 65535, up = height / 65535;
-    const stamp = (indices, pixels, colourOf) => {
+    const stamp = (indices, { reach, pixels }, colourOf) => {
       for (const index of indices) {
         const x = Math.floor(left + positions[2 * index] * across);
         const y = Math.floor(high - bottom - positions[2 * index + 1] * up);
-        if (x < -radius || y < -radius || x > all + radius || y > high + radius) continue;
+        if (x < -reach || y < -reach || x >= all + reach || y >= high + reach) continue;
+        const isWhole = x >= reach && y >= reach && x < all - reach && y < high - reach;
         const [from, at] = colourOf(index), opacity = from[at + 3] / 255;
+        const red = from[at], green = from[at + 1], blue = from[at + 2];
         for (let each = 0; each < pixels.length; each += 3) {
           const column = x + pixels[each], row = y + pixels[each + 1];
-          if (column < 0 || row < 0 || column >= all || row >= high) continue;
+          if (!isWhole && (column < 0 || row < 0 || column >= all || row >= high)) continue;
           const cover = opacity * pixels[each + 2], byte = 4 * (row * all + column);
           // Colours of `data` are not multiplied by their opacity.
           const below = (data[byte + 3] / 255) * (1 - cover), sum = cover + below;
-          for (let part = 0; part < 3; part += 1) {
-            data[byte + part] = (from[at + part] * cover + data[byte + part] * below) / sum;
+          if (below) {
+            data[byte] = (red * cover + data[byte] * below) / sum;
+            data[byte + 1] = (green * cover + data[byte + 1] * below) / sum;
+            data[byte + 2] = (blue * cover + data[byte + 2] * below) / sum;
+          } else {
+            data[byte] = red;
+            data[byte + 1] = green;
+            data[byte + 2] = blue;
           }
           data[byte + 3] = 255 * sum;
         }
@@ -143,9 +151,16 @@ class PixelPainter {
     stamp(this.ringed, pixelsOf(radius + 2, 1.2), () => [ringColour, 0]);
     context.putImageData(picture, 0, 0);
   }
+
+  // An empty picture; the same one as long as the canvas has this size.
+  blank(width, height) {
+    if (this.picture?.width === width && this.picture.height === height) this.picture.data.fill(0);
+    else this.picture = this.context.createImageData(width, height);
+    return this.picture;
+  }
 }
 
-// Column, row and cover of the pixels of a disc, or of a ring of some thickness.
+// Column, row and cover of the pixels of a disc, or of a ring of some thickness, and how far they reach.
 function pixelsOf(radius, thickness = Infinity) {
   const reach = Math.ceil(radius), pixels = [];
   for (let row = -reach; row <= reach; row += 1) {
@@ -155,7 +170,7 @@ function pixelsOf(radius, thickness = Infinity) {
       if (cover > 0) pixels.push(column, row, cover);
     }
   }
-  return pixels;
+  return { reach, pixels: Float32Array.from(pixels) };
 }
 
 // The points of a map; what changes is drawn with the next frame, once.
