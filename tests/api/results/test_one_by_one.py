@@ -37,10 +37,9 @@ def test_a_result_that_was_stopped_can_be_asked_for_again_before_it_has_ended(
 
 
 def test_a_failure_is_told_until_the_result_is_asked_for_again(results: OneByOne) -> None:
-    failed, going_on, made = threading.Event(), threading.Event(), threading.Event()
+    going_on, made = threading.Event(), threading.Event()
 
     def fail() -> str:
-        failed.set()
         return "it is too large"
 
     def make() -> None:
