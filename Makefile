@@ -83,7 +83,7 @@ figures: $(INSTALLED) ## draw the figures of the pages from the numbers in docs/
 	$(BIN)/python docs/figures/draw.py
 
 screenshots: $(INSTALLED) ## take the pictures of pages that the documentation shows (needs Chromium)
-	$(BIN)/python docs/images/screenshots.py
+	$(BIN)/python -m docs.images.screenshots
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
 	@for name in $$(basename -s .py $$(grep -l __main__ benchmarks/*.py)); do \

@@ -1,6 +1,6 @@
 """Takes the pictures of the pages that the documentation shows.
 
-    python docs/images/screenshots.py [FOLDER]
+    python -m docs.images.screenshots [FOLDER]
 
 Scores the bundled digits, opens what the commands write and serve in Chromium, and writes WebP
 files to FOLDER, or beside this file. Fonts and scores differ a little between machines, so no test
@@ -9,7 +9,6 @@ compares the pictures.
 
 import io
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,8 +23,9 @@ import pyarrow.parquet as pq
 from PIL import Image
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from benchmarks.machine import BROWSERS, browser_program
+
 HERE = Path(__file__).resolve().parent
-PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--hide-scrollbars"]
 QUALITY = 80
 PORT = 8731
@@ -48,9 +48,9 @@ PICTURES_LOADED = """() => [...document.images].every((each) => {
 
 def main(folder: Path) -> None:
     """Writes every picture."""
-    program = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    program = browser_program()
     if program is None:
-        sys.exit(f"error: none of {', '.join(PROGRAMS)} is installed")
+        sys.exit(f"error: none of {', '.join(BROWSERS)} is installed")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:
         place = Path(name)
         difficulty(place, "demo", "--out", ".", "--no-open")

@@ -63,6 +63,6 @@ class CardColumns {
 
   // The columns of which a card has a value, with it.
   describe(place) {
-    return this.columns.map(({ name }, column) => this.has(column, place) && `${name}: ${this.text(column, place)}`).filter(Boolean);
+    return this.columns.flatMap(({ name }, column) => this.has(column, place) ? [`${name}: ${this.text(column, place)}`] : []);
   }
 }
