@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
+.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,9 +25,14 @@ demo: $(RUNTIME) ## score bundled images offline, show the hardest and the easie
 	$(BIN)/difficulty demo
 
 # A file's tests share fixtures and stay in one process. WORKERS=0 runs all in one, for a debugger.
-test: $(INSTALLED) numeric-tests ## all tests, in several processes
-	$(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
-	    --durations 10
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder \
+    --durations 10
+
+test: $(INSTALLED) ## the tests, but for slow ones and those in a browser (ten minutes)
+	$(PYTEST) -m 'not slow'
+
+test-all: $(INSTALLED) numeric-tests ## all tests (half an hour)
+	$(PYTEST)
 
 # Losses, metrics, statistics and gradients, on processors that can do less than this one.
 NUMERIC := tests/trainer/losses tests/trainer/metrics tests/difficulty_service/gaussians \
@@ -56,7 +61,7 @@ portable: $(INSTALLED) ## numeric tests and scores as on every processor (half a
 # What reads the code goes side by side; the tests build the site of `make docs` themselves.
 check: $(INSTALLED) ## everything that must pass before a change lands
 	$(MAKE) --no-print-directory --jobs 2 --output-sync lint types architecture audit
-	$(MAKE) --no-print-directory test
+	$(MAKE) --no-print-directory test-all
 
 lint: $(INSTALLED) ## style and likely bugs (ruff)
 	$(BIN)/ruff check .

@@ -254,6 +254,7 @@ def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
     ] == []
 
 
+@pytest.mark.slow
 def test_the_figures_are_drawn_from_the_numbers_beside_them(tmp_path: Path) -> None:
     subprocess.run([sys.executable, FIGURES / "draw.py", tmp_path], check=True)  # noqa: S603
 

@@ -186,6 +186,7 @@ def core(run_with: Run) -> Run:
     return partial(run_with, ())
 
 
+@pytest.mark.slow
 def test_a_hidden_package_is_absent(core: Run) -> None:
     program = (
         "from importlib.util import find_spec; from importlib.metadata import distributions; "
@@ -286,6 +287,7 @@ for file in sorted(root.joinpath(sys.argv[1]).rglob("*.py")):
 """
 
 
+@pytest.mark.slow
 @PACKAGES
 def test_every_module_is_imported_with_its_own_extra_alone(
     run_with: Run, package: str, extras: tuple[str, ...]

@@ -126,6 +126,7 @@ def test_pip_installs_where_uv_cannot_be_run(python: Path, packages: Path) -> No
     assert has_small(python)
 
 
+@pytest.mark.slow
 def test_pip_installs_where_there_is_no_uv(python: Path, packages: Path) -> None:
     install(python, packages)
 

@@ -69,6 +69,7 @@ def test_help_in_a_folder_with_such_a_module_is_of_our_commands(
     assert what_ran(marker) == ""
 
 
+@pytest.mark.slow
 @loading_torch
 def test_a_launcher_of_modules_trains_with_our_trainer(folder: Path, marker: Path) -> None:
     done = run(*LAUNCHER, "train", "missing.toml", cwd=folder)
@@ -88,6 +89,7 @@ def test_such_a_module_on_the_python_path_is_not_run(
     assert what_ran(marker) == ""
 
 
+@pytest.mark.slow
 @loading_torch
 @pytest.mark.parametrize(("start", "place"), [(MODULE, "working folder"), (SCRIPT, "path")])
 def test_child_processes_of_a_command_run_our_modules(
@@ -112,6 +114,7 @@ name = "my_model:Net"
 """
 
 
+@pytest.mark.slow
 @loading_torch
 def test_a_users_own_code_is_loaded_from_the_working_folder_all_the_same(
     folder: Path, marker: Path

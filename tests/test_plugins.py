@@ -175,6 +175,7 @@ def scores(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_a_dataset_a_backbone_and_a_scorer_of_other_packages_score_together(scores: Path) -> None:
     table = pq.read_table(scores)
     largest = table["largest"].to_numpy()
@@ -195,6 +196,7 @@ def test_a_plugged_column_is_read_by_those_who_name_it_where_the_package_is_miss
     assert read_scores(scores, ["sample_id", "largest"]).table.num_rows == 24
 
 
+@pytest.mark.slow
 def test_an_export_of_another_package_is_offered_and_written(
     installed: Path, scores: Path, tmp_path: Path
 ) -> None:
@@ -214,6 +216,7 @@ def test_each_is_named_by_the_help_of_the_command_line(
     assert "mean:SIZE" in difficulty(installed, "backbones").stdout
 
 
+@pytest.mark.slow
 def test_a_condition_and_a_report_take_the_plugged_column(
     installed: Path, scores: Path, tmp_path: Path
 ) -> None:
@@ -260,6 +263,7 @@ print("found", json.dumps({
 """
 
 
+@pytest.mark.slow
 def test_python_openapi_the_form_and_the_reference_have_the_scorer(
     installed: Path, tmp_path: Path
 ) -> None:
@@ -287,6 +291,7 @@ def test_a_scorer_that_nothing_computes_is_left_out_with_a_warning(
     assert "idle" not in help_of_score.stdout
 
 
+@pytest.mark.slow
 def test_a_dataset_that_its_package_cannot_read_is_one_clear_error(installed: Path) -> None:
     arguments = ("score", "squares:many", "--out", "s.parquet", "--backbone", "builtin")
     done = run(installed, "-m", "difficulty_service", *arguments)
@@ -328,6 +333,7 @@ create_command()(["score", "--help"])
 """
 
 
+@pytest.mark.slow
 def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) -> None:
     for package in ("difficulty_service", "api", "trainer", "docs"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("*.png"))

@@ -143,6 +143,7 @@ def test_no_source_file_grows_too_long() -> None:
     assert {name: n for name, n in lengths.items() if n > LONGEST_FILE} == {}
 
 
+@pytest.mark.slow
 def test_importing_every_module_loads_no_heavy_or_optional_package() -> None:
     modules = [
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

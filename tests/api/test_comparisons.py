@@ -75,6 +75,7 @@ def read(client: TestClient, address: str) -> list[dict[str, object]]:
     return list(pq.read_table(io.BytesIO(content)).to_pylist())
 
 
+@pytest.mark.slow
 def test_copies_in_another_job_are_found_with_marks_that_drop_them(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -113,6 +114,7 @@ def test_the_same_request_is_answered_with_what_was_found(
     assert first in listed
 
 
+@pytest.mark.slow
 def test_a_new_version_is_compared_by_what_was_read(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_new_version_is_compared_by_what_was_read(
     assert sorted(set(kinds)) == ["added", "moved", "removed"]
 
 
+@pytest.mark.slow
 def test_the_hardest_samples_are_chosen_and_a_second_choice_goes_on(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:

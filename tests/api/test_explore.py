@@ -297,6 +297,7 @@ def keep_features_of_clip(scores: Path) -> None:
     store_of(scores.with_suffix(".features"), torch.randn(4, 3), labels, ids, **kind)
 
 
+@pytest.mark.slow
 def test_images_are_found_by_words_with_the_weights_that_are_named(
     scores: Path, tmp_path: Path
 ) -> None:

@@ -73,6 +73,7 @@ def searched(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> s
     return identity
 
 
+@pytest.mark.slow
 def test_a_job_lists_the_regions_of_the_command(
     client: TestClient, searched: str, roots: Path, tmp_path: Path
 ) -> None:
@@ -119,6 +120,7 @@ def test_its_pages_show_the_regions(client: TestClient, searched: str) -> None:
     assert regions[0]["image"] in page
 
 
+@pytest.mark.slow
 def test_a_region_whose_image_is_gone_has_no_picture(
     client: TestClient, roots: Path, run_next_job: Callable[[TestClient], Job]
 ) -> None:

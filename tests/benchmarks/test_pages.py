@@ -8,6 +8,7 @@ from benchmarks.machine import browser_program
 from benchmarks.pages import measure_map
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(browser_program() is None, reason="no browser is installed")
 def test_a_map_is_drawn_in_both_ways(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("playwright", reason="playwright is not installed")

@@ -45,6 +45,13 @@ SAMPLES = 90
 MakeContext = Callable[..., "BrowserContext"]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks all tests of this folder as slow: what they begin with takes seconds."""
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     """A browser without network and sandbox, for every test of this folder."""

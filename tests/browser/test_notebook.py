@@ -112,7 +112,6 @@ def mark(page: "Page", keys: str) -> list[str]:
     return saved
 
 
-@pytest.mark.slow
 def test_the_notebook_runs_and_shows_plots_and_the_review(notebook: Any) -> None:  # noqa: ANN401
     shown = [
         kind
@@ -125,7 +124,6 @@ def test_the_notebook_runs_and_shows_plots_and_the_review(notebook: Any) -> None
     assert "application/vnd.jupyter.widget-view+json" in shown
 
 
-@pytest.mark.slow
 def test_a_key_in_the_notebook_becomes_a_mark(
     notebook: Any,  # noqa: ANN401
     mount: Callable[[dict[str, Any]], "Page"],

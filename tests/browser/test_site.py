@@ -19,9 +19,6 @@ WIDE = ["index", "commands", "evidence", "method", "python", "score-file"]
 """Pages with everything that may be wider than a phone: pictures, tables, formulas, signatures."""
 
 
-pytestmark = pytest.mark.slow
-
-
 class Addresses(HTMLParser):
     """Where a page leads, what it loads, and the anchors that it has."""
 

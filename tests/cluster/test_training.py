@@ -15,6 +15,8 @@ from trainer.commands.on_ray import SeedActor, Surroundings
 from trainer.commands.places import SeedToTrain
 from trainer.recipes.file import read_recipe
 
+pytestmark = pytest.mark.slow
+
 ForkCommand = Callable[..., ForkServerProcess]
 
 RECIPE = """

@@ -64,6 +64,7 @@ def first(found: MissingBoxes) -> list[dict[str, object]]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", list(WRITERS))
 def test_objects_without_a_box_are_the_first_regions_in_every_format(
     form: str, tmp_path: Path
@@ -87,6 +88,7 @@ def test_objects_without_a_box_are_the_first_regions_in_every_format(
     assert not gone
 
 
+@pytest.mark.slow
 def test_regions_are_inside_the_image_apart_and_in_order(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,6 +109,7 @@ def test_regions_are_inside_the_image_apart_and_in_order(
         assert 0 <= row["y"] <= HEIGHT - row["height"]
 
 
+@pytest.mark.slow
 def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
     scores = scored("coco", tmp_path)
 
@@ -118,6 +121,7 @@ def test_the_same_seed_finds_the_same(tmp_path: Path) -> None:
     assert set(one.table["image"].to_pylist()) != set(other.table["image"].to_pylist())
 
 
+@pytest.mark.slow
 def test_images_without_a_box_are_searched(tmp_path: Path) -> None:
     data = WRITERS["yolo"](tmp_path / "fruit", [*many_scenes(30), Scene("bare", [])])
     write_image(next(data.rglob("bare.png")), Scene("bare", [("plum", 60, 20, 48, 48)]))
@@ -129,6 +133,7 @@ def test_images_without_a_box_are_searched(tmp_path: Path) -> None:
     assert found.table["label"][0].as_py() == "plum"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["coco", "yolo"])
 @pytest.mark.filterwarnings("ignore:.*differs from the dataset that was scored")
 def test_images_that_cannot_be_read_are_left_out_with_a_warning(form: str, tmp_path: Path) -> None:
@@ -152,6 +157,7 @@ def test_whole_images_are_refused(tmp_path: Path) -> None:
         ds.missing_boxes(tmp_path / "s.parquet", progress=False)
 
 
+@pytest.mark.slow
 def test_features_of_random_views_are_refused(tmp_path: Path) -> None:
     scores = scored("coco", tmp_path, augment_runs=2)
 

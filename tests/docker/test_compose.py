@@ -76,6 +76,7 @@ def test_ours_wait_for_a_healthy_database(base: dict[str, Any]) -> None:
     assert "healthcheck" in base["services"]["worker"]
 
 
+@pytest.mark.slow
 def test_a_worker_is_healthy_once_the_database_has_heard_of_it(
     base: dict[str, Any], tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ def marks(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cleaned.csv", "cleaned.parquet", "cleaned"])
 def test_a_cleaned_dataset_is_scored_like_any_other(
     difficulty: Command,

@@ -34,6 +34,7 @@ def by_id(scores: Path, column: str) -> dict[str, float]:
     return dict(zip(table["sample_id"], table[column], strict=True))
 
 
+@pytest.mark.slow
 def test_a_dataset_becomes_a_score_file_with_the_columns_of_the_schema(scored: Scored) -> None:
     folder, _ = scored
 
@@ -64,6 +65,7 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
     assert "━" not in done.stderr
 
 
+@pytest.mark.slow
 def test_the_installed_command_gives_the_same_scores(
     photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -80,6 +82,7 @@ def test_the_installed_command_gives_the_same_scores(
     np.testing.assert_allclose(found["rmd"], expected["rmd"], rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_extract_fit_and_score_give_what_score_gives_alone(
     difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -98,6 +101,7 @@ def test_extract_fit_and_score_give_what_score_gives_alone(
         np.testing.assert_allclose(numbers(scores, column), numbers(alone, column), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_parts_that_are_merged_score_as_one_run_does(
     difficulty: Command, photos: Path, scored: Scored, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:
@@ -229,6 +233,7 @@ def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(
     assert "AUROC 1.0" in done.stdout
 
 
+@pytest.mark.slow
 def test_numbers_for_statisticians_are_printed_on_request_only(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:
@@ -285,6 +290,7 @@ def test_the_demo_scores_the_digits_and_draws_them(
     assert f"the report is in {tmp_path / 'demo' / 'report.html'}" in done.stdout
 
 
+@pytest.mark.slow
 def test_profile_shows_how_busy_each_stage_was_and_the_slowest(
     difficulty: Command, photos: Path, tmp_path: Path
 ) -> None:

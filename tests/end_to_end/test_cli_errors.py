@@ -83,6 +83,7 @@ def test_a_wrong_call_ends_with_2_and_names_what_is_wrong(
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_options_of_extraction_are_refused_for_features_that_exist(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

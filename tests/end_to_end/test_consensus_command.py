@@ -36,6 +36,7 @@ def stores(scored: Scored, tmp_path: Path) -> tuple[Path, Path]:
     return first.folder, second.folder
 
 
+@pytest.mark.slow
 def test_a_consensus_of_features_is_read_by_every_command_and_the_trainer(
     difficulty: Command, stores: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_consensus_of_features_is_read_by_every_command_and_the_trainer(
         assert done.returncode == 0, (words[0], done.stderr)
 
 
+@pytest.mark.slow
 def test_a_consensus_of_score_files_is_one_of_ranks(
     difficulty: Command, stores: tuple[Path, Path], tmp_path: Path
 ) -> None:

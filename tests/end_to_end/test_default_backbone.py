@@ -40,6 +40,7 @@ def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so
     assert f"less than 64 pixels, and the shorter side of 20 images {median}" in warnings[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("offline")
 def test_without_network_python_scores_as_the_command_does_and_warns(
     difficulty: Command, few_photos: Path, tmp_path: Path

@@ -58,6 +58,7 @@ def versions(difficulty_process: Command, tmp_path_factory: pytest.TempPathFacto
     return Versions(folder)
 
 
+@pytest.mark.slow
 def test_the_changes_are_counted_listed_and_shown(
     difficulty: Command, versions: Versions, tmp_path: Path
 ) -> None:
@@ -79,6 +80,7 @@ def test_the_changes_are_counted_listed_and_shown(
     assert html.count("data:image/webp;base64,") == 14  # new, changed and relabelled ones
 
 
+@pytest.mark.slow
 def test_a_limit_that_is_exceeded_ends_with_code_3(
     difficulty: Command, versions: Versions, tmp_path: Path
 ) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]
 
 
+@pytest.mark.slow
 def test_without_marks_only_the_share_of_flips_that_are_found_is_told(
     difficulty: Command, scored: Scored
 ) -> None:

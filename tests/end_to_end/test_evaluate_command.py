@@ -71,6 +71,7 @@ def only_line(text: str) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_evaluate_prints_a_table_and_keeps_the_numbers(
     difficulty_process: Command, quick: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_evaluate_shows_intervals_of_the_level_asked_for(difficulty: Command, qu
     assert records[0]["intervals"] == {"level": 0.8, "resamples": 50}
 
 
+@pytest.mark.slow
 def test_evaluate_takes_other_data_and_several_ood_datasets(
     difficulty: Command, quick: Path, data: dict[str, str], write_features: WriteFeatures
 ) -> None:
@@ -126,6 +128,7 @@ def test_evaluate_takes_other_data_and_several_ood_datasets(
     assert kept[data["test"]]["raw"]["accuracy"] == before["raw"]["accuracy"]
 
 
+@pytest.mark.slow
 def test_compare_shows_both_runs_with_intervals_and_writes_its_files(
     difficulty: Command, quick: Path, slow: Path, tmp_path: Path
 ) -> None:
@@ -200,6 +203,7 @@ def test_a_folder_without_a_run_is_an_error_of_one_line_and_exit_code_1(
     assert "difficulty train" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_request_that_fails_is_an_error_of_one_line_and_exit_code_1(
     difficulty: Command, quick: Path, data: dict[str, str], tmp_path: Path
 ) -> None:

@@ -132,6 +132,7 @@ def clip(
     return ("--backbone", BACKBONE, "--weights", planted_weights, "--device", "cpu")
 
 
+@pytest.mark.slow
 def test_the_planted_phrase_is_found_where_it_is_and_nowhere_else(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...]
 ) -> None:
@@ -246,6 +247,7 @@ def test_attributes_of_ones_own_take_the_place_of_those_of_the_package(
     assert load_checked((tmp_path / "own.json").read_text())["num_attributes"] == 2
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.* images are found by their sample id")
 def test_python_finds_what_the_command_finds(
     difficulty: Command, photos: ScoredPhotos, clip: tuple[object, ...], tmp_path: Path

@@ -25,6 +25,7 @@ def test_scores_become_a_file(
     assert len(out.read_text().splitlines()) == 600 + (name != "jsonl")
 
 
+@pytest.mark.slow
 def test_scores_and_images_become_a_dataset_that_is_scored_again(
     difficulty: Command, scored: Scored, builtin: tuple[str, ...], tmp_path: Path
 ) -> None:

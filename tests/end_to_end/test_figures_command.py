@@ -28,6 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, write_features: Callable[..., 
     return folder
 
 
+@pytest.mark.slow
 def test_figures_lists_what_it_drew_and_what_it_left_out(
     difficulty: Command, run: Path, tmp_path: Path
 ) -> None:

@@ -84,6 +84,7 @@ def test_the_finished_batches_of_a_shard_are_kept(
     assert not (tmp_path / "store" / "previous").exists()
 
 
+@pytest.mark.slow
 def test_two_interruptions_lose_no_more_than_one(
     request_of: ExtractRequest, tmp_path: Path
 ) -> None:

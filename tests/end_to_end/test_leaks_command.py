@@ -131,6 +131,7 @@ def test_planted_copies_are_found_with_their_kind_and_their_conflicts(
     assert words.index("another label") < words.index("exact")
 
 
+@pytest.mark.slow
 def test_mirrored_copies_are_found_in_features_of_both_sides(
     difficulty: Command, difficulty_process: Command, tables: Path, tmp_path: Path
 ) -> None:

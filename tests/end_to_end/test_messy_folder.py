@@ -100,6 +100,7 @@ def add_unreadable(root: Path, jpeg: bytes) -> None:
     Image.new("1", (9000, 6000)).save(root / "cat/huge.png")
 
 
+@pytest.mark.slow
 def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
     difficulty: Command, messy: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

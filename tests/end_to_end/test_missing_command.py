@@ -25,6 +25,7 @@ def scores(difficulty: Command, tmp_path: Path) -> Path:
     return out
 
 
+@pytest.mark.slow
 def test_an_object_without_a_box_is_listed_first(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:
@@ -41,6 +42,7 @@ def test_an_object_without_a_box_is_listed_first(
     assert "is no probability" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_page_shows_each_region_and_programs_get_numbers(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:

@@ -40,6 +40,7 @@ def _labels(path: Path) -> Mapping[str, str]:
     return dict(zip(*table.to_pydict().values(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", list(WRITERS))
 def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     form: str,
@@ -95,6 +96,7 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     assert f"1 box is off, and listed in {out / 'off.csv'}" in " ".join(cleaned.stdout.split())
 
 
+@pytest.mark.slow
 def test_python_scores_and_shows_boxes_as_it_does_images(
     tmp_path: Path, scenes: list[Scene]
 ) -> None:
@@ -110,6 +112,7 @@ def test_python_scores_and_shows_boxes_as_it_does_images(
     assert (tmp_path / "report.html").read_text().count("data:image/webp") > 100
 
 
+@pytest.mark.slow
 def test_a_limit_and_a_trial_of_networks_count_objects(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
 ) -> None:
@@ -127,6 +130,7 @@ def test_a_limit_and_a_trial_of_networks_count_objects(
     assert "40 objects" in tried.sentence
 
 
+@pytest.mark.slow
 def test_a_json_is_written_beside_that_of_the_dataset(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
 ) -> None:
@@ -164,6 +168,7 @@ def test_a_json_is_for_boxes_of_coco_alone(
     assert "--link and --copy need a folder" in linked.stderr
 
 
+@pytest.mark.slow
 def test_boxes_can_be_written_as_a_list_of_their_crops(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
 ) -> None:
@@ -180,6 +185,7 @@ def test_boxes_can_be_written_as_a_list_of_their_crops(
     assert len(_labels(tmp_path / "again.parquet")) == 108
 
 
+@pytest.mark.slow
 def test_boxes_without_a_crop_are_listed_among_the_images_that_cannot_be_read(
     difficulty: Command, builtin: tuple[str, ...], tmp_path: Path, scenes: list[Scene]
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_random_choice_tells_how_many_wrong_labels_are_left(
     assert strip in text
 
 
+@pytest.mark.slow
 def test_a_round_is_taken_back_with_those_after_it_and_given_again(
     difficulty: Command, scores: Path, tmp_path: Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_a_quiet_command_prints_warnings_and_nothing_else(
     assert "features" not in done.stderr.replace("scores.features", "")
 
 
+@pytest.mark.slow
 def test_the_next_command_of_the_process_prints_again(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+import pytest
 from numpy.typing import NDArray
 
 from difficulty_service.scores.file import read_scores
@@ -65,6 +66,7 @@ def test_augmentation_runs_give_a_deviation_that_the_seed_determines(
     assert not first["rmd"].equals(other["rmd"])
 
 
+@pytest.mark.slow
 def test_plain_images_are_scored_against_augmented_ones_and_the_other_way_round(
     difficulty: Command, few_photos: Path, tmp_path: Path, builtin: tuple[str, ...]
 ) -> None:

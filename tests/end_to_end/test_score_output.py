@@ -204,6 +204,7 @@ def test_images_without_labels_get_classes_by_the_command_that_is_printed(
     assert (tmp_path / "s.html").exists()
 
 
+@pytest.mark.slow
 def test_verbose_also_prints_the_easiest_images(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

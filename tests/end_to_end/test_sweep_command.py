@@ -63,6 +63,7 @@ def words_of(folder: Path, out: Path, *more: object) -> tuple[object, ...]:
     return (*words, "--out", out, "--device", "cpu", "--resamples", 50, *more)
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_all_runs_and_compares_them(
     difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_dry_run_lists_the_runs_and_trains_none(
     assert not out.exists()
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped_and_keeps_what_is_finished(
     difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_keeps_what_is_finished(
     assert (second / "metrics.json").read_bytes() == metrics
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_diverges_does_not_stop_the_others(
     jobs: int, difficulty: Command, folder: Path, tmp_path: Path
@@ -157,6 +160,7 @@ def test_a_sweep_that_is_stopped_saves_and_says_how_to_go_on(
     assert not (out / "regulariser.alpha=0.3").exists()
 
 
+@pytest.mark.slow
 def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
     difficulty: Command, folder: Path, tmp_path: Path
 ) -> None:
@@ -176,6 +180,7 @@ def test_seeds_that_are_trained_at_once_become_what_they_are_one_by_one(
     assert (both / "comparison.md").exists()
 
 
+@pytest.mark.slow
 def test_a_signal_saves_all_seeds_that_are_trained_at_once(
     fork_command: ForkCommand, folder: Path, tmp_path: Path
 ) -> None:

@@ -141,6 +141,7 @@ def test_the_report_shows_texts_escaped_and_cut(difficulty: Command, tmp_path: P
     assert "…</span>" in html
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cleaned.parquet", "cleaned.csv"])
 def test_a_cleaned_list_has_the_texts_and_is_scored_again(
     difficulty: Command, scores: Path, tmp_path: Path, name: str

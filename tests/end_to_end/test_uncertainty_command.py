@@ -32,6 +32,7 @@ def folder(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_store_gets_uncertainties_and_an_r_auroc(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_store_gets_uncertainties_and_an_r_auroc(
     assert "R-AUROC: 0." in printed
 
 
+@pytest.mark.slow
 def test_images_are_extracted_with_the_backbone_of_the_head(
     folder: Path, photos: Path, tmp_path: Path
 ) -> None:
@@ -59,6 +61,7 @@ def test_images_are_extracted_with_the_backbone_of_the_head(
     assert len(written.table) > 0
 
 
+@pytest.mark.slow
 def test_images_are_mirrored_where_those_of_the_head_were(
     folder: Path, photos: Path, tmp_path: Path
 ) -> None:

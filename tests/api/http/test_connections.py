@@ -291,6 +291,7 @@ def test_few_descriptors_allow_fewer_connections_than_many() -> None:
     assert connections_within(4096) > 512
 
 
+@pytest.mark.slow
 def test_the_soft_limit_is_raised_to_the_hard_one() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     lowered = (

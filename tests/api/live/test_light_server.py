@@ -112,6 +112,7 @@ def test_pages_thumbnails_and_single_samples_load_no_torch_into_the_server(
         assert libraries_of(server) == []
 
 
+@pytest.mark.slow
 def test_importing_the_server_imports_no_heavy_library() -> None:
     code = (
         "import sys, api.app, api.server, api.explore; "

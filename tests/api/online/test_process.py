@@ -122,6 +122,7 @@ def test_scores_of_images_are_those_of_a_job_with_mirror_images(
     np.testing.assert_allclose(found.scores.rmd, table["rmd"].to_numpy(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_an_image_that_takes_too_long_to_decode_ends_only_that_process(
     settings: Settings, job: Job, images: list[bytes]
 ) -> None:

@@ -53,6 +53,7 @@ def ask(client: TestClient, job: Job) -> tuple[list[float], object, bytes]:
         time.sleep(0.1)
 
 
+@pytest.mark.slow
 def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: Job) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
@@ -73,6 +74,7 @@ def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: J
     assert ask(client, job) == ([], None, content)
 
 
+@pytest.mark.slow
 def test_an_area_of_the_tsne_selects_other_images_than_one_of_the_plane(
     client: TestClient, job: Job
 ) -> None:

@@ -59,6 +59,7 @@ def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     return run_next_job(client)
 
 
+@pytest.mark.slow
 def test_texts_are_scored_as_by_the_interface(client: TestClient, job: Job) -> None:
     expected = score_dataset(str(client_table(client)), modality="text", text_column="body").table
 
@@ -201,6 +202,7 @@ def test_images_are_no_samples_of_a_job_of_texts(client: TestClient, scored_job:
     assert "`texts`" in answer.json()["remedy"]
 
 
+@pytest.mark.slow
 def test_the_form_takes_a_column_of_texts(
     client: TestClient, job: Job, run_next_job: Callable[[TestClient], Job]
 ) -> None:

@@ -111,6 +111,7 @@ def are_descending(values: NDArray[np.float32]) -> bool:
     return bool((np.diff(values) < ROUNDING).all())
 
 
+@pytest.mark.slow
 def test_images_are_in_the_order_of_their_cosine_to_the_words(
     client: TestClient, job: Job, closeness: NDArray[np.float32]
 ) -> None:

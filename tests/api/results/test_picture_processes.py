@@ -118,6 +118,7 @@ def test_a_picture_of_a_box_is_cut_from_the_image_in_the_process(
         pictures.shrink(b"no image", 64, Crop((0, 0, 50, 50)))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits memory")
 def test_an_image_that_needs_too_much_memory_is_refused_and_the_process_continues() -> None:
     before = set(active_children())

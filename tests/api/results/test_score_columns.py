@@ -101,6 +101,7 @@ def test_what_was_verified_is_read_as_it_was_written(scores: ScoreFile, tmp_path
     assert columns.overview.summary.round == said
 
 
+@pytest.mark.slow
 def test_what_converts_arrays_is_loaded_before_the_first_request() -> None:
     script = (
         "import sys, numpy, pyarrow; from api.results.score_columns import load_conversions; "

@@ -40,6 +40,7 @@ def parquet(**columns: object) -> bytes:
     return sink.getvalue()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("new_interpreters")
 def test_columns_of_a_table_filter_order_and_caption_the_samples(call: Call, job: str) -> None:
     answer = call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)

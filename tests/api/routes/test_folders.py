@@ -142,6 +142,7 @@ def test_a_name_that_no_job_can_have_is_listed_without_a_path(
     assert entry["name"] == name.decode(errors="backslashreplace")
 
 
+@pytest.mark.slow
 def test_a_folder_of_a_hundred_thousand_entries_is_shown_a_page_at_a_time(
     client: TestClient, root: Path
 ) -> None:

@@ -10,6 +10,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from api.jobs.queue import live_workers
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import JobError
@@ -105,6 +107,7 @@ def test_a_job_that_takes_too_long_is_ended_although_it_makes_progress(
     assert not is_running(process)
 
 
+@pytest.mark.slow
 def test_an_image_that_takes_too_long_is_named(
     submitted: Submit, attempting: Attempting, photos: Path
 ) -> None:

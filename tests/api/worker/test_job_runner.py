@@ -306,6 +306,7 @@ def table_of(artifacts: Artifacts, result: StoredResult) -> pa.Table:
         return pq.read_table(file)
 
 
+@pytest.mark.slow
 def test_a_convolutional_network_of_timm_is_exported_and_runs_by_onnx_runtime(
     claimed: Claim, run: Run, artifacts: Artifacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -30,8 +30,6 @@ CLASSES = (
 FOLDER = "<i>photographs<"
 PAGES = ("", "/images", "/images?sort=hardest", "/classes", "/pairs", "/copies", "/map", "/errors")
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture
 def photographs(explorer: Explorer, shared: Path) -> str:

@@ -46,8 +46,6 @@ async (pictures, number) => {
 }
 """
 
-pytestmark = pytest.mark.slow
-
 
 class Steps:
     """Seconds of each step, shown at the end and kept in the record of the tests."""

@@ -36,7 +36,6 @@ LITE = ("tf_efficientnet_lite2", "tf_efficientnet_lite2.imagenet1k.fp16.safetens
 MOBILE = ("mobilenetv2_100", "mobilenetv2_100.imagenet1k.safetensors")
 
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(
         "DIFFICULTY_REVIEWS" not in os.environ, reason="`make campaign` reviews the photographs"
     ),

@@ -69,6 +69,7 @@ def test_adjusted_p_values_stay_at_most_one() -> None:
     assert holm(np.array([0.7, 0.8])).tolist() == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_bootstrap_interval_holds_the_true_difference_about_95_times_in_100() -> None:
     rng = np.random.default_rng(0)
 

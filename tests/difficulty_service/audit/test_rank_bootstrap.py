@@ -19,6 +19,7 @@ def test_counts_give_the_correlation_of_the_repeated_samples() -> None:
     assert correlation == pytest.approx(spearmanr(first[rows], second[rows]).statistic, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_correlation_about_95_times_in_100() -> None:
     rng = np.random.default_rng(0)
     true_spearman = 6 / np.pi * np.arcsin(0.8 / 2)

@@ -187,6 +187,7 @@ def groups() -> Iterator[tuple[Path, Path]]:
             group.rmdir()
 
 
+@pytest.mark.slow
 def test_a_process_in_a_control_group_has_no_more_threads_than_its_quota(
     groups: tuple[Path, Path],
 ) -> None:

@@ -132,6 +132,7 @@ def test_a_process_that_was_killed_is_an_error_that_says_what_to_do(photos: Path
     assert "workers" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_is_not_run_again(photos: Path, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(

@@ -43,6 +43,7 @@ def other_command(folder: Path) -> Iterator[subprocess.Popen[str]]:
             process.kill()
 
 
+@pytest.mark.slow
 def test_a_folder_that_another_command_writes_to_is_refused_and_left_alone(tmp_path: Path) -> None:
     store = create_store(tmp_path, FeatureDescription.of(DESCRIPTION))
     unfinished = tmp_path / ".part-00000.arrow.1234.part"
@@ -59,6 +60,7 @@ def test_a_folder_that_another_command_writes_to_is_refused_and_left_alone(tmp_p
     assert store.description.num_shards == 0
 
 
+@pytest.mark.slow
 def test_stores_are_not_merged_into_one_that_is_being_written(tmp_path: Path) -> None:
     create_store(tmp_path / "part", FeatureDescription.of(DESCRIPTION))
     with other_command(tmp_path / "all"), pytest.raises(FeatureStoreError, match="another command"):

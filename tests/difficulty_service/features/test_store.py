@@ -253,6 +253,7 @@ def test_another_version_is_refused_by_name_and_left_as_it_is(
     assert (tmp_path / "part-00000.arrow").exists()
 
 
+@pytest.mark.slow
 def test_reading_a_store_does_not_load_pandas(tmp_path: Path) -> None:
     folder = tmp_path / "store"
     create_store(folder, FeatureDescription.of(DESCRIPTION | {"num_shards": 1})).write_part(

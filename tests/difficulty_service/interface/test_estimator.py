@@ -131,6 +131,7 @@ assert estimator.score(features, labels) > 0
 """
 
 
+@pytest.mark.slow
 def test_it_works_without_scikit_learn() -> None:
     run = subprocess.run([sys.executable, "-c", WITHOUT_SCIKIT_LEARN], check=False)  # noqa: S603
 

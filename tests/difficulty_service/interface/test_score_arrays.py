@@ -86,6 +86,7 @@ def test_features_on_a_gpu_are_scored(features: Features, labels: Labels, scores
     assert on_gpu.table == scores.table
 
 
+@pytest.mark.slow
 def test_arrays_and_a_store_of_the_same_features_get_the_same_bytes(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     labels = generator.integers(0, 5, 10_000)
@@ -240,6 +241,7 @@ def test_features_are_not_changed(features: Features, labels: Labels) -> None:
     assert (features == before).all()
 
 
+@pytest.mark.slow
 def test_scoring_arrays_does_not_load_pandas() -> None:
     program = """
 import sys

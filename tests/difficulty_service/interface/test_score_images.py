@@ -125,6 +125,7 @@ def test_the_object_that_holds_the_images_does_not_change_the_scores(
     np.testing.assert_allclose(converted["rmd"], by_row(scores), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_mirror_images_are_averaged_with_the_images_on_request(
     pixels: Pixels, labels: list[int]
 ) -> None:

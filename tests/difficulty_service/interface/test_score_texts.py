@@ -14,6 +14,7 @@ PAIRS = [
 ]
 
 
+@pytest.mark.slow
 def test_pairs_tables_and_hugging_face_datasets_have_the_same_scores(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     texts, labels = map(list, zip(*PAIRS, strict=True))

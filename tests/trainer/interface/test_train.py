@@ -244,6 +244,7 @@ def test_what_cannot_work_is_an_error_that_says_why(
         run(tmp_path, **parts)
 
 
+@pytest.mark.slow
 def test_the_package_loads_nothing_heavy_until_a_name_is_used() -> None:
     code = "import sys, trainer; print('torch' in sys.modules, trainer.train.__name__)"
     command = (sys.executable, "-c", code)

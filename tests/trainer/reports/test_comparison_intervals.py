@@ -95,6 +95,7 @@ def test_seeds_are_averaged_in_every_resample(tmp_path: Path) -> None:
     assert intervals.metrics["raw", "accuracy"].means[0] == pytest.approx(np.array(naive))
 
 
+@pytest.mark.slow
 def test_where_only_seeds_differ_the_interval_is_that_of_students_t(tmp_path: Path) -> None:
     # All samples are alike, so that only the choice of seeds is left.
     targets = torch.zeros(50, dtype=torch.long)

@@ -210,6 +210,7 @@ def test_each_ood_dataset_has_a_row_for_each_score(
     assert " | 50.00 ± 0.00 | " in own
 
 
+@pytest.mark.slow
 def test_evaluations_are_added_and_the_same_name_replaces_its_own(
     run: Path, write_features: WriteFeatures, test_features: str, tmp_path: Path
 ) -> None:
@@ -259,6 +260,7 @@ def test_mahalanobis_distances_are_a_row_and_a_file(
     assert min(distances.values()) > 0
 
 
+@pytest.mark.slow
 def test_corruptions_have_a_row_for_each_severity_and_each_kind(
     image_recipe: MakeRecipe, images: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def test_the_same_predictions_give_the_same_file(
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
+@pytest.mark.slow
 def test_five_classifiers_take_two_rows(tmp_path: Path, half_right: tuple[Tensor, Tensor]) -> None:
     def height(names: str) -> int:
         path = tmp_path / f"{names}.png"

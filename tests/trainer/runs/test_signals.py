@@ -39,6 +39,7 @@ def test_signal_handlers_are_restored() -> None:
     assert [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)] == before
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_the_process() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], check=False)  # noqa: S603 - our own script
 

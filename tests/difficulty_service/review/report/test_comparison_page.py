@@ -45,6 +45,7 @@ def test_the_page_has_the_warnings_and_what_is_in_one_file_only(tmp_path: Path) 
     assert "difficulty compare-scores … --images DATASET" in html
 
 
+@pytest.mark.slow
 def test_the_page_stays_small_with_many_classes_and_says_how_many_it_lists(
     tmp_path: Path,
 ) -> None:

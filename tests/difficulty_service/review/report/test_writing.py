@@ -264,6 +264,7 @@ def test_pictures_are_small_and_have_no_metadata(photos: Path) -> None:
     assert b"private" not in data
 
 
+@pytest.mark.slow
 def test_pictures_are_left_out_above_the_largest_size_and_the_page_says_so(
     tmp_path: Path, photo_scores: ScoreFile
 ) -> None:

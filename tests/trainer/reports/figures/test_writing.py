@@ -11,6 +11,7 @@ from trainer.reports.figures.sources import read_sources
 from trainer.reports.figures.writing import write_figures
 
 
+@pytest.mark.slow
 def test_the_page_lists_every_figure_with_its_numbers_and_what_is_left_out(
     run: Path, plain: Path, tmp_path: Path
 ) -> None:
