@@ -8,7 +8,6 @@ the temperatures are cross-fitted: the test set is halved at random, class by cl
 is scaled by the temperature fitted on the other half.
 """
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
+from benchmarks.real_data import shared_folder, skipped
 from trainer.evaluation.record import MetricValues, compute_metrics
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
 from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
@@ -82,9 +82,9 @@ def cell(column: Column, stages: list[MetricValues]) -> str:
 
 def main() -> None:
     """Prints one Markdown table: a row per metric, a column per network."""
-    folder = Path(os.environ.get("DIFFICULTY_SHARED", ROOT.parent / "shared")) / "data"
+    folder = shared_folder() / "data"
     if not (folder / "cifar10_test_model_outputs.parquet").is_file():
-        print(f"skipped: no published logits in {folder}; name their folder in DIFFICULTY_SHARED")
+        print(skipped("cifar10_test_model_outputs.parquet"))
         return
     torch.set_num_threads(1)
     logits, targets = read_outputs(folder)

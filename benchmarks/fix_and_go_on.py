@@ -21,7 +21,9 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+from benchmarks.real_data import shared_folder
+
+SHARED = shared_folder()
 ROWS_PER_GROUP = 10_000
 
 

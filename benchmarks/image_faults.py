@@ -20,7 +20,6 @@ look; the ratio is that of processor time.
 
 import argparse
 import io
-import os
 import statistics
 import tempfile
 import time
@@ -41,6 +40,7 @@ from sklearn.metrics import roc_auc_score
 from benchmarks.extraction import write_small_images
 from benchmarks.machine import machine
 from benchmarks.photographs import write_photographs
+from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing
 from difficulty_service.datasets import open_dataset
@@ -285,7 +285,7 @@ def cost_beside_decoding(rounds: int) -> None:
 def main() -> None:
     """Measures both."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     usual = shared / "data" / "tiny_imagenet_val2000.parquet"
     parser.add_argument("table", type=Path, nargs="?", default=usual)
     parser.add_argument("--images", type=int, default=400)

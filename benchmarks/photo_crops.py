@@ -10,7 +10,6 @@ draws of the photographs with an AUROC below .96. Needs the real data in DIFFICU
 """
 
 import argparse
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +32,7 @@ from benchmarks.evidence.encoders import (
 )
 from benchmarks.evidence.label_sets import LabelSet, label_samples
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import builtin_photos, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.builtin_photos import PREPROCESSING
@@ -160,7 +160,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/photo-crops"))
     parser.add_argument("--draws", type=int, default=20, help="draws of the labels of each set")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     study = Study(arguments.folder, shared, IMAGES)
     require_data(study)
     warnings.simplefilter("ignore")  # few images

@@ -8,7 +8,6 @@ speed is that of the real ones; scored once in float32 and once in bfloat16.
 """
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from scipy.stats import spearmanr
 
 from benchmarks.extraction import random_weights
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions
@@ -30,7 +30,7 @@ from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
 
-SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+SHARED = shared_folder()
 IMAGES = SHARED / "data" / "cifar10_test.parquet"
 WEIGHTS = SHARED / "weights" / "mobilenetv2_100.imagenet1k.safetensors"
 VIT = "open_clip:ViT-B-32/openai"
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=10_000)
     limit = parser.parse_args().images
     if not IMAGES.is_file() or not WEIGHTS.is_file():
-        sys.exit(f"{IMAGES} or {WEIGHTS} is not there; set DIFFICULTY_SHARED")
+        sys.exit(skipped(f"{IMAGES.name} or {WEIGHTS.name}"))
     enable_avx512_kernels()
     keep_freed_memory()
     print(f"{machine()}\n{limit} test images of CIFAR-10")

@@ -27,8 +27,9 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata
 
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 
-SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+SHARED = shared_folder()
 CIFAR10 = SHARED / "data" / "cifar10_test.parquet"
 
 

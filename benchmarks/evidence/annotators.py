@@ -12,7 +12,6 @@ crowd-kit need `pip install crowd-kit==1.4.2`, and are left out without it.
 """
 
 import argparse
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +32,7 @@ from benchmarks.evidence.page import DOCS, TABLES
 from benchmarks.evidence.probes import cross_validated, standardise
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.given_labels import GivenLabels, majority
 from difficulty_service.interface.arrays import read_arrays
@@ -355,7 +355,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help=f"draws of {SMALL:,} images")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     study = Study(arguments.folder, shared, arguments.limit)
     require_data(study)
     for source in ("cifar10-train", "cifar10-test"):

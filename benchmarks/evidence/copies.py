@@ -9,7 +9,6 @@ publish, found by a network that was trained on CIFAR and by looking at candidat
 """
 
 import argparse
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from benchmarks.evidence.data import Study, extract, require_data
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 
 PUBLISHED = {"cifar10": 3.3, "cifar100": 10.0}
 """Percent of the test images of which the training set has a duplicate, by dataset."""
@@ -59,7 +59,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     arguments = parser.parse_args()
-    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    study = Study(arguments.folder, shared_folder())
     require_data(study)
     write_rows(DOCS / TABLES / "leaks.csv", COLUMNS, list(rows(study)))
     write_page(DOCS)

@@ -11,7 +11,6 @@ other wrong labels. Features are those of `make evidence`; texts are encoded ane
 """
 
 import argparse
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -30,6 +29,7 @@ from benchmarks.evidence.noise import change_at_random
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from benchmarks.studies.newsgroups import encode
 
 SIZES = (10_000, 2_000, 500)
@@ -225,7 +225,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3, help="draws of each set")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
-    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    study = Study(arguments.folder, shared_folder())
     require_data(study)
     rows: list[Row] = []
     all_draws: list[Found] = []

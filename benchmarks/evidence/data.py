@@ -10,6 +10,7 @@ import pyarrow.dataset as ds
 import torch
 from numpy.typing import NDArray
 
+from benchmarks.real_data import skipped
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.frozen_network import freeze
@@ -103,7 +104,7 @@ class Study:
 def require_data(study: Study) -> None:
     """Ends the program with the reason where the real data are not at hand."""
     if not (study.shared / "data/cifar10_test.parquet").exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
 
 
 def load_mobilenet(name: str, options: BackboneOptions) -> Backbone:

@@ -12,7 +12,6 @@ score` adds one. What was computed is kept in the folder.
 
 import argparse
 import csv
-import os
 import subprocess
 import sys
 import warnings
@@ -35,6 +34,7 @@ from benchmarks.evidence.measures import auroc_with_error
 from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.page_of_encoders import AS_THEY_ARE, UNIT
 from benchmarks.evidence.tables import Row, write_rows
+from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
@@ -330,7 +330,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1, help="parallel processes; 0 for a debugger")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     study = Study(arguments.folder / f"encoders-{arguments.size}", shared, arguments.size)
     require_data(study)
     whole = Study(arguments.folder, shared)

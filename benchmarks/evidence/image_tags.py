@@ -17,7 +17,6 @@ over the seeds of the errors.
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -40,10 +39,11 @@ from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.tags import GivenTags, fit_tags
 
-SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+SHARED = shared_folder()
 SIDE, MOST = 32, 4
 MISSING, WRONG = 0.10, 0.05
 COLUMNS = (
@@ -228,7 +228,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="builtin")
     arguments = parser.parse_args()
     if not (SHARED / "data/cifar100_test.parquet").exists():
-        sys.exit(f"skipped: CIFAR-100 is not in {SHARED} (DIFFICULTY_SHARED)")
+        sys.exit(skipped("CIFAR-100"))
     write_rows(DOCS / TABLES / "tags.csv", COLUMNS, list(rows(arguments)))
     write_page(DOCS)
 

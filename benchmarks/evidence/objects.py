@@ -26,7 +26,6 @@ ranks regions by the probability of an object.
 
 import argparse
 import io
-import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,12 +48,13 @@ from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.images.crops import Crop
 from difficulty_service.images.windows import lies_beside, slide, window_sides
 from difficulty_service.scorers.missing import object_odds
 from difficulty_service.unboxed_objects import apart
 
-SHARED = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+SHARED = shared_folder()
 CLASSES, BACKGROUND = 10, 10
 SIDES = (640, 320)
 ROWS, COLUMNS_OF_CELLS, CELL = 3, 6, 106
@@ -440,7 +440,7 @@ def main() -> None:
     parser.add_argument("--backbone", default="builtin")
     arguments = parser.parse_args()
     if not (SHARED / "data/cifar10_test.parquet").exists():
-        sys.exit(f"skipped: CIFAR-10 is not in {SHARED} (DIFFICULTY_SHARED)")
+        sys.exit(skipped("CIFAR-10"))
     write_rows(DOCS / TABLES / "objects.csv", COLUMNS, list(rows(arguments)))
     write_page(DOCS)
 

@@ -10,7 +10,6 @@ images of each dataset, evenly spaced, whose features are extracted first.
 """
 
 import argparse
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from benchmarks.evidence.data import Study, require_data
 from benchmarks.evidence.page import DOCS, TABLES
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
@@ -131,7 +131,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=10_000, help="images of each dataset")
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     study = Study(arguments.folder, shared, arguments.limit)
     require_data(study)
     rows: list[Row] = []

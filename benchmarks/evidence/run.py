@@ -8,7 +8,6 @@ the tables alone (`python -m benchmarks.evidence.page`).
 """
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +28,7 @@ from benchmarks.evidence.training.data import KINDS, prepare_splits
 from benchmarks.evidence.training.methods import NETWORKS
 from benchmarks.evidence.uncertainty import head_cell, uncertainty_cells
 from benchmarks.evidence.views import extract_views, several_view_cells, single_view_cells
+from benchmarks.real_data import shared_folder
 from difficulty_service.base.threads import num_workers
 
 ALL_SETS = (TEST_SET, *TRAINING_SETS, *PLANTED_SETS)
@@ -101,7 +101,7 @@ def main() -> None:
     parser.add_argument("--docs", type=Path, default=DOCS, help="folder of the page")
     parser.add_argument("--draw", action="store_true", help="only write tables and page anew")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     study = Study(arguments.folder, shared)
     failed = []
     if not arguments.draw:

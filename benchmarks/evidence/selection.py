@@ -15,7 +15,6 @@ and the difference from the random choice, with the 95 % interval over the seeds
 """
 
 import argparse
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +33,7 @@ from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.linear_probe import fit_probe
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from difficulty_service.base.process_setup import enable_avx512_kernels
 
 RANDOM, RANDOM_BALANCED = "random", "random, balanced"
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
-    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    study = Study(arguments.folder, shared_folder())
     require_data(study)
     enable_avx512_kernels()
     table = [row for task in tasks(study) for row in rows(task, arguments.seeds)]

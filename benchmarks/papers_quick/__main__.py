@@ -23,6 +23,7 @@ from typing import TextIO
 from benchmarks.papers_quick.processes import call
 from benchmarks.papers_quick.rows import ROWS, Row
 from benchmarks.papers_quick.small_data import prepare
+from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.base.threads import num_workers
 
 DONE, LOG = "done", "log.txt"
@@ -39,9 +40,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/papers-quick"))
     parser.add_argument("--jobs", type=int, default=num_workers(), help="rows that run at once")
     arguments = parser.parse_args()
-    shared = Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
+    shared = shared_folder()
     if not (shared / "data/cifar10_test.parquet").exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     places = prepare(shared, arguments.folder)
     # Processes with few threads each do more than threads that wait for each other.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, num_workers() // arguments.jobs)))

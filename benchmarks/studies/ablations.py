@@ -37,7 +37,8 @@ from benchmarks.evidence.training.comparison import (
     mean_and_deviation,
     paired_difference,
 )
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty
 from benchmarks.studies.losses import ID_COLUMNS, NETWORK, Subset, prepare
 from benchmarks.studies.tables import seed_metrics
 from benchmarks.studies.trials import Study, Trial, run_trials
@@ -159,7 +160,7 @@ def run_study(name: str, arguments: argparse.Namespace) -> dict[str, list[dict[s
     folder, seeds = arguments.folder, range(arguments.seeds)
     data = prepare(name, folder)
     if data is None:
-        sys.exit(f"skipped: {name} is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped(name))
     settings = (
         f"data.train={data.train}",
         f"data.test={data.test}",

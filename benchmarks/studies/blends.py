@@ -27,7 +27,7 @@ from benchmarks.evidence.data import (
     read_images,
     require_data,
 )
-from benchmarks.studies.cifar10 import shared_folder
+from benchmarks.real_data import shared_folder
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.label_rule import Rule

@@ -1,6 +1,5 @@
 """CIFAR-10 with human labels: the features and difficulty scores that the studies use."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
@@ -10,6 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import torch
 
+from benchmarks.real_data import shared_folder
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.store import create_store, open_store
 
@@ -42,11 +42,6 @@ class Cifar10:
 
 PLAIN = ("--shrinkage", "none")
 """The formulas of the paper; 50,000 images are too few for that by default with MobileNetV2."""
-
-
-def shared_folder() -> Path:
-    """The folder of real data and weights."""
-    return Path(os.environ.get("DIFFICULTY_SHARED", "../shared"))
 
 
 def prepare(folder: Path, names: Collection[str] = ("builtin", "MobileNetV2")) -> Cifar10 | None:

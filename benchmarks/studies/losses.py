@@ -20,7 +20,8 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from benchmarks.evidence.training.comparison import Difference, differences
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty
 from benchmarks.studies.tables import (
     print_searches,
     print_test_table,
@@ -140,7 +141,7 @@ def run_study(name: str, arguments: argparse.Namespace) -> None:
     """Trains with every method on one dataset and prints the tables."""
     data = prepare(name, arguments.folder)
     if data is None:
-        sys.exit(f"skipped: {name} is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped(name))
     settings = (
         f"data.train={data.train}",
         f"data.test={data.test}",

@@ -38,7 +38,8 @@ from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.tables import write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder, with_labels
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty, with_labels
 from benchmarks.studies.tables import seed_metrics
 from benchmarks.studies.trials import Study, Trial, run_trials
 from difficulty_service.base.files import replacing
@@ -300,7 +301,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for name in arguments.datasets:
         if not list(shared_folder().glob(f"data/{name}_train_*.parquet")):
-            sys.exit(f"skipped: {name} is not in DIFFICULTY_SHARED (default ../shared)")
+            sys.exit(skipped(name))
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     rows = [
         row | {"machine": machine()}

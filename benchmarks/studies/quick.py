@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.real_data import skipped
 from benchmarks.studies.cifar10 import LABELS, Cifar10, official_labels, prepare, relabelled
 from benchmarks.studies.tables import (
     print_searches,
@@ -147,7 +148,7 @@ def main() -> None:
     arguments = parser.parse_args()
     data = prepare(Path("runs/cifar10"))
     if data is None:
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     rows = [row for column in arguments.labels for row in study_labels(column, data, arguments)]
     with (
         replacing(arguments.folder / "probes.csv") as temporary,

@@ -14,7 +14,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty
 from benchmarks.studies.losses import DIFFICULTY, print_differences
 from benchmarks.studies.tables import print_test_table
 from benchmarks.studies.trials import Study, Trial, run_trials
@@ -46,7 +47,7 @@ def main() -> None:
     train = str(shared_folder() / "data/cifar10_train_*.parquet")
     test = shared_folder() / "data/cifar10_test.parquet"
     if not test.exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     scores = arguments.folder / "scores.parquet"
     if not scores.exists():
         columns = ("--id-column", "index", "--label-column", "label")

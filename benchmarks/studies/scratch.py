@@ -10,6 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from benchmarks.real_data import skipped
 from benchmarks.studies.cifar10 import Cifar10, prepare
 from benchmarks.studies.tables import print_searches, print_test_table, validation_nll
 from benchmarks.studies.trials import Search, Study, Trial, run_trials, search_all
@@ -60,7 +61,7 @@ def main() -> None:
     arguments = parser.parse_args()
     data = prepare(Path("runs/cifar10"))
     if data is None:
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     settings = (
         f"data.train={data.train}",
         f"data.test={data.test}",

@@ -37,7 +37,8 @@ from benchmarks.evidence.selection import RANDOM, held_out
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty
 from benchmarks.studies.pruning import NETWORK, TRAINING, select_images
 from benchmarks.studies.tables import seed_metrics
 from benchmarks.studies.trials import Study, Trial, run_trials
@@ -216,7 +217,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/study-selection"))
     arguments = parser.parse_args()
     if not list(shared_folder().glob("data/cifar10_train_*.parquet")):
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     rows = [
         {**row, "machine": machine()} for images in DATASETS for row in run_study(images, arguments)

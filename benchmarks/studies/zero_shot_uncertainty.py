@@ -21,7 +21,8 @@ from scipy.stats import entropy, spearmanr
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from benchmarks.studies.cifar10 import run_difficulty, shared_folder
+from benchmarks.real_data import shared_folder, skipped
+from benchmarks.studies.cifar10 import run_difficulty
 from difficulty_service.scores.file import read_scores
 from trainer.runs.model_file import read_model
 from trainer.uncertainty.application import read_uncertainties
@@ -139,7 +140,7 @@ def main() -> None:
     arguments = parser.parse_args()
     folder, seeds, data = arguments.folder, arguments.seeds, shared_folder() / "data"
     if not (data / TESTS[PEOPLE][0]).exists():
-        sys.exit("skipped: CIFAR-10 is not in DIFFICULTY_SHARED (default ../shared)")
+        sys.exit(skipped("CIFAR-10"))
     columns = ("--label-column", "label", "--augment-runs", str(RUNS))
     train = extract(data / arguments.train, folder / "train", *columns)
     stores = {

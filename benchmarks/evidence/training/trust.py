@@ -11,7 +11,6 @@ which the trainer takes.
 """
 
 import argparse
-import os
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -32,6 +31,7 @@ from benchmarks.evidence.training.comparison import MEASURES, mean_and_deviation
 from benchmarks.evidence.training.data import SOURCE, Splits, prepare_splits, scores_file
 from benchmarks.evidence.training.methods import BY_POSTERIOR, BY_PROBABILITY, PLAIN, Method
 from benchmarks.machine import machine
+from benchmarks.real_data import shared_folder
 from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
 from trainer.weights.from_scores import probability_of_label
@@ -116,7 +116,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore", UserWarning)
-    study = Study(arguments.folder, Path(os.environ.get("DIFFICULTY_SHARED", "../shared")))
+    study = Study(arguments.folder, shared_folder())
     require_data(study)
     for source in (SOURCE, TEST_SET.source):
         extract(study, source, "builtin")
