@@ -210,6 +210,6 @@ def _run(study: Study, trial: Trial, seed: int) -> None:
     def start(_samples: int, _progress: Progress, _weights: WeightsDistribution | None) -> None:
         """Shows nothing."""
 
-    callbacks = RunCallbacks(start, lambda _samples: None, lambda _record: None, lambda: False)
+    callbacks = RunCallbacks(on_start=start)
     recipe, folder = study.recipe_of(trial), study.run_folder(trial)
     run_seed(RunRequest(recipe, seed, folder, study.device, resume=True), callbacks)

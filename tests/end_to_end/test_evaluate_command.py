@@ -35,7 +35,7 @@ def train(
         },
         "the recipe of the test",
     )
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    callbacks = RunCallbacks(should_stop=lambda: stop)
     for seed in SEEDS:
         run_seed(RunRequest(recipe, seed, folder, "cpu"), callbacks)
     return folder

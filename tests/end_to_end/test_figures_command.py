@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trainer.recipes.file import recipe_from_dict
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
+from trainer.runs.train import RunRequest, run_seed
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
@@ -23,8 +23,7 @@ def run(tmp_path_factory: pytest.TempPathFactory, write_features: Callable[..., 
         "model": {"name": "probe"},
         "training": {"epochs": 1, "batch_size": 16, "precision": "fp32"},
     }
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
-    run_seed(RunRequest(recipe_from_dict(values, "the test"), 0, folder, "cpu"), callbacks)
+    run_seed(RunRequest(recipe_from_dict(values, "the test"), 0, folder, "cpu"))
     return folder
 
 

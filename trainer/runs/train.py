@@ -71,9 +71,13 @@ def stop_on_signals() -> Iterator[Callable[[], int]]:
             signal.signal(number, handler)
 
 
+def ignore(*_event: object) -> None:
+    """A callback that does nothing."""
+
+
 @dataclass(frozen=True)
 class RunCallbacks:
-    """Functions that a run calls, to show its progress and to be stopped.
+    """Functions that a run calls, to show its progress and to be stopped; none by default.
 
     Attributes:
         on_start: Called before the first step with the number of training samples, the progress of
@@ -85,12 +89,15 @@ class RunCallbacks:
         on_head_epoch: Called with the record of each epoch of the uncertainty head.
     """
 
-    on_start: Callable[[int, Progress, WeightsDistribution | None], None]
-    on_step: Callable[[int], None]
-    on_epoch: Callable[[dict[str, Any]], None]
-    should_stop: Callable[[], bool]
-    on_warnings: Callable[[Sequence[str]], None] = lambda _sentences: None
-    on_head_epoch: Callable[[dict[str, Any]], None] = lambda _record: None
+    on_start: Callable[[int, Progress, WeightsDistribution | None], None] = ignore
+    on_step: Callable[[int], None] = ignore
+    on_epoch: Callable[[dict[str, Any]], None] = ignore
+    should_stop: Callable[[], bool] = lambda: False
+    on_warnings: Callable[[Sequence[str]], None] = ignore
+    on_head_epoch: Callable[[dict[str, Any]], None] = ignore
+
+
+NO_CALLBACKS = RunCallbacks()
 
 
 @dataclass(frozen=True)
@@ -104,7 +111,7 @@ class RunRequest:
     resume: bool = False
 
 
-def run_seed(request: RunRequest, callbacks: RunCallbacks) -> bool:
+def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> bool:
     """Trains, predicts and evaluates what is not finished; False when a callback stopped it."""
     recipe, folder = request.recipe, run_folder.seed_folder(request.out, request.seed)
     _require_fresh(folder, resume=request.resume)

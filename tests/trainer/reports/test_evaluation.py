@@ -30,7 +30,7 @@ SEEDS = (0, 1)
 
 
 def train(recipe: Recipe, folder: Path, seed: int, *, stop: bool = False) -> None:
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+    callbacks = RunCallbacks(should_stop=lambda: stop)
     run_seed(RunRequest(recipe, seed, folder, "cpu"), callbacks)
 
 

@@ -14,7 +14,7 @@ def finish() -> Callable[..., Path]:
     """Runs seed 0 of a recipe; returns the folder of its files."""
 
     def run(recipe: Recipe, folder: Path, *, stop: bool = False) -> Path:
-        callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: stop)
+        callbacks = RunCallbacks(should_stop=lambda: stop)
         finished = run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
         assert finished is not stop
         return folder / "seed-0"

@@ -20,7 +20,7 @@ from trainer.recipes.file import recipe_from_dict
 from trainer.recipes.tables import TABLES, keys_of_table
 from trainer.run_folder import read_json
 from trainer.runs.outcome import predictions_of
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
+from trainer.runs.train import RunRequest, run_seed
 from trainer.samples import Inputs
 from trainer.training.accelerator import make_accelerator
 from trainer.training.loop import Callbacks, train
@@ -165,8 +165,7 @@ class CountedInputs:
 
 def run_of(recipe: Recipe, folder: Path) -> object:
     """The model, the predictions and which files there are; or the message of the error."""
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
-    run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
+    run_seed(RunRequest(recipe, 0, folder, "cpu"))
     seed = folder / "seed-0"
     predictions = read_predictions(seed / "validation.npz").logits.tolist()
     epoch = read_json(seed / "final.json")["epoch"]

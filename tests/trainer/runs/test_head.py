@@ -26,11 +26,7 @@ def run_head(recipe: Recipe, folder: Path, *, stop_after: int = 0, resume: bool 
     """Runs a seed that stops after some epochs of the head; gives whether it is finished."""
     epochs: list[object] = []
     callbacks = RunCallbacks(
-        on_start=lambda *_: None,
-        on_step=lambda _: None,
-        on_epoch=lambda _: None,
-        on_head_epoch=epochs.append,
-        should_stop=lambda: 0 < stop_after <= len(epochs),
+        on_head_epoch=epochs.append, should_stop=lambda: 0 < stop_after <= len(epochs)
     )
     return run_seed(RunRequest(recipe, 0, folder, "cpu", resume), callbacks)
 

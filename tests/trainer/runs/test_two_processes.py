@@ -16,7 +16,7 @@ from torch import Tensor
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_as_dict, recipe_from_dict
 from trainer.run_folder import HISTORY, read_history
-from trainer.runs.train import RunCallbacks, RunRequest, run_seed
+from trainer.runs.train import RunRequest, run_seed
 
 MakeRecipe = Callable[..., Recipe]
 Run = Callable[..., bool]
@@ -43,7 +43,7 @@ def on_epoch(_record):
     epochs += 1
 
 
-callbacks = RunCallbacks(lambda *_: None, lambda _: None, on_epoch, lambda: epochs == stop)
+callbacks = RunCallbacks(on_epoch=on_epoch, should_stop=lambda: epochs == stop)
 request = RunRequest(recipe_from_dict(recipe, "the recipe"), 0, Path(folder), device, resume)
 run_seed(request, callbacks)
 """
@@ -138,8 +138,7 @@ def test_batch_statistics_of_two_processes_together_are_those_of_one(
 ) -> None:
     apart = image_recipe(loss={"name": "cross_entropy"})
     recipe = with_settings(apart, "training", sync_batchnorm=True)
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
-    run_seed(RunRequest(recipe, 0, tmp_path / "one", "cuda"), callbacks)
+    run_seed(RunRequest(recipe, 0, tmp_path / "one", "cuda"))
 
     run_two(recipe, tmp_path / "two", "auto")
     run_two(apart, tmp_path / "apart", "auto")

@@ -18,11 +18,8 @@ def run(
     """Two seeds of a probe with AdaFocal, with validation samples and test data."""
     folder = tmp_path_factory.mktemp("runs") / "adaptive"
     recipe = probe_recipe(data={"test": test_features}, loss={"name": "adafocal"})
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
     for seed in (0, 1):
-        run_seed(
-            RunRequest(recipe.model_copy(update={"name": "a $ b"}), seed, folder, "cpu"), callbacks
-        )
+        run_seed(RunRequest(recipe.model_copy(update={"name": "a $ b"}), seed, folder, "cpu"))
     return folder
 
 
@@ -33,8 +30,7 @@ def softmax_run(
     """One seed of a probe with cross-entropy, with test data."""
     folder = tmp_path_factory.mktemp("runs") / "softmax"
     recipe = probe_recipe(data={"test": test_features}, training={"epochs": 1})
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: False)
-    run_seed(RunRequest(recipe, 0, folder, "cpu"), callbacks)
+    run_seed(RunRequest(recipe, 0, folder, "cpu"))
     return folder
 
 
@@ -42,6 +38,6 @@ def softmax_run(
 def plain(probe_recipe: MakeRecipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run without validation samples whose only seed was stopped after its first step."""
     folder = tmp_path_factory.mktemp("runs") / "plain"
-    callbacks = RunCallbacks(lambda *_: None, lambda _: None, lambda _: None, lambda: True)
+    callbacks = RunCallbacks(should_stop=lambda: True)
     run_seed(RunRequest(probe_recipe(data={"validation": 0.0}), 0, folder, "cpu"), callbacks)
     return folder
