@@ -202,6 +202,21 @@ def test_no_other_share_or_scale_on_a_grid_makes_the_labels_more_probable() -> N
                 assert log_likelihood(rows, float(wrong), float(seen)) <= found + 1e-9
 
 
+def test_where_densities_do_not_tell_the_labels_the_least_scale_is_taken() -> None:
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.randint(CLASSES, (SAMPLES,), generator=generator)
+
+    noise = Labelled(ALL.log_densities, labels, ALL.counted).fitted()
+
+    assert noise.scale == pytest.approx(SUMS_SCALE * math.exp(LOG_SCALES[0]), rel=1e-12)
+
+
+def test_where_densities_hardly_differ_the_largest_scale_is_taken() -> None:
+    noise = labelled(flatness=1000).fitted()
+
+    assert noise.scale == pytest.approx(SUMS_SCALE * math.exp(LOG_SCALES[-1]), rel=1e-12)
+
+
 def test_the_interval_holds_the_shares_that_lose_less_than_chance_allows() -> None:
     noise = ALL.fitted()
     wrong, seen = np.linspace(1e-4, 0.5, 250)[:, None], np.linspace(0.02, 0.98, 49)
@@ -407,6 +422,13 @@ def fitted_with(verified: torch.Tensor) -> LabelNoise:
 
 def test_where_nobody_has_looked_nothing_changes() -> None:
     assert fitted_with(torch.full((SAMPLES,), -1)).describe() == ALL.fitted().describe()
+
+
+@pytest.mark.parametrize("place", range(CLASSES))
+def test_fewer_labels_are_wrong_where_those_of_any_one_class_were_found_right(place: int) -> None:
+    noise = fitted_with(torch.where(ALL.labels == place, place, -1))
+
+    assert noise.wrong < ALL.fitted().wrong
 
 
 def test_where_every_class_is_verified_the_share_of_wrong_labels_is_counted() -> None:

@@ -5,8 +5,10 @@ import math
 import numpy as np
 import pytest
 
+from difficulty_service.gaussians import label_shares
 from difficulty_service.gaussians.label_shares import (
     BY_CHANCE_BEFORE,
+    ENDS_OF_LOGIT,
     ENDS_OF_WRONG,
     LARGEST_SHARE,
     RIGHT_BEFORE,
@@ -14,6 +16,7 @@ from difficulty_service.gaussians.label_shares import (
     interval,
     likeliest_shares,
 )
+from difficulty_service.gaussians.roots import Slopes, falling_root
 
 BEFORE = 10.0
 SAMPLES = 300
@@ -47,6 +50,27 @@ def test_no_shares_around_the_likeliest_ones_are_likelier(seed: int) -> None:
             other = log_likelihood(explanations, found.wrong + by_wrong, found.seen + by_seen)
             assert other <= found.log_likelihood + 1e-9
     assert 0.01 < found.wrong < 0.99  # not at an end
+
+
+def test_both_searches_follow_the_derivative_of_what_falls_to_zero(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With another one they find the same, in many more steps."""
+    searched = set()
+
+    def checked(slopes: Slopes, ends: tuple[float, float], start: float, accuracy: float) -> float:
+        step = 1e-4
+        for place in {ENDS_OF_WRONG: (0.1, 0.4), ENDS_OF_LOGIT: (-1.0, 1.5)}[ends]:
+            rise = slopes(place + step)[0] - slopes(place - step)[0]
+            assert slopes(place)[1] == pytest.approx(rise / (2 * step), rel=1e-5)
+        searched.add(ends)
+        return falling_root(slopes, ends, start, accuracy)
+
+    monkeypatch.setattr(label_shares, "falling_root", checked)
+
+    likeliest_shares(explained(0.3, 0.1, 0.4), BEFORE)
+
+    assert searched == {ENDS_OF_WRONG, ENDS_OF_LOGIT}
 
 
 def test_labels_that_are_improbable_by_mistake_leave_none_wrong() -> None:
