@@ -1,5 +1,6 @@
 """What `difficulty score` writes and says: formats, doubtful labels, copies and odd datasets."""
 
+import json
 import shlex
 import shutil
 import subprocess
@@ -53,6 +54,23 @@ def test_a_csv_file_of_scores_can_be_audited(
 
     assert done.returncode == 0, done.stderr
     assert "rank" in done.stdout
+
+
+def test_that_features_hardly_tell_the_classes_apart_stands_before_everything_else(
+    difficulty: Command, tmp_path: Path
+) -> None:
+    generator = np.random.default_rng(0)
+    vectors, scores = tmp_path / "vectors.npz", tmp_path / "scores.parquet"
+    np.savez(vectors, features=generator.standard_normal((400, 8)), labels=np.arange(400) % 4)
+
+    done = difficulty("score", vectors, "--out", scores)
+    asked = difficulty("score", vectors, "--out", scores, "--json")
+
+    (caution,) = [each for each in read_scores(scores).provenance.warnings if "uncertain" in each]
+    said = " ".join(done.stdout.split())
+    assert -1 < said.find(caution) < said.find("almost certainly wrong")
+    assert caution not in " ".join(done.stderr.split())
+    assert json.loads(asked.stdout)["warnings"][0] == caution
 
 
 @pytest.mark.parametrize("name", ["scores.txt", "scores", "folder"])
