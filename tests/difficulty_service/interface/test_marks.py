@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 import difficulty_service as ds
 from difficulty_service.base.errors import CleaningError, ConfigError
+from difficulty_service.gaussians.label_shares import RIGHT_BEFORE
 from tests.factories import write_image_folder
 from tests.small_network import SMALL
 
@@ -56,6 +57,24 @@ def test_what_was_decided_is_not_listed_again(arrays: Arrays) -> None:
     for listed in (ds.Scores.hardest, ds.Scores.doubtful):
         assert "0" in listed(plain, 40)["sample_id"].to_pylist()
         assert not {"0", "1", "2"} & {*listed(marked, 40)["sample_id"].to_pylist()}
+
+
+def test_the_share_of_wrong_labels_is_that_of_the_labels_before_they_were_corrected() -> None:
+    generator = np.random.default_rng(0)
+    right = np.arange(300) % 3
+    features = generator.standard_normal((300, 6)) + 5 * np.eye(3, 6)[right]
+    given = np.where(np.arange(300) < 30, (right + 1) % 3, right)
+    marks = {
+        "sample_id": [str(number) for number in range(300)],
+        "mark": ["relabel"] * 30 + ["keep"] * 270,
+        "label": [*map(str, right[:30]), *[None] * 270],
+    }
+
+    scores = ds.score(features, given, marks=pa.table(marks))
+
+    fitted = scores.provenance.suspicion
+    assert fitted is not None
+    assert fitted.noise_wrong == pytest.approx(30 / (300 + RIGHT_BEFORE), rel=1e-3)
 
 
 def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> None:
