@@ -20,7 +20,6 @@ from trainer.evaluation.record import MetricValues, compute_metrics
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
 from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
 
-ROOT = Path(__file__).resolve().parent.parent
 SEED = 0
 NAMES = {
     "vgg_15_BN_64": "VGG-15",

@@ -83,7 +83,7 @@ def project_files() -> list[Path]:
 
 
 def check_imports(folder: Path) -> "subprocess.CompletedProcess[str]":
-    """Checks the import rules in a process of its own, as it turns off all loggers of its own."""
+    """Checks the import rules in another process, because the checker turns off all loggers."""
     return subprocess.run(  # noqa: S603 - fixed arguments
         [Path(sys.executable).with_name("lint-imports"), "--no-cache"],
         cwd=folder,

@@ -203,13 +203,7 @@ def _search(
 
 
 def _run(study: Study, trial: Trial, seed: int) -> None:
-    from trainer.runs.train import RunCallbacks, RunRequest, run_seed
-    from trainer.training.state import Progress
-    from trainer.weights.formula import WeightsDistribution
+    from trainer.runs.train import RunRequest, run_seed
 
-    def start(_samples: int, _progress: Progress, _weights: WeightsDistribution | None) -> None:
-        """Shows nothing."""
-
-    callbacks = RunCallbacks(on_start=start)
     recipe, folder = study.recipe_of(trial), study.run_folder(trial)
-    run_seed(RunRequest(recipe, seed, folder, study.device, resume=True), callbacks)
+    run_seed(RunRequest(recipe, seed, folder, study.device, resume=True))
