@@ -27,7 +27,7 @@ PRELOADED = [
 ]
 """What cells would otherwise import one by one, each in its own process."""
 
-STATISTIC = "confusions and number of wrong labels"
+STATISTIC = "confusions and number of wrong labels by class"
 """What `suspicion` estimates. A cell records it, so that tables can tell numbers of another one."""
 
 Returned = TypeVar("Returned")

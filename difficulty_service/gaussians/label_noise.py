@@ -9,7 +9,7 @@ the derivation.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import scipy.optimize
@@ -17,11 +17,12 @@ import torch
 from torch import Tensor
 
 from difficulty_service.gaussians.label_shares import (
-    Explanations,
+    ENDS_OF_WRONG,
+    Explained,
     Shares,
+    by_chance_before,
     interval,
     likeliest_shares,
-    seen_before,
 )
 from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
 
@@ -51,6 +52,27 @@ def add_label_sums(log_joint: Tensor, labels: Tensor, total: Tensor) -> None:
     total.index_add_(0, labels[known], log_joint[known].softmax(dim=1).to(total.dtype))
 
 
+SHARPNESS_OF_SUMS = 2.0
+"""Factor on the scale of the classes in the sums for `fit_noise`, in which samples between two
+classes would else hide those that are labelled as another one."""
+
+SAMPLES_BEFORE = 50.0
+"""Samples of each class that are taken to have another label as often as all samples have."""
+
+
+def relative_rates(sums: Tensor) -> Tensor:
+    """How much more often samples of each class have another label than all have, (classes,).
+
+    The sums are from `add_label_sums`. The mean of the samples is 1.
+    """
+    totals = sums.sum(dim=0)
+    others = totals - sums.diagonal()
+    if not others.sum() > 0:
+        return torch.ones_like(totals)
+    rates = (others + SAMPLES_BEFORE * others.sum() / totals.sum()) / (totals + SAMPLES_BEFORE)
+    return rates * (totals.sum() / (rates * totals).sum())
+
+
 LOG_SCALES = tuple(step / 4 for step in range(-4, 10))
 """Natural logarithms of the scales to try, as multiples of the one without wrong labels."""
 
@@ -75,6 +97,8 @@ class LabelNoise:
         log_prior: As for `fit_noise`.
         sums: From `add_label_sums`, for all samples, with zeros for labels that agree. Shape
             (classes, classes).
+        rates: From `relative_rates`: of the labels of a class that follow the sums, this multiple
+            of `wrong` is wrong. Shape (classes,).
         sums_scale: Factor on the log-densities in the sums.
         own: Whether each sample to be judged has added 1 to the sums.
     """
@@ -86,6 +110,7 @@ class LabelNoise:
     seen: float
     log_prior: Tensor
     sums: Tensor
+    rates: Tensor
     sums_scale: float
     own: bool
 
@@ -112,9 +137,11 @@ class LabelNoise:
 
         No sample is left out. Shape (classes, classes).
         """
-        followed = (self.sums + self.any_class) / (self.totals + 1)
+        followed = self.rates * (self.sums + self.any_class) / (self.totals + 1)
+        followed += (1 - self.rates).diag()
         wrong = self.wrong * ((1 - self.seen) * self.any_class + self.seen * followed)
-        return wrong.fill_diagonal_(1 - self.wrong).log()
+        wrong.diagonal().add_(1 - self.wrong)
+        return wrong.log()
 
     def transitions_of(self, log_densities: Tensor, labels: Tensor, work: Workspace) -> Tensor:
         """`log_transitions` of each sample, (samples, classes), without what it added itself."""
@@ -123,9 +150,10 @@ class LabelNoise:
             return rows.copy_(self.log_transitions[labels])
         by_chance = self.any_class[labels]
         added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
-        followed = _followed(self.sums[labels], self.totals, by_chance, added)
+        followed = _followed(self.sums[labels], self.totals, self.rates, labels, by_chance, added)
         wrong = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
-        return wrong.scatter_(1, labels[:, None], 1 - self.wrong).log_()
+        right = torch.full_like(labels, 1 - self.wrong, dtype=wrong.dtype)[:, None]
+        return wrong.scatter_add_(1, labels[:, None], right).log_()
 
 
 def any_class(log_prior: Tensor) -> Tensor:
@@ -144,14 +172,19 @@ def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor) -> Tenso
     return (scale * log_densities + log_prior).softmax(dim=1)
 
 
-def _followed(sums: Tensor, totals: Tensor, by_chance: Tensor, added: Tensor) -> Tensor:
+def _followed(
+    sums: Tensor, totals: Tensor, rates: Tensor, labels: Tensor, by_chance: Tensor, added: Tensor
+) -> Tensor:
     """Probability of the given labels where classes are right and labels follow the sums.
 
     One more sample of each class has a label by chance. Each of shape (samples, classes), but the
-    totals of the classes, (classes,); `added` is what a sample added to its sums and to them.
+    totals and rates of the classes, (classes,), and the labels, (samples,); `added` is what a
+    sample added to its sums and to the totals. It is negative for the label itself where that class
+    has more than the average of wrong ones.
     """
     seen = (sums - added).clamp_(min=0).add_(by_chance)
-    return seen.div_((totals - added).clamp_(min=0).add_(1))
+    seen.mul_(rates).div_((totals - added).clamp_(min=0).add_(1))
+    return seen.scatter_(1, labels[:, None], 1 - rates[labels][:, None])
 
 
 def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their sums
@@ -160,7 +193,7 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
     labels: Tensor,
     sums: Tensor,
     counted: Tensor,
-    sums_scale: float,
+    scale: float,
     *,
     verified: Tensor | None = None,
 ) -> LabelNoise | None:
@@ -176,10 +209,12 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
             count. Float64, shape (samples, classes).
         log_prior: Logarithm of the prior of each class. Shape (classes,).
         labels: Place of the class of each label, as it was given. Shape (samples,).
-        sums: From `add_label_sums`, for all samples, at `sums_scale`. Shape (classes, classes).
+        sums: From `add_label_sums`, for all samples, at SHARPNESS_OF_SUMS times the scale. Shape
+            (classes, classes).
         counted: How often each sample counts in the sums; 0 for one that they are not over. Shape
             (samples,).
-        sums_scale: Factor on the log-densities in the sums; the search is around it.
+        scale: Factor on the log-densities at which labels are likeliest if none is wrong; the
+            search is around it.
         verified: Place of the class that each sample has for sure, -1 where nobody has looked; None
             for no such samples. Shape (samples,).
 
@@ -190,31 +225,43 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
     num_classes = int(log_prior.isfinite().sum())
     if not known.any() or num_classes < 2:  # noqa: PLR2004 - one and another
         return None
-    before = seen_before(num_classes)
     log_densities, labels, counted = log_densities[known], labels[known], counted[known]
     impossible = _impossible(None if verified is None else verified[known], len(log_prior))
+    rates = relative_rates(sums)
     sums = sums.clone().fill_diagonal_(0)
+    sums_scale = SHARPNESS_OF_SUMS * scale
     by_chance = any_class(log_prior)[labels]
     added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
-    followed = _followed(sums[labels], sums.sum(dim=0), by_chance, added)
+    followed = _followed(sums[labels], sums.sum(dim=0), rates, labels, by_chance, added)
 
-    labelled = _Labelled(log_densities, log_prior, labels, (by_chance, followed), impossible)
-    tried = [math.log(sums_scale) + step for step in LOG_SCALES]
-    fits = [labelled.fit(each, before) for each in tried]
+    labelled = _Labelled(
+        log_densities,
+        log_prior,
+        labels,
+        (by_chance, followed),
+        impossible,
+        by_chance_before=by_chance_before(num_classes),
+        most_wrong=ENDS_OF_WRONG[1] / max(1.0, float(rates.max())),
+    )
+    tried = [math.log(scale) + step for step in LOG_SCALES]
+    fits = [labelled.fit(each) for each in tried]
     best = max(range(len(tried)), key=lambda place: fits[place][1].log_likelihood)
     ends = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
-    log_scale = _peak(partial(labelled.slope, before=before), ends)
-    fits.append(labelled.fit(log_scale, before))
-    found = fits[-1][1]
-    low, high = interval(fits, before)
+    tried.append(_peak(labelled.slope, ends))
+    fits.append(labelled.fit(tried[-1]))
+    # The peak may be one where nothing is wrong, and lower than that where much is.
+    best = max(best, len(tried) - 1, key=lambda place: fits[place][1].log_likelihood)
+    found = fits[best][1]
+    low, high = interval(fits)
     return LabelNoise(
-        scale=math.exp(log_scale),
+        scale=math.exp(tried[best]),
         wrong=found.wrong,
         wrong_low=low,
         wrong_high=high,
         seen=found.seen,
         log_prior=log_prior,
         sums=sums,
+        rates=rates,
         sums_scale=sums_scale,
         own=bool((counted == 1).all()),
     )
@@ -228,6 +275,8 @@ class _Labelled:
         flips: Probability of the labels where they are wrong by chance, and by what was seen. Each
             of shape (samples, classes).
         impossible: From `_impossible`.
+        by_chance_before: As for `Explained`.
+        most_wrong: As for `Explained`.
     """
 
     log_densities: Tensor
@@ -235,26 +284,32 @@ class _Labelled:
     labels: Tensor
     flips: tuple[Tensor, Tensor]
     impossible: Tensor | None
+    by_chance_before: float
+    most_wrong: float
 
-    def fit(self, log_scale: float, before: float) -> tuple[Explanations, Shares]:
-        """Explanations at a scale, and their likeliest shares."""
+    def fit(self, log_scale: float) -> tuple[Explained, Shares]:
+        """Labels, explained at a scale, and the likeliest shares."""
         classes = _classes_at(math.exp(log_scale), self.log_densities, self.log_prior)
-        explanations = self._sums(classes).clamp_(min=torch.finfo(classes.dtype).tiny).numpy()
-        return explanations, likeliest_shares(explanations, before)
+        sums = self._sums(classes)
+        sums[:2].clamp_(min=torch.finfo(classes.dtype).tiny)
+        labels = Explained(sums.numpy(), self.by_chance_before, self.most_wrong)
+        return labels, likeliest_shares(labels)
 
-    def slope(self, log_scale: float, before: float) -> float:
+    def slope(self, log_scale: float) -> float:
         """Derivative of the log-likelihood by the logarithm of the scale.
 
         The shares are the likeliest ones, so that their own change changes nothing.
         """
-        explanations, shares = self.fit(log_scale, before)
+        labels, shares = self.fit(log_scale)
         scale = math.exp(log_scale)
         classes = _classes_at(scale, self.log_densities, self.log_prior)
         moved = scale * (classes * self.log_densities).masked_fill_(classes == 0, 0)
         changes = self._sums(moved - classes * moved.sum(dim=1, keepdim=True)).numpy()
         wrong, seen = shares.wrong, shares.seen
         weights = np.array([1 - wrong, wrong * (1 - seen), wrong * seen])[:, None]
-        return float(((weights * changes).sum(axis=0) / (weights * explanations).sum(axis=0)).sum())
+        return float(
+            ((weights * changes).sum(axis=0) / (weights * labels.probabilities).sum(axis=0)).sum()
+        )
 
     def _sums(self, classes: Tensor) -> Tensor:
         """Sums over values of classes, (samples, classes), by each explanation. (3, samples)."""

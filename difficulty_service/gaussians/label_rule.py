@@ -26,6 +26,7 @@ from difficulty_service.gaussians.factor import whiten_with_ridge
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.gaussian import covariance_within, mean_variance
 from difficulty_service.gaussians.label_noise import (
+    SHARPNESS_OF_SUMS,
     LabelNoise,
     LabelVerdict,
     add_label_sums,
@@ -234,7 +235,8 @@ def sum_labels(
             features = sample.features[block.start * runs : block.stop * runs]
             own = rule.densities.places(sample.labels[block])
             for rows, densities in rule.log_densities(mapped(features, work), own):
-                add_label_sums(rule.log_joint(densities, rule.choice.scale), own[rows], sums)
+                joint = rule.log_joint(densities, SHARPNESS_OF_SUMS * rule.choice.scale)
+                add_label_sums(joint, own[rows], sums)
         return sums
 
     numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)

@@ -23,6 +23,7 @@ from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.label_noise import (
+    SHARPNESS_OF_SUMS,
     add_label_sums,
     fit_noise,
     judge_labels,
@@ -204,7 +205,7 @@ def _judge(means: MeanDensities, own: Tensor) -> dict[str, Tensor]:
     prior = log_class_prior(own.bincount(minlength=classes))
     densities = means.suspicion.double()
     sums = torch.zeros(classes, classes, dtype=torch.float64)
-    add_label_sums(densities + prior, own, sums)
+    add_label_sums(SHARPNESS_OF_SUMS * densities + prior, own, sums)
     some = choose_samples(len(own), MOST_SAMPLES, 0)
     noise = fit_noise(densities[some], prior, own[some], sums, torch.ones(len(some)), 1.0)
     scale = 1.0 if noise is None else noise.scale

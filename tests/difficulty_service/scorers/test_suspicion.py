@@ -11,7 +11,11 @@ from torch import Tensor
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.gaussians.label_noise import log_class_prior
+from difficulty_service.gaussians.label_noise import (
+    SAMPLES_BEFORE,
+    SHARPNESS_OF_SUMS,
+    log_class_prior,
+)
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
@@ -84,6 +88,27 @@ def naive_log_joint(
     return rows
 
 
+def softmax(row: list[float]) -> list[float]:
+    total = sum(map(math.exp, row))
+    return [math.exp(value) / total for value in row]
+
+
+def naive_rates(classes: list[list[float]], labels: list[int]) -> list[float]:
+    """How much more often samples of each class have another label than all have."""
+    sizes = [sum(row[right] for row in classes) for right in range(CLASSES)]
+    others = [
+        sum(row[right] for row, label in zip(classes, labels, strict=True) if label != right)
+        for right in range(CLASSES)
+    ]
+    mean = sum(others) / len(labels)
+    drawn = [
+        (other + SAMPLES_BEFORE * mean) / (size + SAMPLES_BEFORE)
+        for other, size in zip(others, sizes, strict=True)
+    ]
+    weighed = sum(rate * size for rate, size in zip(drawn, sizes, strict=True)) / len(labels)
+    return [rate / weighed for rate in drawn]
+
+
 @pytest.mark.parametrize("few", [False, True])
 def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
     features, labels = few_of_many_dimensions() if few else samples_of_classes(60)
@@ -95,9 +120,11 @@ def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
     wrong, seen = chosen["noise_wrong"], chosen["noise_seen"]
     counted, joint = (
         naive_log_joint(mapped, labels, chosen["ridge"], scale)
-        for scale in (chosen["scale"], chosen["noise_scale"])
+        for scale in (SHARPNESS_OF_SUMS * chosen["scale"], chosen["noise_scale"])
     )
+    counted = [softmax(row) for row in counted]
     prior = log_class_prior(labels.bincount()).exp().tolist()
+    rates = naive_rates(counted, labels.tolist())
 
     columns = posteriors.columns(features, labels)
 
@@ -112,11 +139,13 @@ def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
             by_chance = weights[label]
             for other, given in enumerate(labels.tolist()):
                 if other != sample and given != right:
-                    row = counted[other]
-                    weights[given] += math.exp(row[right]) / sum(map(math.exp, row))
-            followed = weights[label] / sum(weights)
+                    weights[given] += counted[other][right]
+            followed = rates[right] * weights[label] / sum(weights)
+            if right == label:
+                followed = 1 - rates[right]
             share = wrong * ((1 - seen) * by_chance + seen * followed)
-            odds.append(math.exp(joint[sample][right]) * (1 - wrong if right == label else share))
+            share += (1 - wrong) * (right == label)
+            odds.append(math.exp(joint[sample][right]) * share)
         others = sum(value for right, value in enumerate(odds) if right != label)
         assert columns["suspicion"][sample] == pytest.approx(
             math.log(others / odds[label]), rel=1e-6

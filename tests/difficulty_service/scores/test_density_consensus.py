@@ -13,7 +13,12 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DifficultyError, ScoreFileError
 from difficulty_service.features.store import open_store
-from difficulty_service.gaussians.label_noise import add_label_sums, fit_noise, log_class_prior
+from difficulty_service.gaussians.label_noise import (
+    SHARPNESS_OF_SUMS,
+    add_label_sums,
+    fit_noise,
+    log_class_prior,
+)
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
@@ -126,7 +131,7 @@ def test_two_backbones_are_judged_by_the_mean_of_their_log_densities(tmp_path: P
     agree = ((first["agree"] + second["agree"]) / 2).numpy()
     densities = (first["suspicion"] + second["suspicion"]) / 2
     sums = torch.zeros(3, 3, dtype=torch.float64)
-    add_label_sums(densities + torch.from_numpy(prior), labels, sums)
+    add_label_sums(SHARPNESS_OF_SUMS * densities + torch.from_numpy(prior), labels, sums)
     noise = fit_noise(
         densities, torch.from_numpy(prior), labels, sums, torch.ones(len(labels)), 1.0
     )
