@@ -24,11 +24,7 @@ from difficulty_service.gaussians.label_noise import (
     log_class_prior,
     relative_rates,
 )
-from difficulty_service.gaussians.label_shares import (
-    BY_CHANCE_BEFORE,
-    RIGHT_BEFORE,
-    SEEN_BEFORE,
-)
+from difficulty_service.gaussians.label_shares import BY_CHANCE_BEFORE, RIGHT_BEFORE, SEEN_BEFORE
 from difficulty_service.gaussians.products import Workspace
 
 SAMPLES, CLASSES = 120, 4
