@@ -13,7 +13,6 @@ from torch import Tensor
 
 from difficulty_service.gaussians.label_noise import (
     LOG_SCALES,
-    SAMPLES_BEFORE,
     SHARPNESS_OF_SUMS,
     LabelNoise,
     add_label_sums,
@@ -26,6 +25,7 @@ from difficulty_service.gaussians.label_noise import (
 )
 from difficulty_service.gaussians.label_shares import BY_CHANCE_BEFORE, RIGHT_BEFORE, SEEN_BEFORE
 from difficulty_service.gaussians.products import Workspace
+from tests.naive_noise import naive_rates
 
 SAMPLES, CLASSES = 120, 4
 SCALE = 0.5
@@ -96,20 +96,8 @@ def chance(prior: list[float], given: int, right: int) -> float:
 def rates(case: Labelled) -> list[float]:
     """How much more often samples of each class have another label than all have."""
     prior = case.log_prior.exp().tolist()
-    total, others = [0.0] * CLASSES, [0.0] * CLASSES
-    for row, label, counted in zip(
-        case.log_densities.tolist(), case.labels.tolist(), case.counted.tolist(), strict=True
-    ):
-        for right, share in enumerate(probabilities(row, prior, SUMS_SCALE)):
-            total[right] += counted * share
-            others[right] += counted * share * (right != label)
-    mean = sum(others) / sum(total)
-    shrunk = [
-        (other + SAMPLES_BEFORE * mean) / (each + SAMPLES_BEFORE)
-        for other, each in zip(others, total, strict=True)
-    ]
-    weighed = sum(rate * each for rate, each in zip(shrunk, total, strict=True)) / sum(total)
-    return [rate / weighed for rate in shrunk]
+    classes = [probabilities(row, prior, SUMS_SCALE) for row in case.log_densities.tolist()]
+    return naive_rates(classes, case.labels.tolist(), case.counted.tolist())
 
 
 def followed(case: Labelled, left_out: int | None) -> Callable[[int, int], float]:

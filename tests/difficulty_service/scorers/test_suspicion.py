@@ -11,11 +11,7 @@ from torch import Tensor
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.gaussians.label_noise import (
-    SAMPLES_BEFORE,
-    SHARPNESS_OF_SUMS,
-    log_class_prior,
-)
+from difficulty_service.gaussians.label_noise import SHARPNESS_OF_SUMS, log_class_prior
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers import suspicion
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
@@ -25,6 +21,7 @@ from difficulty_service.scorers.suspicion import (
     PosteriorOptions,
     fit_posteriors,
 )
+from tests.naive_noise import naive_rates
 
 DIM, CLASSES = 6, 3
 OPTIONS = PosteriorOptions(POSTERIORS, CLASSES, matmul_dtype=torch.float64)
@@ -93,22 +90,6 @@ def softmax(row: list[float]) -> list[float]:
     return [math.exp(value) / total for value in row]
 
 
-def naive_rates(classes: list[list[float]], labels: list[int]) -> list[float]:
-    """How much more often samples of each class have another label than all have."""
-    sizes = [sum(row[right] for row in classes) for right in range(CLASSES)]
-    others = [
-        sum(row[right] for row, label in zip(classes, labels, strict=True) if label != right)
-        for right in range(CLASSES)
-    ]
-    mean = sum(others) / len(labels)
-    drawn = [
-        (other + SAMPLES_BEFORE * mean) / (size + SAMPLES_BEFORE)
-        for other, size in zip(others, sizes, strict=True)
-    ]
-    weighed = sum(rate * size for rate, size in zip(drawn, sizes, strict=True)) / len(labels)
-    return [rate / weighed for rate in drawn]
-
-
 @pytest.mark.parametrize("few", [False, True])
 def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
     features, labels = few_of_many_dimensions() if few else samples_of_classes(60)
@@ -124,7 +105,7 @@ def test_suspicion_is_that_of_refits_and_loops(*, few: bool) -> None:
     )
     counted = [softmax(row) for row in counted]
     prior = log_class_prior(labels.bincount()).exp().tolist()
-    rates = naive_rates(counted, labels.tolist())
+    rates = naive_rates(counted, labels.tolist(), [1.0] * len(labels))
 
     columns = posteriors.columns(features, labels)
 
