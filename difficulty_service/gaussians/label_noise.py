@@ -137,23 +137,23 @@ class LabelNoise:
 
         No sample is left out. Shape (classes, classes).
         """
-        followed = self.rates * (self.sums + self.any_class) / (self.totals + 1)
-        followed += (1 - self.rates).diag()
-        wrong = self.wrong * ((1 - self.seen) * self.any_class + self.seen * followed)
-        wrong.diagonal().add_(1 - self.wrong)
-        return wrong.log()
+        return self._log_transitions(torch.arange(len(self.sums)), torch.zeros(1))
 
     def transitions_of(self, log_densities: Tensor, labels: Tensor, work: Workspace) -> Tensor:
         """`log_transitions` of each sample, (samples, classes), without what it added itself."""
         if not self.own:
             rows = work.like("transitions", log_densities)
             return rows.copy_(self.log_transitions[labels])
-        by_chance = self.any_class[labels]
         added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
+        return self._log_transitions(labels, added)
+
+    def _log_transitions(self, labels: Tensor, added: Tensor) -> Tensor:
+        """Rows for some labels without what was added to their sums. Shape (labels, classes)."""
+        by_chance = self.any_class[labels]
         followed = _followed(self.sums[labels], self.totals, self.rates, labels, by_chance, added)
-        wrong = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
-        right = torch.full_like(labels, 1 - self.wrong, dtype=wrong.dtype)[:, None]
-        return wrong.scatter_add_(1, labels[:, None], right).log_()
+        given = followed.mul_(self.seen).add_(by_chance, alpha=1 - self.seen).mul_(self.wrong)
+        given[torch.arange(len(labels)), labels] += 1 - self.wrong
+        return given.log_()
 
 
 def any_class(log_prior: Tensor) -> Tensor:
@@ -244,17 +244,22 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
         most_wrong=ENDS_OF_WRONG[1] / max(1.0, float(rates.max())),
     )
     tried = [math.log(scale) + step for step in LOG_SCALES]
-    fits = [labelled.fit(each) for each in tried]
-    best = max(range(len(tried)), key=lambda place: fits[place][1].log_likelihood)
-    ends = tried[max(best - 1, 0)], tried[min(best + 1, len(tried) - 1)]
-    tried.append(_peak(labelled.slope, ends))
-    fits.append(labelled.fit(tried[-1]))
+    fits = {each: labelled.fit(each) for each in tried}
+
+    def likelihood(log_scale: float) -> float:
+        return fits[log_scale][1].log_likelihood
+
+    best = max(tried, key=likelihood)
+    place = tried.index(best)
+    ends = tried[max(place - 1, 0)], tried[min(place + 1, len(tried) - 1)]
+    peak = _peak(labelled.slope, ends)
+    fits[peak] = labelled.fit(peak)
     # The peak may be one where nothing is wrong, and lower than that where much is.
-    best = max(best, len(tried) - 1, key=lambda place: fits[place][1].log_likelihood)
+    best = max(best, peak, key=likelihood)
     found = fits[best][1]
-    low, high = interval(fits)
+    low, high = interval([*fits.values()])
     return LabelNoise(
-        scale=math.exp(tried[best]),
+        scale=math.exp(best),
         wrong=found.wrong,
         wrong_low=low,
         wrong_high=high,
