@@ -2,7 +2,6 @@
 
 import csv
 import re
-import socket
 import subprocess
 import sys
 import tomllib
@@ -21,6 +20,7 @@ from benchmarks.evidence.page_text import Tables
 from docs.recipes import PAGE, page
 from tests.command_options import options_by_command
 from tests.factories import write_score_file
+from tests.two_processes import run_in_two
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
 from trainer.recipes.file import recipe_from_dict, shipped_recipes
 from trainer.recipes.tables import TABLES
@@ -46,12 +46,10 @@ DISTRIBUTED = "init_process_group"
 SLOW = (DISTRIBUTED, "from transformers import", "import keras", "import lightning")
 """Examples that take more than five seconds."""
 
-ONE_OF_TWO = """
+EXAMPLE = """
 import os
 
-os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2", "GLOO_SOCKET_IFNAME": "lo"}
-os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-os.chdir(folder)
+os.chdir(f"{folder}/{rank}")
 names = {"__name__": "__main__"}
 exec(compile(text, "example", "exec"), names)
 state = names["objective"].state_dict() | dict(names["network"].module.state_dict())
@@ -137,22 +135,12 @@ def test_python_on_a_page_runs(
 def test_python_for_several_processes_runs_in_two(
     block: Block, forkserver: ForkServerContext, tmp_path: Path
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    text = beginning_of(block) + block.text
-    processes = []
     for rank in range(2):
         (tmp_path / str(rank)).mkdir()
-        values = {"rank": rank, "port": port, "folder": str(tmp_path / str(rank)), "text": text}
-        processes.append(forkserver.Process(target=exec, args=(ONE_OF_TWO, values)))
-        processes[-1].start()
+    text = beginning_of(block) + block.text
 
-    for process in processes:
-        process.join(120)
-        process.kill()
-        process.join()
+    run_in_two(forkserver, EXAMPLE, folder=str(tmp_path), text=text)
 
-    assert [process.exitcode for process in processes] == [0, 0]
     first, second = ((tmp_path / str(rank) / "state").read_text() for rank in range(2))
     assert first == second  # the parameters and the memory of the loss
 

@@ -8,7 +8,6 @@ before left them.
 """
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -31,6 +30,7 @@ from tests.docker.running import (
     wait_for,
     why_not,
 )
+from tests.ports import unused_port
 
 pytestmark = [
     pytest.mark.skipif(
@@ -78,9 +78,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     build_local_images()
     build(ROOT, f"{NAME}:now")
     build(before, f"{NAME}:before")
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    project = Project(folder, datasets, port)
+    project = Project(folder, datasets, unused_port())
     project.write(f"{NAME}:before")
     try:
         yield project

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +16,8 @@ from typing import Any
 
 import httpx2
 import pytest
+
+from tests.ports import unused_port
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTED_WITHIN = 120.0
@@ -126,15 +127,13 @@ def environment(instructions: list[Any], tmp_path: Path) -> dict[str, str]:
         for text in of(instructions, "ENV", "runtime")
         for pair in text.split(" ")
     )
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     return {
         **{name: value.replace("/data", str(tmp_path)) for name, value in variables.items()},
         "HOME": str(tmp_path),
         "MPLCONFIGDIR": str(tmp_path / "matplotlib"),
         "PATH": os.environ["PATH"],
         "OMP_NUM_THREADS": "1",
-        "DIFFICULTY_PORT": str(port),
+        "DIFFICULTY_PORT": str(unused_port()),
         "DIFFICULTY_DEVICE": "cpu",
     }
 

@@ -10,7 +10,6 @@ DIFFICULTY_CAMPAIGN_TABLE is the file that gets the counts after each round.
 import logging
 import os
 import random
-import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +28,7 @@ from tests.faults.campaign_table import Row, record
 from tests.faults.service import NewInterpreters, Service
 from tests.faults.strikes import KILLS_PER_ROUND, LEASE, WAITING, Target, planned_faults
 from tests.faults.submitted_jobs import POLL_SECONDS, SubmittedJobs
+from tests.ports import unused_port
 
 NUM_KILLS = int(os.environ.get("DIFFICULTY_KILLS", "4"))
 MAX_SECONDS = max(900, 15 * NUM_KILLS)  # on one database; jobs are stuck far sooner
@@ -56,13 +56,11 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def settings(root: Path, disk: Path, database: tuple[str, object]) -> Settings:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
     return Settings(
         roots={"root": str(root)},
         data_dir=disk,
         database_url=SecretStr(database[0]),
-        port=port,
+        port=unused_port(),
         device="cpu",
         default_backbone="builtin",
         lease=LEASE,

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.api.live.raw_connections import HEAD, POST, answer_of
+from tests.ports import unused_port
 from tests.small_network import SMALL
 
 CONFIGURATION = Path(__file__).resolve().parents[3] / "docker" / "nginx.conf"
@@ -32,8 +33,7 @@ pytestmark = [
 @contextmanager
 def running_nginx(folder: Path, upstream: str) -> Iterator[httpx2.Client]:
     """Nginx with that configuration before a server, with a shorter time limit of heads."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    port = unused_port()
     text = CONFIGURATION.read_text()
     for before, after in {
         "listen 8080;": f"listen 127.0.0.1:{port};",
@@ -200,10 +200,7 @@ def test_requests_that_are_sent_ahead_reach_the_service_one_by_one(
 
 
 def test_a_service_that_does_not_answer_is_a_problem(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        closed = f"127.0.0.1:{listener.getsockname()[1]}"
-
-    with running_nginx(tmp_path, closed) as client:
+    with running_nginx(tmp_path, f"127.0.0.1:{unused_port()}") as client:
         answer = client.get("/v1/jobs")
 
     assert answer.status_code == 503

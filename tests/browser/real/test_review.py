@@ -6,7 +6,6 @@ What is printed leads there, by the report or by the explorer, which show what t
 import io
 import re
 import shutil
-import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -19,6 +18,7 @@ import pytest
 from PIL import Image
 
 from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
+from tests.ports import unused_port
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -337,7 +337,7 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
     tmp_path: Path,
 ) -> None:
     shutil.copy(cifar10.folder / "scores.parquet", cifar10.folder / "restarted.parquet")
-    line = f"difficulty explore restarted.parquet --port {free_port()}"
+    line = f"difficulty explore restarted.parquet --port {unused_port()}"
     with exploring(line, cifar10.folder) as output:
         page = open_address(f"{address_in(output)}/images")
         rows = [cifar10.rows[row] for row in shown_rows(page)[:3]]
@@ -367,8 +367,3 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
     }
     assert [text for text in problems if REFUSED not in text] == []
     problems.clear()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])

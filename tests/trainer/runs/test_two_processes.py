@@ -2,7 +2,6 @@
 
 import copy
 import shutil
-import socket
 from collections.abc import Callable, Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from tests.two_processes import run_in_two
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_as_dict, recipe_from_dict
 from trainer.run_folder import HISTORY, read_history
@@ -21,12 +21,7 @@ from trainer.runs.train import RunRequest, run_seed
 MakeRecipe = Callable[..., Recipe]
 Run = Callable[..., bool]
 
-ONE_OF_TWO = """
-import os
-
-os.environ |= {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": "2"}
-os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-os.environ |= {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+TRAINING = """
 from pathlib import Path
 
 from accelerate import PartialState
@@ -56,21 +51,8 @@ def run_two(forkserver: ForkServerContext) -> Callable[..., None]:
     def run_both(
         recipe: Recipe, folder: Path, device: str = "cpu", *, stop: int = 0, resume: bool = False
     ) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        values: dict[str, Any] = {"recipe": recipe_as_dict(recipe), "port": port, "stop": stop}
-        values |= {"folder": str(folder), "device": device, "resume": resume}
-        processes = [
-            forkserver.Process(target=exec, args=(ONE_OF_TWO, values | {"rank": rank}))
-            for rank in range(2)
-        ]
-        for process in processes:
-            process.start()
-        for process in processes:
-            process.join(120)
-            process.kill()
-            process.join()
-        assert [process.exitcode for process in processes] == [0, 0]
+        values: dict[str, Any] = {"recipe": recipe_as_dict(recipe), "folder": str(folder)}
+        run_in_two(forkserver, TRAINING, **values, device=device, stop=stop, resume=resume)
 
     return run_both
 
