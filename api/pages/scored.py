@@ -22,6 +22,7 @@ from api.results.score_columns import OpenScores
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
+from difficulty_service.base.wording import Noun
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values
@@ -57,6 +58,11 @@ class ScoredJob:
     def samples(self) -> ScoredSamples:
         """The scores."""
         return self.open_scores.get(self.job).samples
+
+    @property
+    def noun(self) -> Noun:
+        """What a sample is in a word."""
+        return self.open_scores.get(self.job).provenance.noun
 
     @cached_property
     def overview(self) -> Overview:
@@ -127,7 +133,7 @@ class ScoredJob:
         """Variables that every page of the job has."""
         return {
             "job": self.job,
-            "noun": self.job.kind,
+            "noun": self.noun,
             "name": job_name(self.job),
             "address": self.address,
             "by_suspicion": self.samples.by_suspicion,
@@ -137,7 +143,7 @@ class ScoredJob:
             "has_labels": self.samples.has_labels,
             "new_classes": self.samples.takes_new_classes,
             "mark_kinds": self.samples.mark_kinds,
-            "current": f"{self.job.kind.capitalize()}s" if current == IMAGES else current,
+            "current": f"{self.noun.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
             "can_score_again": self._can_score_again(),

@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-Noun = Literal["image", "text", "object"]
-"""What a sample is in a word; an object is one in a box of an image."""
+Noun = Literal["image", "text", "object", "sample"]
+"""What a sample is in a word: an object is one in a box of an image, and a sample anything at all,
+where features were given in its place."""
+
+UNUSUAL: Mapping[Noun, str] = {
+    "image": "rare views, odd crops, broken or foreign pictures",
+    "text": "rare topics, other languages, broken or foreign texts",
+    "object": "rare views, hidden or cut off objects, boxes around something else",
+    "sample": "rare kinds, broken or foreign samples",
+}
+"""What samples that are unlike all others may be."""
 
 SHOWN = 5
 """Number of names in a sentence, after which the others are counted."""
@@ -28,6 +37,11 @@ def list_names(names: Sequence[str], shown: int = SHOWN) -> str:
 def count_of(number: int, noun: str, plural: str | None = None) -> str:
     """A number and its noun, such as `1 image` or `2,000 images`."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def one_of(noun: str) -> str:
+    """The noun with its article, such as `an image`."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def is_or_are(number: int) -> str:

@@ -226,6 +226,7 @@ def _describe(
         digest.update(buffer or b"")
     return FeatureDescription(
         **UNKNOWN | {"feature_dim": features.shape[1]},
+        modality="sample",
         dataset=origin,
         fingerprint=digest.hexdigest(),
         class_names=tuple(class_names),

@@ -206,8 +206,8 @@ class Extraction(FeatureKind):
     image_sizes: Annotated[ImageSizes | None, MAY_CHANGE] = None
     """Sizes by which a network of the package was chosen; only where no backbone was named and the
     default one could not be had."""
-    modality: Annotated[Literal["image", "text"], STORES] = "image"
-    """What the samples are; absent for images."""
+    modality: Annotated[Literal["image", "text", "sample"], STORES] = "image"
+    """What the samples are; absent for images, and `sample` of features in arrays."""
     boxes: Annotated[bool, MAY_CHANGE] = False
     """Whether the samples are boxes of objects in images; absent where they are not."""
     decoder: Annotated[str | None, STORES] = None
@@ -233,12 +233,13 @@ class Extraction(FeatureKind):
 
     @property
     def noun(self) -> Noun:
-        """What a sample is in a word: image, text, or object in a box."""
+        """What a sample is in a word."""
         choice = self.dataset_options
         if self.boxes:
             return "object"
-        is_text = choice is not None and choice.text_column is not None
-        return "text" if is_text else self.modality
+        if choice is not None and choice.text_column is not None:
+            return "text"
+        return self.modality
 
 
 def numbers_of_runs(augment_runs: int) -> Sequence[int]:

@@ -315,7 +315,7 @@ def _warn_of_names(out: Path, written: pa.Table) -> Sequence[str]:
 def _warn_of_losses(kept: pa.Table, written: pa.Table) -> list[str]:
     """Sentences about classes whose every image is missing."""
     before, after = (Counter(rows["label"].to_pylist()) for rows in (kept, written))
-    return [f"class {name!r} has no image that can be read" for name in before if not after[name]]
+    return [f"class {name!r} has no sample that can be read" for name in before if not after[name]]
 
 
 def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> None:

@@ -79,7 +79,7 @@ def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColu
         names = pa.chunked_array([[samples.name_of(label) for label in labels.tolist()]])
         ranked = disagreement(column, labels, names, name)
         shown, is_share = ranked.numbers, True
-        meaning = f"Share of images {ranked.meaning.replace('it ', f'{name} ', 1)}"
+        meaning = f"Share of samples {ranked.meaning.replace('it ', f'{name} ', 1)}"
     scores = samples.rmd[joined]
     used = ~(np.isnan(scores) | np.isnan(ranked.numbers) | np.isnan(shown))
     bins = error_rate_by_bin(scores[used], shown[used], max(1, min(BINS, int(used.sum()))))
@@ -99,7 +99,7 @@ def _agreement(
         )
     flags = flag_agreement(scores, numbers)
     return (
-        f"{flags.num_flagged:,} of {flags.num_samples:,} images. Such an image is harder than any "
+        f"{flags.num_flagged:,} of {flags.num_samples:,} samples. Such a sample is harder than any "
         f"other with a probability of {100 * flags.auroc:.0f}\N{NO-BREAK SPACE}% (AUROC)."
     )
 

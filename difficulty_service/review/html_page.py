@@ -12,6 +12,7 @@ from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from difficulty_service.base.wording import UNUSUAL, one_of
 from difficulty_service.scores.mark_kinds import script_data
 
 PACKAGE = "difficulty_service.review"
@@ -63,6 +64,8 @@ def environment_of(package: str) -> Environment:
         "script_json": _script_json,
     }
     environment.filters["script_data"] = script_data
+    environment.filters["one_of"] = one_of
+    environment.globals["unusual_ones"] = UNUSUAL
     return environment
 
 

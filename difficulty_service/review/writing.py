@@ -370,7 +370,7 @@ def _values(
     labels = Counter(card.label for card in to_check)
     nearest = Counter(card.nearest for card in to_check)
     return {
-        "name": dataset_name(provenance.dataset or "these images"),
+        "name": dataset_name(provenance.dataset or f"these {provenance.noun}s"),
         "backbone": provenance.backbone,
         "num_classes": len(ranked),
         "summary": summary,

@@ -120,7 +120,7 @@ class FittedGaussians:
         names = self.description.class_names
         return [
             *self.gaussians.warnings,
-            "classes with a single image, which gets no score: "
+            f"classes with a single {self.description.noun}, which gets no score: "
             + list_names([names[label] for label in single]),
         ]
 
@@ -213,7 +213,8 @@ def require_same_features(description: FeatureDescription, fitted_on: FeatureDes
     if set(names).isdisjoint(fitted_names):
         raise StatisticsError(
             f"no class of the dataset ({list_names(names)}) is among those that the Gaussians were "
-            f"fitted to ({list_names(fitted_names)}), so no image would get a score",
+            f"fitted to ({list_names(fitted_names)}), so no {description.noun} would get a "
+            "score",
             "give Gaussians of the same classes, or leave out ",
             Setting("gaussians"),
             " to fit new ones",

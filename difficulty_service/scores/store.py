@@ -118,14 +118,15 @@ def row_warnings(
     classes: Classes,
     store_names: Sequence[str],
     copies: Mapping[str, Duplicates],
+    noun: Noun,
 ) -> list[str]:
     """Sentences about samples without scores, a single class, and copies with different labels."""
     sentences = []
     if counts.unscored:
         names = list_names([classes.names[label] for label in sorted(counts.unscored)])
         sentences.append(
-            f"no score for {counts.unscored.total():,} of {count_of(counts.samples, 'image')}, "
-            f"because the Gaussians were fitted to fewer than two images of their class: {names}"
+            f"no score for {counts.unscored.total():,} of {count_of(counts.samples, noun)}, "
+            f"because the Gaussians were fitted to fewer than two {noun}s of their class: {names}"
         )
     if not counts.compared and counts.scored:
         why = "there is no second class" if has_labels(store_names) else "there are no labels"
@@ -138,7 +139,7 @@ def row_warnings(
         if found.conflict:
             first, second = found.conflict
             sentences.append(
-                f"{count_of(found.num_conflicting, 'image')} have {KINDS[column]} with another "
+                f"{count_of(found.num_conflicting, noun)} have {KINDS[column]} with another "
                 f"label, the first are {first.sample_id} ({store_names[first.label]}) and "
                 f"{second.sample_id} ({store_names[second.label]})"
             )
@@ -377,7 +378,13 @@ class _Rows:
             *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
             *self._warnings,
-            *row_warnings(self.counts, self._classes, self._store.class_names, copies),
+            *row_warnings(
+                self.counts,
+                self._classes,
+                self._store.class_names,
+                copies,
+                self._store.description.noun,
+            ),
         ]
         features, counts, fitted = self._store.description, self.counts, self._fitted.description
         if self._marked is not None:

@@ -1,5 +1,6 @@
 """`difficulty score` takes features that other programs saved."""
 
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +30,21 @@ def test_the_command_gives_the_scores_of_python(difficulty: Command, saved: Path
 
     assert done.returncode == 0
     assert "their features hold NaN or infinity: 1 of 300" in done.stderr
-    assert "299 of 299 images are scored" in done.stdout
+    assert "299 of 299 samples are scored" in done.stdout
     with np.load(saved) as arrays, pytest.warns(UserWarning, match="1 of 300"):
         scores = ds.score(arrays["features"], arrays["labels"])
     assert ds.open_scores(out).table == scores.table
+
+
+def test_what_is_said_of_features_is_said_of_samples(difficulty: Command, saved: Path) -> None:
+    page = saved.with_name("report.html")
+
+    done = difficulty("score", saved, "--out", saved.with_name("s.parquet"), "--report", page)
+
+    said = re.sub(r"(?s)<(style|script)\b.*?</\1>|<[^>]+>", " ", page.read_text())
+    assert not re.findall(r"\bimages?\b(?! DATASET|=DATASET)", done.stdout + done.stderr + said)
+    assert "300 samples" in said
+    assert "Odd samples, whatever their class." in said
 
 
 def test_options_without_effect_are_refused(

@@ -69,3 +69,21 @@ def test_a_file_of_boxes_in_a_root_can_be_chosen(
 
     job = run_next_job(client)
     assert client.get(f"/v1/jobs/{job.id}").json()["state"] == "succeeded"
+
+
+def test_pages_of_boxes_speak_of_objects(
+    client: TestClient, run_next_job: Callable[[TestClient], Job]
+) -> None:
+    data = {"source": "root", "root": "boxes", "path": "coco", "token": "words"}
+    assert client.post("/", data=data | {"shrinkage": "ledoit-wolf"}).status_code == 200
+    job = run_next_job(client)
+
+    summary, listed, drawn = (
+        client.get(f"/jobs/{job.id}{page}").text for page in ("", "/images", "/map")
+    )
+
+    assert "33 objects" in re.sub(r"<[^>]+>", "", summary)
+    assert "<b>33</b> of 33 objects" in listed
+    assert "While an object has the focus" in listed
+    assert "An object of one colour among those of another" in drawn
+    assert not [page for page in (summary, listed, drawn) if ">Images</a>" in page]

@@ -40,7 +40,7 @@ def test_arrays_are_compared_with_the_scores_that_are_given(
     assert report.relabelled == 1
     assert report.table["score"].null_count == 0
     assert "s99" in (tmp_path / "changes.csv").read_text()
-    assert "<b>20</b> of 100 images are new" in (tmp_path / "changes.html").read_text()
+    assert "<b>20</b> of 100 samples are new" in (tmp_path / "changes.html").read_text()
 
 
 def test_arrays_are_matched_by_their_features_to_the_last_bit(

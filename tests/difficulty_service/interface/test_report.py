@@ -52,7 +52,7 @@ def test_without_images_a_warning_says_how_to_bring_them(tmp_path: Path) -> None
         with pytest.warns(UserWarning, match="there are no pictures"):
             path = ds.report(given, tmp_path / "report.html")
 
-    assert "60 images" in path.read_text("utf-8")
+    assert "60 samples" in path.read_text("utf-8")
 
 
 def test_columns_of_tables_are_in_the_page_and_what_does_not_match_is_a_warning(

@@ -49,7 +49,7 @@ def test_samples_without_a_score_are_not_ranked(features: NDArray[np.float32]) -
     labels = np.arange(300) % 3
     labels[0] = 9
 
-    with pytest.warns(UserWarning, match="no score for 1 of 300 images"):
+    with pytest.warns(UserWarning, match="no score for 1 of 300 samples"):
         scores = score(features, labels)
 
     assert scores["rmd"].null_count == 1

@@ -189,7 +189,7 @@ def test_images_that_are_gone_are_left_out_and_listed(
 
     assert cleaned.num_kept == 3
     assert "differs from the dataset that was scored" in source.warnings[0]
-    assert "class 'dog' has no image that can be read" in cleaned.warnings
+    assert "class 'dog' has no sample that can be read" in cleaned.warnings
     dropped = pyarrow.csv.read_csv(cleaned.dropped_file).to_pylist()
     assert [row["sample_id"] for row in dropped] == ["bird/0.png", "dog/0.png", "dog/new/1.png"]
     assert dropped[1]["reason"] == f"it is not in {photos}"

@@ -67,8 +67,8 @@ def test_labels_become_the_share_that_differs(samples: ScoredSamples) -> None:
         [name != samples.name_of(int(k)) for name, k in zip(names, samples.labels, strict=True)]
     )
     np.testing.assert_allclose(compared.means, twentieths(samples, differs.astype(float)))
-    assert compared.meaning == "Share of images where truth differs from the label's name"
-    assert compared.agreement.startswith("45 of 400 images.")
+    assert compared.meaning == "Share of samples where truth differs from the label's name"
+    assert compared.agreement.startswith("45 of 400 samples.")
 
 
 def test_samples_without_a_value_are_left_out(samples: ScoredSamples) -> None:
