@@ -91,9 +91,9 @@ screenshots: $(INSTALLED) ## take the pictures of pages that the documentation s
 	$(BIN)/python -m docs.images.screenshots
 
 bench: $(INSTALLED) ## speed and memory beside other packages and the machine's limit
-	@for name in $$(basename -s .py $$(grep -l __main__ benchmarks/*.py)); do \
-	    echo "$$name"; $(BIN)/python -m "benchmarks.$$name" || exit 1; \
-	done
+	@ended_early=; for name in $$(basename -s .py $$(grep -l __main__ benchmarks/*.py)); do \
+	    echo "$$name"; $(BIN)/python -m "benchmarks.$$name" || ended_early="$$ended_early $$name"; \
+	done; [ -z "$$ended_early" ] || { echo "ended early:$$ended_early"; exit 1; }
 
 gpu: $(INSTALLED) ## what an NVIDIA GPU does: tests, extraction, statistics, training (ten minutes)
 	$(BIN)/python -m benchmarks.gpu
