@@ -32,7 +32,7 @@ def run_in_two(forkserver: ForkServerContext, program: str, **values: object) ->
     for process in processes:
         process.start()
     for process in processes:
-        process.join(120)
+        process.join(300)
         process.kill()
         process.join()
     assert [process.exitcode for process in processes] == [0, 0]
