@@ -129,7 +129,7 @@ def open_split(files: KeptFiles) -> "Split":
         vectors = torch.from_numpy(map_vectors(files.features))
     source = array_features(vectors, labels, ids, files.name)
     made = {name: getattr(kind, name) for name in (*FeatureKind.marked(MUST_AGREE), "modality")}
-    described = source.description.model_copy(update=made)
+    described = source.description.model_copy(update=made | {"boxes": scores.provenance.boxes})
     digests = None
     if files.contents is not None:
         digests = read_parquet(files.contents, [CONTENT])[CONTENT].combine_chunks()

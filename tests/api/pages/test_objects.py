@@ -2,6 +2,7 @@
 
 import io
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -87,3 +88,19 @@ def test_pages_of_boxes_speak_of_objects(
     assert "While an object has the focus" in listed
     assert "An object of one colour among those of another" in drawn
     assert not [page for page in (summary, listed, drawn) if ">Images</a>" in page]
+
+
+def test_a_choice_of_boxes_is_one_of_objects(
+    client: TestClient, run_next_job: Callable[[TestClient], Job]
+) -> None:
+    body = {"dataset": {"root": "boxes", "path": "yolo"}, "shrinkage": "ledoit-wolf"}
+    assert client.post("/v1/jobs", json=body).status_code == 202
+    job = run_next_job(client)
+
+    chosen = {"kind": "select", "strategy": "random", "count": 5}
+    found = client.post(f"/v1/jobs/{job.id}/comparisons", json=chosen).json()
+    while found["state"] == "running":
+        time.sleep(0.1)
+        found = client.get(found["links"]["self"]).json()
+
+    assert found["result"]["noun"] == "object", found
