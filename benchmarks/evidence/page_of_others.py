@@ -173,7 +173,7 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - The paper: [severity](evidence/severity.csv), [errors](evidence/errors.csv).
 - Training: [measures](evidence/training.csv) (`is` is empty where rounded numbers do not tell),
   [what helps](evidence/verdicts.csv), [networks](evidence/networks.csv),
-  [trust in labels](evidence/trust.csv) (by a former statistic of `suspicion`).
+  [trust in labels](evidence/trust.csv).
 - Other tasks: {other_tasks(tables)}.
 - [Choices](evidence/choices.csv); [what the study took](evidence/study.csv).
 """
