@@ -140,7 +140,8 @@ def pruning(tables: Tables) -> str:
 Networks from scratch on 5,000 images, eight epochs, three seeds; wrong labels are those of one
 annotator of CIFAR-10N (17 %), in CIFAR-100 a fifth at random. What each choice keeps of every
 class: accuracy (%) of random choices, and points above them, ± 95 %, bold where sure. RMD and
-`p_wrong` see the given labels and MobileNetV2.
+`p_wrong` see the given labels and MobileNetV2. Points are above random choices on the same
+machine, which the table names.
 
 {"".join(parts)}"""
 
