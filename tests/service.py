@@ -1,5 +1,6 @@
 """The running service in a test's own process."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,3 +24,14 @@ def client_of(
     app = create_app(Settings(**usual | settings))
     with TestClient(app, base_url="http://localhost", follow_redirects=follow_redirects) as client:
         yield client
+
+
+def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
+    """What was asked of a job, once it is there or has failed."""
+    answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
+    assert answer.status_code in (200, 202), answer.text
+    found = answer.json()
+    while found["state"] == "running":
+        time.sleep(0.1)
+        found = client.get(found["links"]["self"]).raise_for_status().json()
+    return dict(found)

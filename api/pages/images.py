@@ -357,7 +357,7 @@ def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:
 
 
 def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
-    columns = job.open_scores.get(job.job)
+    columns = job.scores
     if columns.scale is None or not page.num_matching:
         return []
     if page.matching is None:

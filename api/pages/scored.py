@@ -18,11 +18,10 @@ from api.pages.rendering import job_name
 from api.results.image_query import SORTS, Beside, ImageQuery
 from api.results.maps import Layout, Maps
 from api.results.overview import Overview
-from api.results.score_columns import OpenScores
+from api.results.score_columns import OpenScores, ScoreColumns
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
-from difficulty_service.base.wording import Noun
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values
@@ -54,20 +53,20 @@ class ScoredJob:
     job: Job
     open_scores: OpenScores
 
+    @property
+    def scores(self) -> ScoreColumns:
+        """The columns of the score file, and where they come from."""
+        return self.open_scores.get(self.job)
+
     @cached_property
     def samples(self) -> ScoredSamples:
         """The scores."""
-        return self.open_scores.get(self.job).samples
-
-    @property
-    def noun(self) -> Noun:
-        """What a sample is in a word."""
-        return self.open_scores.get(self.job).provenance.noun
+        return self.scores.samples
 
     @cached_property
     def overview(self) -> Overview:
         """The facts of the whole dataset."""
-        return self.open_scores.get(self.job).overview
+        return self.scores.overview
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
@@ -131,9 +130,10 @@ class ScoredJob:
 
     def values(self, current: str) -> dict[str, Any]:
         """Variables that every page of the job has."""
+        noun = self.scores.provenance.noun
         return {
             "job": self.job,
-            "noun": self.noun,
+            "noun": noun,
             "name": job_name(self.job),
             "address": self.address,
             "by_suspicion": self.samples.by_suspicion,
@@ -143,7 +143,7 @@ class ScoredJob:
             "has_labels": self.samples.has_labels,
             "new_classes": self.samples.takes_new_classes,
             "mark_kinds": self.samples.mark_kinds,
-            "current": f"{self.noun.capitalize()}s" if current == IMAGES else current,
+            "current": f"{noun.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
             "can_score_again": self._can_score_again(),

@@ -64,7 +64,7 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
 def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
     job = scored_job(request, key, job_id)
     overview = job.overview
-    provenance = job.open_scores.get(job.job).provenance
+    provenance = job.scores.provenance
     selection, faults = overview.selection, provenance.image_faults
     values = job.values("Summary") | {
         "summary": overview.summary,
@@ -104,7 +104,7 @@ def _tags(request: Request, job: ScoredJob) -> list[TagPublic]:
 def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
     """What a round of review changed: numbers before and after, and what is doubted otherwise."""
     job = scored_job(request, key, job_id)
-    number = job.open_scores.get(job.job).provenance.round
+    number = job.scores.provenance.round
     if number is None:
         raise Problem(
             404, "not-found", "this job knows no decisions", "mark images, then score again"
@@ -208,7 +208,7 @@ def show_copies(
         "num_groups": len(samples.copies),
         "num_copied": sum(map(len, samples.copies)),
         "num_conflicting": samples.num_conflicting,
-        "near": job.open_scores.get(job.job).provenance.near_duplicates,
+        "near": job.scores.provenance.near_duplicates,
         "after": after,
         "next": following if following < len(samples.copies) else None,
     }

@@ -14,6 +14,7 @@ from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import Noun, count_of, list_names
 from difficulty_service.datasets.sample import has_labels
+from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.options import ScorerOptions
 from difficulty_service.score_columns import FAULT_COLUMN, OF_CLASSES, measure_of
@@ -116,12 +117,11 @@ class RowCounts:
 def row_warnings(
     counts: RowCounts,
     classes: Classes,
-    store_names: Sequence[str],
+    description: FeatureDescription,
     copies: Mapping[str, Duplicates],
-    noun: Noun,
 ) -> list[str]:
     """Sentences about samples without scores, a single class, and copies with different labels."""
-    sentences = []
+    sentences, noun, store_names = [], description.noun, description.class_names
     if counts.unscored:
         names = list_names([classes.names[label] for label in sorted(counts.unscored)])
         sentences.append(
@@ -378,13 +378,7 @@ class _Rows:
             *self._store.description.precision_warnings(self._fitted.description, "the Gaussians"),
             *self._fitted.gaussians.warnings,
             *self._warnings,
-            *row_warnings(
-                self.counts,
-                self._classes,
-                self._store.class_names,
-                copies,
-                self._store.description.noun,
-            ),
+            *row_warnings(self.counts, self._classes, self._store.description, copies),
         ]
         features, counts, fitted = self._store.description, self.counts, self._fitted.description
         if self._marked is not None:

@@ -18,7 +18,7 @@ from api.jobs.store import Job
 from api.results import comparisons
 from api.storage.artifacts import Artifacts
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import ask, client_of
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -57,17 +57,6 @@ def jobs(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> tuple
         client.post("/v1/jobs", json=body).raise_for_status()
         ids.append(run_next_job(client).id)
     return ids[0], ids[1]
-
-
-def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
-    """What was asked of a job, once it is there or has failed."""
-    answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
-    assert answer.status_code in (200, 202), answer.text
-    found = answer.json()
-    while found["state"] == "running":
-        time.sleep(0.1)
-        found = client.get(found["links"]["self"]).raise_for_status().json()
-    return dict(found)
 
 
 def read(client: TestClient, address: str) -> list[dict[str, object]]:

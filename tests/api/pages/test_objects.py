@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from PIL import Image
 from api.jobs.store import Job
 from difficulty_service.datasets import objects
 from tests.boxed_images import COLOURS, WRITERS, many_scenes
-from tests.service import client_of
+from tests.service import ask, client_of
 from tests.small_network import SMALL
 
 
@@ -97,10 +96,6 @@ def test_a_choice_of_boxes_is_one_of_objects(
     assert client.post("/v1/jobs", json=body).status_code == 202
     job = run_next_job(client)
 
-    chosen = {"kind": "select", "strategy": "random", "count": 5}
-    found = client.post(f"/v1/jobs/{job.id}/comparisons", json=chosen).json()
-    while found["state"] == "running":
-        time.sleep(0.1)
-        found = client.get(found["links"]["self"]).json()
+    found = ask(client, job.id, kind="select", strategy="random", count=5)
 
-    assert found["result"]["noun"] == "object", found
+    assert found["result"]["noun"] == "object", found  # type: ignore[index]
