@@ -31,6 +31,7 @@ from difficulty_service.datasets.sample import (
     ImageOpener,
     Skipped,
 )
+from difficulty_service.datasets.splits import SPLIT_NAMES
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -60,9 +61,6 @@ WHOLE = ""
 """The path of the location itself, relative to it."""
 
 IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
-SPLIT_NAMES = frozenset(
-    ("train", "training", "val", "valid", "validation", "test", "testing", "dev", "eval")
-)
 
 
 @dataclass(frozen=True)

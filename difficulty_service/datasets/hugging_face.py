@@ -17,6 +17,7 @@ from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import StoredPath, resolve
 from difficulty_service.datasets.table_columns import (
     choose_columns,
@@ -156,21 +157,6 @@ def _load_from_hub(
             "with configurations is hf:NAME@CONFIG",
             parameter="location",
         ) from error
-
-
-def choose_split(splits: list[str], split: str | None, location: str) -> str:
-    """The split to read: the one that is named, or the only one."""
-    if split is None and len(splits) == 1:
-        return splits[0]
-    if split is None or split not in splits:
-        what = "several splits" if split is None else f"no split {split!r}"
-        raise DatasetError(
-            f"{location!r} has {what}",
-            f"choose one of {splits} as ",
-            Setting("split"),
-            parameter="split",
-        )
-    return split
 
 
 def _sizes(images: Any, column: str) -> NDArray[np.int64]:  # noqa: ANN401

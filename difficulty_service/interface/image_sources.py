@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.hugging_face import choose_split, open_rows
+from difficulty_service.datasets.hugging_face import open_rows
 from difficulty_service.datasets.labels import (
     LABEL_NAMES,
     find_usual,
@@ -22,6 +22,7 @@ from difficulty_service.datasets.labels import (
 from difficulty_service.datasets.listing import check_options, without_labels
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
 from difficulty_service.features.array_columns import ClassLabels, index_classes

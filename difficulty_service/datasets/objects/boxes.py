@@ -312,26 +312,6 @@ def frame_of(width: object, height: object) -> tuple[float, float] | None:
         return None
 
 
-def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
-    """The split to read: the one that is named, or the only one.
-
-    Names may be shortened: `train` is the only one that begins so, as in `train2017`.
-    """
-    if split is None and len(splits) == 1:
-        return splits[0]
-    begin = [name for name in splits if split is not None and name.startswith(split)]
-    if split in splits or len(begin) == 1:
-        return str(split) if split in splits else begin[0]
-    raise DatasetError(
-        f"{location!r} has no split {split!r}"
-        if split is not None
-        else f"{location!r} holds the splits {list(splits)}",
-        f"choose one of {list(splits)} as " if split is not None else "choose one, for example ",
-        Setting("split", None if split is not None else splits[0]),
-        parameter="split",
-    )
-
-
 def edited(text: AnyStr, edits: Iterable[tuple[int, int, AnyStr]]) -> AnyStr:
     """A text or bytes with some of it replaced.
 

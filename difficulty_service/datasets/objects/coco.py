@@ -15,7 +15,6 @@ from functools import partial
 from typing import Any
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.class_folders import SPLIT_NAMES
 from difficulty_service.datasets.image_openers import cell_opener
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
@@ -23,7 +22,6 @@ from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
     Boxes,
     build_boxes,
-    choose_split,
     distinct_names,
     edited,
     frame_of,
@@ -41,6 +39,7 @@ from difficulty_service.datasets.objects.json_text import (
     walk_object,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,

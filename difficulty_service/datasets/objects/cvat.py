@@ -18,7 +18,6 @@ from difficulty_service.datasets.objects.boxes import (
     Boxes,
     bounds,
     build_boxes,
-    choose_split,
     edited,
     frame_of,
     new_names,
@@ -40,6 +39,7 @@ from difficulty_service.datasets.objects.xml_text import (
     without,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import Entry, StoredPath, open_file
 
 EXTENSION = ".xml"

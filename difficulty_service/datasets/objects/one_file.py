@@ -8,9 +8,10 @@ from functools import partial
 
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
-from difficulty_service.datasets.objects.boxes import BoxedImage, choose_split
+from difficulty_service.datasets.objects.boxes import BoxedImage
 from difficulty_service.datasets.objects.files import nested, walk
 from difficulty_service.datasets.sample import Content, DatasetOptions, ImageOpener, Revision
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, reading, resolve
 
 LOOKED_AT = 100

@@ -12,20 +12,19 @@ from functools import partial
 from xml.parsers import expat
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.class_folders import SPLIT_NAMES
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
     Boxes,
     build_boxes,
-    choose_split,
     edited,
 )
 from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
 from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.xml_text import XmlReader, as_content, without
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,

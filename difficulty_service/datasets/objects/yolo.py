@@ -17,14 +17,12 @@ from typing import Any
 import yaml
 
 from difficulty_service.base.errors import CleaningError, DatasetError
-from difficulty_service.datasets.class_folders import SPLIT_NAMES
 from difficulty_service.datasets.image_openers import has_image_extension, open_image
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
     BoxedImage,
     Boxes,
     build_boxes,
-    choose_split,
     distinct_names,
     edited,
     new_names,
@@ -38,6 +36,7 @@ from difficulty_service.datasets.objects.files import (
     walk,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -225,9 +224,7 @@ def _configured_images(
     splits = {name: config[name] for name in SPLITS if config.get(name)}
     if split is None and len({str(entry) for entry in splits.values()}) == 1:
         split = next(iter(splits))
-    chosen = choose_split(
-        list(splits), "val" if split in {"valid", "validation"} else split, location
-    )
+    chosen = choose_split(list(splits), split, location)
     entry = splits[chosen]
     images, is_whole = dict[str, int](), True
     for each in entry if isinstance(entry, list) else [entry]:

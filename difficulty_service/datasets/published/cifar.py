@@ -27,7 +27,6 @@ from difficulty_service.datasets.published.members import (
     CIFAR_100,
     Member,
     PixelFile,
-    choose_split,
     damaged,
     find_members,
     list_pixels,
@@ -35,6 +34,7 @@ from difficulty_service.datasets.published.members import (
     tar_members,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import is_folder, resolve
 from difficulty_service.datasets.tar_files import TAR_EXTENSIONS
 

@@ -20,13 +20,13 @@ from difficulty_service.datasets.published.members import (
     CIFAR_100,
     Member,
     PixelFile,
-    choose_split,
     damaged,
     find_members,
     list_pixels,
     open_pixels,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import open_file
 
 

@@ -18,7 +18,6 @@ from difficulty_service.datasets.published.members import (
     READ_ERRORS,
     Member,
     PixelFile,
-    choose_split,
     damaged,
     find_members,
     list_pixels,
@@ -26,6 +25,7 @@ from difficulty_service.datasets.published.members import (
     open_unpacked,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 
 FILE_NAME = re.compile(r"(train|t10k|test)-images([-.])idx3-ubyte(\.gz)?")
 UINT8 = 0x08

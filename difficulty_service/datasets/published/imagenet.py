@@ -19,11 +19,11 @@ from difficulty_service.datasets.published.mat_files import list_variables, read
 from difficulty_service.datasets.published.members import (
     MAX_BYTES,
     Member,
-    choose_split,
     damaged,
     read_lines,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 GROUND_TRUTH = "ILSVRC2012_validation_ground_truth.txt"

@@ -14,7 +14,7 @@ from typing import BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.listing import Listing
 from difficulty_service.datasets.sample import ImageOpener
@@ -123,19 +123,6 @@ tiger tractor train trout tulip turtle wardrobe whale willow_tree wolf woman wor
 """
 
 CIFAR_100 = tuple(_CIFAR_100.split())
-
-
-def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:
-    """The split that is asked for, or the only one."""
-    if split is None and len(splits) == 1:
-        return splits[0]
-    if split is None or split not in splits:
-        problem = f"holds the splits {list(splits)}" if split is None else f"has no split {split!r}"
-        remedy = ("choose one, for example ", Setting("split", splits[0]))
-        if split is not None:
-            remedy = (f"choose one of {list(splits)} as ", Setting("split"))
-        raise DatasetError(f"{location!r} {problem}", *remedy, parameter="split")
-    return split
 
 
 def read_lines(place: StoredPath) -> list[str] | None:

@@ -14,13 +14,13 @@ from difficulty_service.datasets.listing import build_dataset, check_options
 from difficulty_service.datasets.published.mat_files import Variable, list_variables, read_variable
 from difficulty_service.datasets.published.members import (
     Member,
-    choose_split,
     damaged,
     encode_pixels,
     find_members,
     list_pixels,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.splits import choose_split
 
 FILE_NAME = re.compile(r"(train|test|extra)_32x32\.mat")
 SHAPE = (32, 32, 3)

@@ -12,8 +12,9 @@ import numpy as np
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.image_openers import open_each
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
-from difficulty_service.datasets.published.members import choose_split, damaged, read_lines
+from difficulty_service.datasets.published.members import damaged, read_lines
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, reading, resolve
 
 WORDNET_ID = re.compile(r"n\d{8}")

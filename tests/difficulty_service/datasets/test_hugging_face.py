@@ -60,7 +60,7 @@ def test_several_splits_need_a_choice(tmp_path: Path, images: list[bytes]) -> No
     assert _bytes(dataset) == images[:4]
     test = open_dataset(str(tmp_path / "saved"), DatasetOptions(split="test"))
     assert test.sample_ids == ["test#0"]
-    with pytest.raises(DatasetError, match=r"several splits; choose one of \['train', 'test'\]"):
+    with pytest.raises(DatasetError, match=r"holds the splits \['train', 'test'\]; choose one"):
         open_dataset(str(tmp_path / "saved"), DatasetOptions())
     with pytest.raises(DatasetError, match="no split 'val'"):
         open_dataset(str(tmp_path / "saved"), DatasetOptions(split="val"))
