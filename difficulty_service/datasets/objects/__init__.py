@@ -12,7 +12,8 @@ from difficulty_service.datasets.objects.label_studio import (
     open_label_studio,
 )
 from difficulty_service.datasets.objects.voc import is_voc, open_voc
-from difficulty_service.datasets.objects.yolo import is_yolo, is_yolo_file, open_yolo
+from difficulty_service.datasets.objects.yolo import open_yolo
+from difficulty_service.datasets.objects.yolo_kind import is_yolo, is_yolo_file
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import Entry, StoredPath
 

@@ -23,7 +23,8 @@ def _cvat_yolo(folder: Path) -> None:
     (folder / "obj.data").write_text(
         "classes = 3\ntrain = data/train.txt\nnames = data/obj.names\n"
     )
-    (folder / "train.txt").write_text("data/obj_train_data/a.png\n")
+    lines = "".join(f"data/obj_train_data/{scene.name}.png\n" for scene in SCENES)
+    (folder / "train.txt").write_text(lines)
     for name in ("images", "labels"):
         shutil.rmtree(folder / name)
 

@@ -430,7 +430,7 @@ def test_aliases_of_yaml_that_repeat_each_other_are_never_written_out(
         f"a0: &a0 [x]\n{repeated}" + "".join(f"{name}: {value}\n" for name, value in given.items())
     )
 
-    with pytest.raises(DatasetError, match="is not a dataset that can be read"):
+    with pytest.raises(DatasetError, match=r"'data\.yaml' has .* neither a .*; correct it"):
         _open(config)
 
 
