@@ -9,14 +9,13 @@ not read. What is written back is the same text but for the regions that somebod
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from difficulty_service.base.wording import count_of
-from difficulty_service.datasets.image_openers import cell_opener, has_image_extension
+from difficulty_service.datasets.image_openers import cell_opener
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
@@ -38,6 +37,16 @@ from difficulty_service.datasets.objects.json_text import (
     walk_list,
     walk_object,
 )
+from difficulty_service.datasets.objects.label_studio_images import (
+    UPLOADED,
+    Addresses,
+    Json,
+    Target,
+    addresses_of,
+    main_key,
+    path_of,
+    target_of,
+)
 from difficulty_service.datasets.objects.one_file import (
     MOST_LIMITED,
     ImagesByName,
@@ -56,18 +65,12 @@ OTHERS = ("brushlabels", "ellipselabels", "keypointlabels", "vectorlabels", "bit
 UNLABELLED = ("rectangle", "polygon", "ellipse", "brush", "keypoint", "vector", "bitmask")
 """Types of results that need another one with the same id for their label."""
 
-LOCAL_FILES = "/data/local-files/"
-"""Where Label Studio serves files of its machine, whose path is in the query."""
-
 _HEAD = re.compile(rb'(?:\xef\xbb\xbf)?\s*\[\s*\{\s*"')
 _SHAPE = re.compile(
     rb'"type"\s*:\s*"(?:' + "|".join((*LABELS, *OTHERS, *UNLABELLED)).encode() + rb')"'
 )
 _HEAD_BYTES, _TRIED_BYTES = 256, 1 << 20
-_UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
-"""What Label Studio puts before the name of a file that was uploaded."""
-
-Json = Mapping[str, Any]
+_SHARES = (1.0, 1.0)
 
 
 def is_label_studio_file(place: StoredPath) -> bool:
@@ -109,34 +112,56 @@ class Region:
     result: int
 
 
-Found = tuple[int, str, tuple[str] | str, Sequence[object], Sequence[object], Region]
+@dataclass(frozen=True)
+class FoundRegion:
+    """A region as it is read, on an image or for a reason on none.
+
+    Attributes:
+        label: Its category, or a text that says why it is no box.
+        shares: Left, top, right and bottom in shares of the image.
+        corners: Those of an outline, x and y in turn, in shares of the image.
+    """
+
+    target: Target | str
+    key: str
+    label: tuple[str] | str
+    shares: Sequence[object]
+    corners: Sequence[object]
+    region: Region
+
+
+@dataclass(frozen=True)
+class Task:
+    """The images of a task and its regions.
+
+    Attributes:
+        frames: Width and height of each image, as the first region of it says.
+    """
+
+    name: str
+    addresses: Addresses
+    frames: Mapping[Target, tuple[float, float]]
+    found: Sequence[FoundRegion]
 
 
 @dataclass
 class Tasks:
-    """The boxes of the tasks of a file, whose labels are texts until all of them are known.
+    """The tasks of a file, whose labels are texts until all of them are known.
 
     Attributes:
-        rows: Place of each image by its path.
-        found: Row, name, label or problem, sides, outline and region of each box.
         keeps_outlines: Whether outlines are read.
         repeated: Number of tasks with several annotations that count.
         unread: Number of tasks with predictions or drafts.
     """
 
-    images: ImagesByName
-    folder: StoredPath
-    boxes: Boxes = field(default_factory=Boxes)
-    rows: dict[str, int] = field(default_factory=dict)
-    found: list[Found] = field(default_factory=list)
     keeps_outlines: bool = False
-    number: int = 0
+    every: list[Task] = field(default_factory=list)
     repeated: int = 0
     unread: int = 0
 
     def add(self, task: Json, _span: Span) -> None:
         """Takes a task into account; raises ValueError where it is none."""
-        number, self.number = self.number, self.number + 1
+        number = len(self.every)
         annotations = task.get("annotations") or []
         if not isinstance(task.get("data"), dict) or not _is_list_of_objects(annotations):
             raise ValueError(f"task {number} has no data or annotations as those of images have")
@@ -145,27 +170,47 @@ class Tasks:
         self.repeated += len(usable) > 1
         newest = max(usable, key=lambda place: _precedence(annotations[place]), default=None)
         results: Sequence[Json] = [] if newest is None else annotations[newest]["result"]
-        frame = next(filter(None, map(_frame, results)), None)
-        row = self._row(_address(task["data"]), frame)
-        for place, key, label, shares in _regions(results):
-            region = Region(number, newest or 0, place)
+        regions = [*_regions(results)]
+        tags = {str(results[place].get("to_name")) for place, *_ in regions}
+        addresses = addresses_of(task["data"], tags)
+        frames = dict[Target, tuple[float, float]]()
+        found = list[FoundRegion]()
+        for place, key, label, shares in regions:
+            target = target_of(results[place], addresses)
+            frame = _frame(results[place])
+            if frame is not None and not isinstance(target, str):
+                frames.setdefault(target, frame)
             corners = _corners(results[place].get("value")) if self.keeps_outlines else ()
-            polygon = _scaled(corners, frame)
-            self.found.append((row, key, label, _scaled(shares, frame), polygon, region))
+            region = Region(number, newest or 0, place)
+            found.append(FoundRegion(target, key, label, shares, corners, region))
+        name = f"task {str(task.get('id', number))[:20]}"
+        self.every.append(Task(name, addresses, frames, found))
 
-    def _row(self, address: str, frame: tuple[float, float] | None) -> int:
-        """The place of the image at an address, which several tasks may have."""
+
+@dataclass
+class _Scenes:
+    """The images of all tasks, some of which several tasks may have."""
+
+    images: ImagesByName
+    folder: StoredPath
+    boxes: Boxes = field(default_factory=Boxes)
+    rows: dict[str, int] = field(default_factory=dict)
+
+    def row(self, address: str, frame: tuple[float, float] | None) -> int:
+        """The place of the image at an address; its frame is the first one that is known."""
         image = self._image(address, frame)
-        if image.name not in self.rows:
-            self.rows[image.name] = len(self.boxes.images)
+        row = self.rows.setdefault(image.name, len(self.boxes.images))
+        if row == len(self.boxes.images):
             self.boxes.images.append(image)
-        return self.rows[image.name]
+        elif self.boxes.images[row].frame is None:
+            self.boxes.images[row] = replace(self.boxes.images[row], frame=frame)
+        return row
 
     def _image(self, address: str, frame: tuple[float, float] | None) -> BoxedImage:
-        path = _path(address)
+        path = path_of(address)
         above, slash, name = path.rpartition("/")
         matches = self.images.find(path)
-        matches = matches or self.images.find(f"{above}{slash}{_UPLOADED.sub('', name)}")
+        matches = matches or self.images.find(f"{above}{slash}{UPLOADED.sub('', name)}")
         if not matches and is_uri(address):
             return BoxedImage(address, cell_opener(address, self.folder), frame)
         return self.images.image(name, matches, frame)
@@ -202,19 +247,59 @@ class _Export:
             check_options(options, "a single file of Label Studio", ("split",))
         most = MOST_BYTES if options.limits is None else MOST_LIMITED
         self.text = read_text(self.file.place, location, most)
-        self.tasks = Tasks(ImagesByName(self.file), self.file.root, keeps_outlines=options.outlines)
+        self.tasks = Tasks(keeps_outlines=options.outlines)
         with parsing(self.file.place):
             _walk_tasks(self.text, self.tasks.add)
-        self.boxes, self.regions = self.tasks.boxes, list[Region]()
-        known = {label[0] for _, _, label, *_ in self.tasks.found if isinstance(label, tuple)}
+        every = self.tasks.every
+        known = {each.label[0] for task in every for each in task.found if _is_labelled(each)}
         self.categories = sorted(known)
-        labels = {name: label for label, name in enumerate(self.categories)}
-        for row, key, label, sides, polygon, region in within_limits(
-            self.tasks.found, options, location
-        ):
-            number = label if isinstance(label, str) else labels[label[0]]
-            self.boxes.add(row, key, number, sides, [polygon] if polygon else [])
-            self.regions += [region] * (len(self.boxes.rows) - len(self.regions))
+        self._labels = {name: label for label, name in enumerate(self.categories)}
+        scenes = _Scenes(ImagesByName(self.file), self.file.root)
+        self.boxes, self.regions = scenes.boxes, list[Region]()
+        rows = _add_images(scenes, every)
+        pairs = ((task, each) for task in every for each in task.found)
+        for task, each in within_limits(pairs, options, location):
+            self._add(task, each, rows)
+
+    def _add(self, task: Task, found: FoundRegion, rows: Mapping[str, int]) -> None:
+        if isinstance(found.target, str):
+            self.boxes.skip(f"{task.name}#{found.key}", found.target)
+            return
+        key, page = found.target
+        row = rows[task.addresses[key][page]]
+        frame = self.boxes.images[row].frame
+        polygon = _scaled(found.corners, frame)
+        label = found.label
+        number = label if isinstance(label, str) else self._labels[label[0]]
+        sides = _scaled(found.shares, frame)
+        self.boxes.add(row, found.key, number, sides, [polygon] if polygon else [])
+        self.regions += [found.region] * (len(self.boxes.rows) - len(self.regions))
+
+
+def _is_labelled(found: FoundRegion) -> bool:
+    return not isinstance(found.label, str)
+
+
+def _add_images(scenes: _Scenes, tasks: Sequence[Task]) -> dict[str, int]:
+    """Adds the images of tasks that are annotated; the place of each by its address."""
+    shown = {each.target[0] for task in tasks for each in task.found if _is_placed(each)}
+    rows = dict[str, int]()
+    for task in tasks:
+        main = main_key(task.addresses)
+        keys = [key for key in task.addresses if key in shown] or [
+            main or next(iter(task.addresses))
+        ]
+        placed = {each.target for each in task.found}
+        for key in keys:
+            for page, address in enumerate(task.addresses[key]):
+                # Where no size is known, shares are of the image as it is.
+                frame = task.frames.get((key, page)) or (_SHARES if (key, page) in placed else None)
+                rows[address] = scenes.row(address, frame)
+    return rows
+
+
+def _is_placed(found: FoundRegion) -> bool:
+    return not isinstance(found.target, str)
 
 
 def _walk_tasks(text: str, take: Any) -> None:  # noqa: ANN401 - as walk_list takes it
@@ -239,24 +324,6 @@ def _precedence(annotation: Json) -> tuple[bool, str]:
 
 def _frame(result: Json) -> tuple[float, float] | None:
     return frame_of(result.get("original_width"), result.get("original_height"))
-
-
-def _address(data: Json) -> str:
-    """The address of the image of a task: of what its data says, what looks like one."""
-    texts = [each for each in data.values() if isinstance(each, str)]
-    likely = [each for each in texts if has_image_extension(_path(each))]
-    return next(iter(likely), str(data.get("image") or ""))
-
-
-def _path(address: str) -> str:
-    """The path in an address, without the host and what marks an uploaded file."""
-    try:
-        parts = urlsplit(address)
-    except ValueError:
-        return address
-    if parts.path.endswith(LOCAL_FILES):
-        return parse_qs(parts.query).get("d", [""])[0]
-    return unquote(parts.path)
 
 
 def _regions(
