@@ -31,8 +31,8 @@ from difficulty_service.command_options import MissingOptions
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Scenes
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.images.crops import Crop, CropOpener
-from difficulty_service.images.header import open_header, orientation, read_encoded
+from difficulty_service.images.crops import Crop, CropOpener, upright_frame
+from difficulty_service.images.header import open_header, read_encoded, upright_shape
 from difficulty_service.images.windows import lies_beside, slide, window_sides
 from difficulty_service.options import (
     DeviceOptions,
@@ -53,9 +53,6 @@ from difficulty_service.scores.splits import Split
 
 OVERLAP = 0.2
 """Intersection over union from which two windows are about the same region."""
-
-TURNED = 5
-"""EXIF orientation from which an image lies on its side."""
 
 SCHEMA = pa.schema(
     [
@@ -316,12 +313,13 @@ def find_windows(scenes: Scenes, options: MissingOptions) -> Windows:
 def _size_of(scenes: Scenes, row: int) -> tuple[float, float]:
     """Width and height in pixels of an image, as the annotations say or as it is."""
     frame = scenes.frames[row]
-    if frame is not None and frame != (1, 1):
+    is_known = frame is not None and frame != (1, 1)
+    if frame is not None and is_known and not scenes.upright[row]:
         return frame
     data = read_encoded(scenes.openers[row], scenes.max_pixels)
     header = open_header(data, scenes.max_pixels)
-    width, height = header.size
-    return (height, width) if orientation(header) >= TURNED else (width, height)
+    height, width = upright_shape(header)
+    return upright_frame(frame, (width, height)) if frame and is_known else (width, height)
 
 
 def dataset_of_windows(
@@ -345,7 +343,7 @@ def _open_at(
         row = int(windows.rows[position])
         left, top, right, bottom = windows.corners[position].tolist()
         frame = None if scenes.frames[row] == (1, 1) else scenes.frames[row]
-        crop = Crop((left, top, right, bottom), frame)
+        crop = Crop((left, top, right, bottom), frame, is_upright=scenes.upright[row])
         yield CropOpener(scenes.openers[row], crop, scenes.max_pixels)
 
 

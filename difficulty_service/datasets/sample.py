@@ -149,6 +149,8 @@ class Scenes:
         rows: Place of the image of each box. Shape (boxes,).
         sides: Left, top, right and bottom of each. Shape (boxes, 4).
         max_pixels: Maximum number of pixels of an image.
+        upright: Whether the sides are of the upright image, although its frame may be that of the
+            image as it is stored.
     """
 
     names: Sequence[str]
@@ -157,6 +159,7 @@ class Scenes:
     rows: NDArray[np.int64]
     sides: NDArray[np.float64]
     max_pixels: int
+    upright: Sequence[bool]
 
 
 @dataclass(frozen=True)

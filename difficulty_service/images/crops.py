@@ -58,11 +58,14 @@ class Crop:
         frame: Width and height of the image in the unit of the sides, such as (1, 1) for shares of
             it; None for pixels. An image that was resized since has other pixels than its frame.
         outline: What is outside of it becomes grey; in the unit of the sides.
+        is_upright: Whether the sides are of the upright image, although the frame may be that of
+            the image as it is stored.
     """
 
     sides: Sides
     frame: tuple[float, float] | None = None
     outline: Outline = ()
+    is_upright: bool = False
 
     def cut(self, data: bytes, max_pixels: int) -> bytes:
         """The crop of an encoded image as PNG, without compression; raises ImageError."""
@@ -83,8 +86,8 @@ class Crop:
         """Where a point is among the pixels of the upright image."""
         if self.frame is None:
             return lambda point: (point[0], point[1])
-        width, height = self.frame
-        turned, upright = None, self.frame
+        width, height = upright_frame(self.frame, size) if self.is_upright else self.frame
+        turned, upright = None, (width, height)
         if (width, height) != (1, 1) and not _is_shape((width, height), size):
             # Whoever reads an image without its EXIF block sees it lying on its side.
             if turn not in _TURNS or not _is_shape((height, width), size):
@@ -135,6 +138,12 @@ def picture_maker(max_pixels: int) -> Callable[[bytes, int, Crop | None], bytes]
         return small_picture(data, size, max_pixels)
 
     return make
+
+
+def upright_frame(frame: tuple[float, float], size: tuple[int, int]) -> tuple[float, float]:
+    """The frame of an upright image of a size, whose sides are swapped in that of a lying one."""
+    swapped = frame[1], frame[0]
+    return swapped if not _is_shape(frame, size) and _is_shape(swapped, size) else frame
 
 
 def _is_shape(first: tuple[float, float], second: tuple[float, float]) -> bool:

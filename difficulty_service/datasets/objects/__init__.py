@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from difficulty_service.datasets.objects.coco import is_coco, is_coco_file, open_coco
+from difficulty_service.datasets.objects.coco import is_coco, open_coco
+from difficulty_service.datasets.objects.coco_files import is_coco_file
 from difficulty_service.datasets.objects.cvat import is_cvat, is_cvat_file, open_cvat
 from difficulty_service.datasets.objects.files import nested
 from difficulty_service.datasets.objects.label_studio import (

@@ -56,12 +56,15 @@ class BoxedImage:
         name: What the ids of its boxes begin with.
         frame: Width and height that the boxes go by; None for its pixels.
         size: Encoded bytes; 0 where they are not known.
+        is_upright: Whether the boxes are of the upright image, although the frame may be that of
+            the image as it is stored.
     """
 
     name: str
     open: ImageOpener
     frame: tuple[float, float] | None
     size: int = 0
+    is_upright: bool = False
 
 
 @dataclass
@@ -122,6 +125,29 @@ class Boxes:
         return [as_text(f"{self.images[row].name}#{name}") for row, name in pairs]
 
 
+def once_each(
+    names: Sequence[str | None], boxed: Sequence[bool]
+) -> tuple[list[bool], frozenset[str | None]]:
+    """Which images are read where names repeat, and the names that several with boxes have.
+
+    Of these, nobody knows which boxes are those of the one image of the name.
+
+    Args:
+        boxed: Whether there are boxes of each image.
+    """
+    of_name = defaultdict[str | None, list[int]](list)
+    for place, name in enumerate(names):
+        of_name[name].append(place)
+    kept, several = [False] * len(names), set[str | None]()
+    for name, places in of_name.items():
+        with_boxes = [place for place in places if boxed[place]]
+        if len(with_boxes) > 1:
+            several.add(name)
+        else:
+            kept[(with_boxes or places)[0]] = True
+    return kept, frozenset(several)
+
+
 def _problem(sides: Sequence[object]) -> str | None:
     """The reason why four sides are no box; None where they are one."""
     numbers = [each for each in sides if isinstance(each, int | float)]
@@ -160,6 +186,9 @@ def build_boxes(
     digest = hashlib.sha256(repr((CONTEXT, frames)).encode())
     if options.outlines:
         digest.update(repr(outlines).encode())
+    upright = [image.is_upright for image in boxes.images]
+    if any(upright):
+        digest.update(repr(upright).encode())
     digest.update(sides.astype("<f8").tobytes())
     listing = Listing(
         distinct_names(categories),
@@ -181,7 +210,7 @@ def build_boxes(
     dataset = build_dataset(location, options, listing, open_at, describe)
     names = [as_text(image.name) for image in boxes.images]
     openers = [image.open for image in boxes.images]
-    scenes = Scenes(names, openers, frames, rows, sides, max_pixels)
+    scenes = Scenes(names, openers, frames, rows, sides, max_pixels, upright)
     return replace(dataset, revise=revise, scenes=scenes)
 
 
@@ -196,7 +225,7 @@ def _open_at(
     for position in positions.tolist():
         image = images[rows[position]]
         left, top, right, bottom = sides[position].tolist()
-        crop = Crop((left, top, right, bottom), image.frame, outlines[position])
+        crop = Crop((left, top, right, bottom), image.frame, outlines[position], image.is_upright)
         yield CropOpener(image.open, crop, max_pixels)
 
 

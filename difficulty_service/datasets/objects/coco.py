@@ -7,26 +7,26 @@ is the same text but for the annotations that somebody decided about.
 """
 
 import json
-import posixpath
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.image_openers import cell_opener
+from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
-    BoxedImage,
     Boxes,
     build_boxes,
     distinct_names,
     edited,
     frame_of,
     new_names,
+    once_each,
 )
+from difficulty_service.datasets.objects.coco_files import LISTS, find_files
+from difficulty_service.datasets.objects.coco_images import CocoImages, find_images
 from difficulty_service.datasets.objects.files import above_both, below, nested, walk
 from difficulty_service.datasets.objects.json_text import (
     Span,
@@ -39,86 +39,21 @@ from difficulty_service.datasets.objects.json_text import (
     walk_object,
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
-from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
-from difficulty_service.datasets.storage import (
-    Entry,
-    StoredPath,
-    is_folder,
-    is_uri,
-    list_folder,
-    open_file,
-    reading,
-    resolve,
-)
+from difficulty_service.datasets.splits import choose_split
+from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, reading, resolve
 from difficulty_service.datasets.table_files import require_rows
 
-EXTENSION = ".json"
-ANNOTATIONS = "annotations"
-LISTS = ("images", "annotations", "categories")
-
-_HEAD = re.compile(
-    rb'(?:\xef\xbb\xbf)?\s*\{\s*"(info|licenses|type|videos|images|annotations|categories)"'
-)
-_HEAD_BYTES = 256
-_SAME_IMAGES = ("captions_", "person_keypoints_", "stuff_", "panoptic_")
-"""What names of files with other annotations of the same images begin with."""
-
-_LOOKED_AT = 100
 _MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
-_TRIED = 5
-"""Number of images by which their folder is found."""
+_CONTRIBUTOR = "Label Studio"
+"""Whose exports state the size of a photograph as it is stored, with boxes of the upright one."""
 
-
-def is_coco_file(place: StoredPath) -> bool:
-    """Whether a file begins as one of COCO does."""
-    if not place.name.lower().endswith(EXTENSION):
-        return False
-    try:
-        with open_file(place) as file:
-            return _HEAD.match(file.read(_HEAD_BYTES)) is not None
-    except OSError:
-        return False
+_BEYOND = 0.01
+"""Share of a side up to which a box that is drawn by hand sticks out of its image."""
 
 
 def is_coco(place: StoredPath, entries: list[Entry]) -> bool:
     """Whether a folder holds such a file, in `annotations` or in a folder for each split."""
-    return bool(_find_files(place, entries))
-
-
-def _find_files(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
-    """The files of the splits below a folder, by what the split is called."""
-    found = _files_in(place, entries)
-    for name, is_dir, _ in sorted(entries):
-        # Of other folders there may be thousands, one for each class.
-        if not is_dir or name.lower() not in {ANNOTATIONS, *SPLIT_NAMES}:
-            continue
-        below = place.join(name)
-        try:
-            files = _files_in(below, list_folder(below))
-        except OSError:
-            continue
-        if name.lower() == ANNOTATIONS:
-            found |= files
-        elif len(files) == 1:
-            found[name] = next(iter(files.values()))
-    return found
-
-
-def _files_in(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
-    names = [
-        name
-        for name, is_dir, _ in sorted(entries)
-        if not is_dir and name.lower().endswith(EXTENSION) and not name.startswith(".")
-    ]
-    if any(name.startswith("instances_") for name in names):
-        names = [name for name in names if not name.startswith(_SAME_IMAGES)]
-    places = [place.join(name) for name in names[:_LOOKED_AT]]
-    return {_split_of(each.name): each for each in places if is_coco_file(each)}
-
-
-def _split_of(name: str) -> str:
-    """The split in the name of a file, such as `val2017` in `instances_val2017.json`."""
-    return name.removesuffix(EXTENSION).removeprefix("instances_")
+    return bool(find_files(place, entries))
 
 
 @dataclass
@@ -133,6 +68,7 @@ class CocoText:
             box, and the outline; in the order of the file, as everything else.
         spans: Where each annotation begins and ends.
         image_spans: The same of each image.
+        has_upright_boxes: Whether boxes are of upright photographs, whatever their sizes say.
     """
 
     text: str
@@ -143,6 +79,7 @@ class CocoText:
     annotations: list[tuple[Any, Any, Any, Any, Any]] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     image_spans: list[Span] = field(default_factory=list)
+    has_upright_boxes: bool = False
 
 
 def open_coco(location: str, options: DatasetOptions) -> Dataset:
@@ -153,9 +90,14 @@ def open_coco(location: str, options: DatasetOptions) -> Dataset:
     read = read_coco(place, location, most, keeps_outlines=options.outlines)
     if options.limits is not None:
         require_rows(len(read.annotations), options.limits, repr(location))
-    boxes, _ = _boxes(read, place)
+    boxes, _, notes = _boxes(read, _find_images(read, place, root))
     names = [name for _, name in read.categories]
-    return build_boxes(location, options, names, boxes, partial(_revise, place, root))
+    return build_boxes(location, options, names, boxes, partial(_revise, place, root), notes)
+
+
+def _find_images(read: CocoText, place: StoredPath, root: StoredPath | None) -> CocoImages:
+    names = map(name_of_file, read.images)
+    return find_images(place, root, [name for name in names if name is not None])
 
 
 def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, StoredPath | None]:
@@ -165,7 +107,7 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
         check_options(options, "a single file of annotations", ("split",))
         return place, None
     with reading(repr(location), "listed"):
-        found = ((root, _find_files(root, entries)) for root, entries in nested(place))
+        found = ((root, find_files(root, entries)) for root, entries in nested(place))
         root, files = next(each for each in found if each[1])
     return files[choose_split(list(files), options.split, location)], root
 
@@ -199,11 +141,13 @@ def _scan(read: CocoText) -> None:
         "categories": lambda value, _: read.categories.append(_category(value)),
         "annotations": partial(_take_annotation, read),
     }
+    members = walk_object(read.text, first_character(read.text), take)
     read.lists = {
-        name: span
-        for name, span in walk_object(read.text, first_character(read.text), take).items()
-        if name in LISTS and read.text[span[0]] == "["
+        name: span for name, span in members.items() if name in LISTS and read.text[span[0]] == "["
     }
+    start, end = members.get("info", (0, 0))
+    info = json.loads(read.text[start:end] or "null")
+    read.has_upright_boxes = isinstance(info, dict) and info.get("contributor") == _CONTRIBUTOR
 
 
 def _category(value: Mapping[str, Any]) -> tuple[Any, str]:
@@ -225,16 +169,17 @@ def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> No
     read.spans.append(span)
 
 
-def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
-    """The boxes of a file, and which annotation each of them is, by its id."""
+def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], list[str]]:
+    """The boxes of a file, which annotation each is, by its id, and what to know of them."""
     boxes, numbers = Boxes(), list[int]()
-    rows = _add_images(boxes, read, find_images(place, read))
+    rows, problems = _add_images(boxes, read, images)
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
     for number, (key, image, category, box, outline) in enumerate(read.annotations):
         name = _key(key)
         known = rows.get(_key(image))
         if known is None:
             reason = "it has no image" if image is None else f"there is no image {image!r}"
+            reason = problems.get(_key(image), reason)
             boxes.skip(f"annotation {number if name is None else name}", reason)
             continue
         label: int | str = labels.get(_key(category), f"there is no category {category!r}")
@@ -248,7 +193,32 @@ def _boxes(read: CocoText, place: StoredPath) -> tuple[Boxes, dict[str, int]]:
             _polygons(outline),
         )
         numbers += [number] * (len(boxes.rows) - len(numbers))
-    return boxes, dict(zip(boxes.ids(), numbers, strict=True))
+    turned = _turn(boxes, everywhere=read.has_upright_boxes)
+    notes = [f"{count_of(turned, 'image')} with boxes of another size: read as upright"]
+    return boxes, dict(zip(boxes.ids(), numbers, strict=True)), notes if turned else []
+
+
+def _turn(boxes: Boxes, *, everywhere: bool) -> int:
+    """Marks images whose boxes are of the upright photograph; the number of those that show it.
+
+    Their boxes lie beyond the size that is stated, and within the one with swapped sides.
+    """
+    ends = dict[int, tuple[float, float]]()
+    for row, (_, _, right, bottom) in zip(boxes.rows, boxes.sides, strict=True):
+        before = ends.get(row, (0.0, 0.0))
+        ends[row] = max(before[0], right), max(before[1], bottom)
+    shown = {row for row, end in ends.items() if _is_beyond(boxes.images[row].frame, end)}
+    for row in range(len(boxes.images)) if everywhere else shown:
+        boxes.images[row] = replace(boxes.images[row], is_upright=True)
+    return len(shown)
+
+
+def _is_beyond(frame: tuple[float, float] | None, end: tuple[float, float]) -> bool:
+    """Whether boxes end beyond the sides of a size, and within them once they are swapped."""
+    if frame is None:
+        return False
+    width, height = (side * (1 + _BEYOND) + 1 for side in frame)
+    return (end[0] > width or end[1] > height) and end[0] <= height and end[1] <= width
 
 
 def _polygons(outline: object) -> Sequence[Sequence[object]]:
@@ -287,62 +257,27 @@ def name_of_file(image: Mapping[str, Any]) -> str | None:
         return None
 
 
-def find_images(place: StoredPath, read: CocoText) -> StoredPath:
-    """The folder that the names of images are relative to; that of the file where none is there."""
-    names = map(name_of_file, read.images)
-    here, split = place.parent, _split_of(place.name)
-    folders = (here, here.parent)
-    candidates = [
-        here,
-        *(above.join(below) for above in folders for below in (split, f"images/{split}")),
-        *(above.join(below) for above in folders for below in ("images", "data")),
-        here.parent,
-        here.parent.join(f"{split}/images"),
-    ]
-    looked_for = [name for name in names if name is not None and not is_uri(name)][:_TRIED]
-    for folder in candidates:
-        if any(_is_file(folder.join(name)) for name in looked_for):
-            return folder
-    return here
-
-
-def _is_file(place: StoredPath) -> bool:
-    try:
-        return is_folder(place, place.name) is False
-    except DatasetError:  # outside of the boundary
-        return False
-
-
-def _add_images(boxes: Boxes, read: CocoText, folder: StoredPath) -> dict[object, int]:
-    """Adds the images of a file; the place of each by its id."""
-    rows = dict[object, int]()
-    sizes = _sizes(folder, {posixpath.dirname(name_of_file(image) or "") for image in read.images})
-    for image in read.images:
-        key, name = _key(image.get("id")), name_of_file(image)
-        if key is None or name is None or key in rows:
-            reason = "another image has its id" if key in rows else "it has no id or no file_name"
+def _add_images(
+    boxes: Boxes, read: CocoText, images: CocoImages
+) -> tuple[dict[object, int], dict[object, str]]:
+    """Adds the images of a file; the place of each by its id, or why it has none."""
+    rows, problems = dict[object, int](), dict[object, str]()
+    boxed = {_key(image) for _, image, *_ in read.annotations}
+    names = [name_of_file(image) for image in read.images]
+    is_kept, several = once_each(names, [_key(image.get("id")) in boxed for image in read.images])
+    for image, name, kept in zip(read.images, names, is_kept, strict=True):
+        key = _key(image.get("id"))
+        if key is None or name is None or key in rows or key in problems:
+            taken = key is not None and (key in rows or key in problems)
+            reason = "another image has its id" if taken else "it has no id or no file_name"
             boxes.skip(f"image {name or key}", reason)
-            continue
-        rows[key] = len(boxes.images)
-        frame = frame_of(image.get("width"), image.get("height"))
-        boxes.images.append(
-            BoxedImage(
-                name, cell_opener(name, folder), frame, sizes.get(posixpath.normpath(name), 0)
-            )
-        )
-    return rows
-
-
-def _sizes(folder: StoredPath, below: set[str]) -> dict[str, int]:
-    """Bytes of each file in some folders below a folder, by its path there."""
-    sizes = dict[str, int]()
-    for name in below:
-        try:
-            entries = list_folder(folder.join(name)) if not is_uri(name) else []
-        except OSError:  # the reason follows where an image is opened
-            continue
-        sizes |= {posixpath.normpath(posixpath.join(name, file)): size for file, _, size in entries}
-    return sizes
+        elif name in several:
+            problems[key] = f"several images of the file are called {name!r}"
+        elif kept:
+            rows[key] = len(boxes.images)
+            frame = frame_of(image.get("width"), image.get("height"))
+            boxes.images.append(images.image(name, frame))
+    return rows, problems
 
 
 def _revise(
@@ -350,7 +285,8 @@ def _revise(
 ) -> Revision:
     """The same text but for the annotations that have another category or are gone."""
     read = read_coco(place, place.name)
-    numbers = _boxes(read, place)[1]
+    images = _find_images(read, place, root)
+    numbers = _boxes(read, images)[1]
     keys = dict(
         zip(
             distinct_names([name for _, name in read.categories]),
@@ -371,11 +307,13 @@ def _revise(
             start, end = walk_object(read.text, read.spans[number][0], {})["category_id"]
             edits.append((start, end, json.dumps(keys[label])))
     edits += removals(read.spans, removed)
-    images = find_images(place, read)
     if root is None:
-        root = above_both(place.parent, images)
         names = [name_of_file(image) or "" for image in read.images]
-        files = [below(root, images.join(name)) for name in names if _is_file(images.join(name))]
+        places = [found for name in names if (found := images.place(name)) is not None]
+        root = above_both(place.parent, images.folder)
+        if images.search is not None:
+            root = above_both(root, images.search.root)
+        files = [below(root, found) for found in places]
     else:
         files = list(walk(root))
     path = below(root, place)

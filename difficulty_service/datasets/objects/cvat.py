@@ -8,25 +8,29 @@ images are kept, and not read.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
+from itertools import accumulate, chain
 from xml.parsers import expat
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
+    BoxedImage,
     Boxes,
     bounds,
     build_boxes,
     edited,
     frame_of,
     new_names,
+    once_each,
     within_limits,
 )
 from difficulty_service.datasets.objects.files import read_whole
 from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.one_file import (
     MOST_LIMITED,
+    FoundImage,
     ImagesByName,
     OneFile,
     choose_file,
@@ -137,27 +141,56 @@ class _Split:
 
     def _add(self, images: Sequence[CvatImage], options: DatasetOptions, location: str) -> None:
         labels = {name: label for label, name in enumerate(self.categories)}
-        found = ImagesByName(self.file)
+        search = ImagesByName(self.file.root, self.file.sizes)
+        found = search.find_all(image.path for image in images)
+        boxed = [_boxed(image, search, found[image.path]) for image in images]
+        names = [each.name for each in boxed]
+        is_kept, several = once_each(names, [bool(image.shapes) for image in images])
+        subsets = {name: list[str]() for name in several}
+        for image, name in zip(images, names, strict=True):
+            if name in several and image.subset not in subsets[name]:
+                subsets[name].append(image.subset)
+        rows = list(accumulate(is_kept, initial=0))
+        self.boxes.images += [each for each, kept in zip(boxed, is_kept, strict=True) if kept]
         every = (
-            (row, number, shape)
-            for row, image in enumerate(images)
+            (place, number, shape)
+            for place, image in enumerate(images)
             for number, shape in enumerate(image.shapes, 1)
         )
-        for image in images:
-            frame = frame_of(*map(_number, map(image.attributes.get, ("width", "height"))))
-            name = image.attributes.get("name", "")
-            self.boxes.images.append(found.image(name, found.find(image.path), frame))
-        for row, number, shape in within_limits(every, options, location):
+        for place, number, shape in within_limits(every, options, location):
+            if not is_kept[place]:
+                name = names[place]
+                self.boxes.skip(f"{images[place].path}#{number}", _repeated(name, subsets[name]))
+                continue
             problem = _problem(shape)
             label = labels.get(shape.attributes.get("label", ""), "it has no category")
-            self.boxes.add(row, str(number), problem or label, _sides(shape), _polygons(shape))
+            sides, polygons = _sides(shape), _polygons(shape)
+            self.boxes.add(rows[place], str(number), problem or label, sides, polygons)
             self.shapes += [shape] * (len(self.boxes.rows) - len(self.shapes))
+
+
+def _boxed(image: CvatImage, search: ImagesByName, found: FoundImage) -> BoxedImage:
+    frame = frame_of(*map(_number, map(image.attributes.get, ("width", "height"))))
+    # Images of several subsets may be called alike.
+    name = image.attributes.get("name", "")
+    return search.image(name, found, frame)
+
+
+def _repeated(name: str, subsets: Sequence[str]) -> str:
+    reason = f"several images of the file are called {name!r}"
+    if len(subsets) < 2:  # noqa: PLR2004
+        return reason
+    return f"{reason}: choose one of the subsets {list_names(sorted(subsets))} as split"
 
 
 def _of_split(images: Sequence[CvatImage], file: OneFile, location: str) -> list[CvatImage]:
     if file.split is None:
         return [*images]
     subsets = sorted({image.subset for image in images} - {""})
+    if not subsets:
+        raise DatasetError(
+            f"{location!r} has no subsets", "leave out ", Setting("split"), parameter="split"
+        )
     chosen = choose_split(subsets, file.split, location)
     return [image for image in images if image.subset == chosen]
 

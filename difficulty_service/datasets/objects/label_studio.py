@@ -8,7 +8,7 @@ not read. What is written back is the same text but for the regions that somebod
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
@@ -187,19 +187,20 @@ class Tasks:
         self.every.append(Task(name, addresses, frames, found))
 
 
-@dataclass
 class _Scenes:
     """The images of all tasks, some of which several tasks may have."""
 
-    images: ImagesByName
-    folder: StoredPath
-    boxes: Boxes = field(default_factory=Boxes)
-    rows: dict[str, int] = field(default_factory=dict)
+    def __init__(self, file: OneFile, addresses: Iterable[str]) -> None:
+        self.boxes = Boxes()
+        self._folder = file.root
+        self._rows = dict[str, int]()
+        self._images = ImagesByName(file.root, file.sizes)
+        self._found = self._images.find_all(map(path_of, addresses), _as_before_upload)
 
     def row(self, address: str, frame: tuple[float, float] | None) -> int:
         """The place of the image at an address; its frame is the first one that is known."""
         image = self._image(address, frame)
-        row = self.rows.setdefault(image.name, len(self.boxes.images))
+        row = self._rows.setdefault(image.name, len(self.boxes.images))
         if row == len(self.boxes.images):
             self.boxes.images.append(image)
         elif self.boxes.images[row].frame is None:
@@ -208,12 +209,19 @@ class _Scenes:
 
     def _image(self, address: str, frame: tuple[float, float] | None) -> BoxedImage:
         path = path_of(address)
-        above, slash, name = path.rpartition("/")
-        matches = self.images.find(path)
-        matches = matches or self.images.find(f"{above}{slash}{UPLOADED.sub('', name)}")
-        if not matches and is_uri(address):
-            return BoxedImage(address, cell_opener(address, self.folder), frame)
-        return self.images.image(name, matches, frame)
+        found = self._found[path]
+        if not found.matches and not found.rivals and is_uri(address):
+            return BoxedImage(address, cell_opener(address, self._folder), frame)
+        return self._images.image(path if found.rivals else _name_of(path), found, frame)
+
+
+def _name_of(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _as_before_upload(path: str) -> str:
+    above, slash, name = path.rpartition("/")
+    return f"{above}{slash}{UPLOADED.sub('', name)}"
 
 
 def open_label_studio(location: str, options: DatasetOptions) -> Dataset:
@@ -254,9 +262,11 @@ class _Export:
         known = {each.label[0] for task in every for each in task.found if _is_labelled(each)}
         self.categories = sorted(known)
         self._labels = {name: label for label, name in enumerate(self.categories)}
-        scenes = _Scenes(ImagesByName(self.file), self.file.root)
+        shown = _shown(every)
+        addresses = [address for _, address in shown]
+        scenes = _Scenes(self.file, addresses)
         self.boxes, self.regions = scenes.boxes, list[Region]()
-        rows = _add_images(scenes, every)
+        rows = {address: scenes.row(address, frame) for frame, address in shown}
         pairs = ((task, each) for task in every for each in task.found)
         for task, each in within_limits(pairs, options, location):
             self._add(task, each, rows)
@@ -280,22 +290,20 @@ def _is_labelled(found: FoundRegion) -> bool:
     return not isinstance(found.label, str)
 
 
-def _add_images(scenes: _Scenes, tasks: Sequence[Task]) -> dict[str, int]:
-    """Adds the images of tasks that are annotated; the place of each by its address."""
-    shown = {each.target[0] for task in tasks for each in task.found if _is_placed(each)}
-    rows = dict[str, int]()
+def _shown(tasks: Sequence[Task]) -> list[tuple[tuple[float, float] | None, str]]:
+    """The frame and the address of each image that is annotated, in the order of the tasks."""
+    keys = {each.target[0] for task in tasks for each in task.found if _is_placed(each)}
+    shown = list[tuple[tuple[float, float] | None, str]]()
     for task in tasks:
-        main = main_key(task.addresses)
-        keys = [key for key in task.addresses if key in shown] or [
-            main or next(iter(task.addresses))
-        ]
+        chosen = [key for key in task.addresses if key in keys]
+        chosen = chosen or [main_key(task.addresses) or next(iter(task.addresses))]
         placed = {each.target for each in task.found}
-        for key in keys:
+        for key in chosen:
             for page, address in enumerate(task.addresses[key]):
                 # Where no size is known, shares are of the image as it is.
-                frame = task.frames.get((key, page)) or (_SHARES if (key, page) in placed else None)
-                rows[address] = scenes.row(address, frame)
-    return rows
+                known = task.frames.get((key, page))
+                shown.append((known or (_SHARES if (key, page) in placed else None), address))
+    return shown
 
 
 def _is_placed(found: FoundRegion) -> bool:

@@ -85,33 +85,77 @@ def choose_file(
     return OneFile(files[name], root, walk(root), is_named=False, split=split)
 
 
+@dataclass(frozen=True)
+class FoundImage:
+    """What is found under the name of an image.
+
+    Attributes:
+        matches: The images whose paths end most like it: one, several alike, or none.
+        rivals: Other names that end as much like the one image.
+    """
+
+    matches: Sequence[str] = ()
+    rivals: Sequence[str] = ()
+
+
 class ImagesByName:
     """The images below a folder, found by paths that are of another machine."""
 
-    def __init__(self, file: OneFile) -> None:
-        self._file = file
+    def __init__(self, root: StoredPath, sizes: Mapping[str, int]) -> None:
+        self.root = root
+        self._sizes = sizes
         self._paths = defaultdict[str, list[str]](list)
-        for path in filter(has_image_extension, file.sizes):
+        for path in filter(has_image_extension, sizes):
             self._paths[posixpath.basename(path)].append(path)
 
-    def find(self, path: str) -> list[str]:
-        """The images whose paths end most like this one: one, several alike, or none."""
-        parts = path.replace("\\", "/").split("/")
-        ranks = {each: _rank(each, parts) for each in self._paths.get(parts[-1], ())}
-        best = max(ranks.values(), default=None)
-        return [each for each, rank in ranks.items() if rank == best]
+    def find_all(
+        self, names: Iterable[str], plain: Callable[[str], str] = str
+    ) -> dict[str, FoundImage]:
+        """The images of names, each of which is that of one name alone.
 
-    def image(
-        self, name: str, matches: Sequence[str], frame: tuple[float, float] | None
-    ) -> BoxedImage:
+        Of `1/a.png` and `2/a.png`, an image in a folder `2` is the second, and in another folder
+        it may be either.
+
+        Args:
+            plain: Function that gives another name for one that no image has.
+        """
+        found = dict[str, list[str]]()
+        claims = defaultdict[str, list[tuple[tuple[int, bool], str]]](list)
+        for name in dict.fromkeys(names):
+            rank, found[name] = self._find(name)
+            if not found[name]:
+                rank, found[name] = self._find(plain(name))
+            if len(found[name]) == 1:
+                claims[found[name][0]].append((rank, name))
+        lost = dict[str, FoundImage]()
+        for claimed in claims.values():
+            best = max(rank for rank, _ in claimed)
+            first = [name for rank, name in claimed if rank == best]
+            for rank, name in claimed:
+                if rank < best:
+                    lost[name] = FoundImage()
+                elif len(first) > 1:
+                    lost[name] = FoundImage((), [each for each in first if each != name])
+        return {name: lost.get(name, FoundImage(matches)) for name, matches in found.items()}
+
+    def _find(self, name: str) -> tuple[tuple[int, bool], list[str]]:
+        """How much the best paths end like a name, and these."""
+        parts = posixpath.normpath(name.replace("\\", "/")).split("/")
+        ranks = {each: _rank(each, parts) for each in self._paths.get(parts[-1], ())}
+        best = max(ranks.values(), default=(0, False))
+        return best, [each for each, rank in ranks.items() if rank == best]
+
+    def image(self, name: str, found: FoundImage, frame: tuple[float, float] | None) -> BoxedImage:
         """An image, by what was found under its name."""
-        if len(matches) == 1:
-            path = matches[0]
-            opener: ImageOpener = partial(open_image, self._file.root.join(path))
-            return BoxedImage(path, opener, frame, self._file.sizes[path])
+        if len(found.matches) == 1:
+            path = found.matches[0]
+            opener: ImageOpener = partial(open_image, self.root.join(path))
+            return BoxedImage(path, opener, frame, self._sizes[path])
         reason = f"no image of this name: {name!r}" if name else "no image"
-        if matches:
-            reason = f"several images are called {name!r}: {list_names(matches, _NAMED)}"
+        if found.matches:
+            reason = f"several images are called {name!r}: {list_names(found.matches, _NAMED)}"
+        elif found.rivals:
+            reason = f"one image may be {name!r} or {list_names(found.rivals, _NAMED)}"
         return BoxedImage(name, refusing(reason), frame)
 
 
