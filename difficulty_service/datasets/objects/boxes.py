@@ -125,9 +125,10 @@ class Boxes:
         return [as_text(f"{self.images[row].name}#{name}") for row, name in pairs]
 
 
-def once_each(
-    names: Sequence[str | None], boxed: Sequence[bool]
-) -> tuple[list[bool], frozenset[str | None]]:
+Name = TypeVar("Name", str, str | None)
+
+
+def once_each(names: Sequence[Name], boxed: Sequence[bool]) -> tuple[list[bool], frozenset[Name]]:
     """Which images are read where names repeat, and the names that several with boxes have.
 
     Of these, nobody knows which boxes are those of the one image of the name.
@@ -135,10 +136,10 @@ def once_each(
     Args:
         boxed: Whether there are boxes of each image.
     """
-    of_name = defaultdict[str | None, list[int]](list)
+    of_name = defaultdict[Name, list[int]](list)
     for place, name in enumerate(names):
         of_name[name].append(place)
-    kept, several = [False] * len(names), set[str | None]()
+    kept, several = [False] * len(names), set[Name]()
     for name, places in of_name.items():
         with_boxes = [place for place in places if boxed[place]]
         if len(with_boxes) > 1:

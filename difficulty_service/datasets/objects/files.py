@@ -23,6 +23,7 @@ MOST_BYTES = 16 << 20
 MOST_FOLDERS = 8
 """Number of single folders around each other in which a dataset is looked for."""
 
+_BOM = b"\xef\xbb\xbf"
 _READERS, _READ_AHEAD = 16, 1024
 _MOST_DEPTH = 32
 
@@ -107,6 +108,11 @@ def read_whole(place: StoredPath, location: str, most_bytes: int) -> bytes:
             f"{place.name!r} has more than {most_bytes:,} bytes", "split its images into several"
         )
     return data
+
+
+def without_mark(data: bytes) -> bytes:
+    """A text without the mark of its encoding, which editors of Windows write before it."""
+    return data.removeprefix(_BOM)
 
 
 def above_both(first: StoredPath, second: StoredPath) -> StoredPath:

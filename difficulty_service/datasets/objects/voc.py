@@ -6,12 +6,12 @@ the images of each split. The corners are pixels that are counted from 1 and bel
 
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from xml.parsers import expat
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
@@ -19,11 +19,13 @@ from difficulty_service.datasets.objects.boxes import (
     Boxes,
     build_boxes,
     edited,
+    once_each,
 )
-from difficulty_service.datasets.objects.files import nested, read_file, read_files, walk
+from difficulty_service.datasets.objects.files import nested, read_files, walk
 from difficulty_service.datasets.objects.json_text import Span
+from difficulty_service.datasets.objects.voc_lists import Stems, find_lists, read_list
 from difficulty_service.datasets.objects.xml_text import XmlReader, as_content, without
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
+from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision, Skipped
 from difficulty_service.datasets.splits import SPLIT_NAMES, choose_split
 from difficulty_service.datasets.storage import (
     Entry,
@@ -36,7 +38,7 @@ from difficulty_service.datasets.storage import (
 from difficulty_service.datasets.table_files import require_rows
 
 EXTENSION = ".xml"
-ANNOTATIONS, LISTS = "Annotations", "ImageSets/Main"
+ANNOTATIONS = "Annotations"
 IMAGE_FOLDERS = ("JPEGImages", "images", "Images", "data")
 SIDES = ("xmin", "ymin", "xmax", "ymax")
 
@@ -79,12 +81,16 @@ class VocSplit:
 
     Attributes:
         images: Bytes of each image.
+        bare: Images without annotations of a list; None where those in the folders of images are.
+        skipped: What a list names and is not there.
     """
 
     root: StoredPath
     files: Sequence[str]
     images: Mapping[str, int]
     everything: Sequence[str]
+    bare: Collection[str] | None = None
+    skipped: Sequence[Skipped] = ()
 
 
 @dataclass
@@ -118,31 +124,68 @@ def open_voc(location: str, options: DatasetOptions) -> Dataset:
     check_options(options, "boxes in Pascal VOC's format")
     split = find_split(location, options)
     boxes, names = Boxes(), list[str]()
-    objects = list[tuple[int, int, VocObject]]()
+    for name, reason in split.skipped:
+        boxes.skip(name, reason)
+    number, read, seen = 0, list[_ReadFile](), set[str]()
     for each in _read(split):
+        if each.image is not None:
+            seen.add(each.image)
         if isinstance(each.content, str):
             boxes.skip(each.file, each.content)
             continue
-        named = each.content.image
-        missing = f"no image of this name: {named!r}" if named else "no image"
-        opener = (
-            refusing(missing)
-            if each.image is None
-            else partial(open_image, split.root.join(each.image))
-        )
-        size = split.images.get(each.image or "", 0)
-        boxes.images.append(BoxedImage(each.name, opener, each.content.size, size))
+        read.append(replace(each, data=b""))
+        number += len(each.content.objects)
+        if options.limits is not None:
+            require_rows(number, options.limits, repr(location))
+    objects = list[tuple[int, int, VocObject]]()
+    is_kept, several = _once_each(read)
+    for each, kept in zip(read, is_kept, strict=True):
+        if each.name in several:
+            boxes.skip(each.file, f"several files are about its image {each.name!r}")
+        if not kept or isinstance(each.content, str):
+            continue
+        boxes.images.append(_boxed(each, each.content, split))
         row = len(boxes.images) - 1
         objects += [(row, number, found) for number, found in enumerate(each.content.objects, 1)]
         names += [found.name for found in each.content.objects if found.name]
-        if options.limits is not None:
-            require_rows(len(objects), options.limits, repr(location))
+    for image in _bare(split, seen):
+        opener = partial(open_image, split.root.join(image))
+        boxes.images.append(BoxedImage(image, opener, None, split.images[image]))
     categories = sorted(set(names))
     labels: dict[str | None, int | str] = {name: label for label, name in enumerate(categories)}
     labels[None] = "it has no category"
     for row, number, found in objects:
         boxes.add(row, str(number), labels[found.name], _sides(found))
     return build_boxes(location, options, categories, boxes, partial(_revise, location, options))
+
+
+def _boxed(each: "_ReadFile", content: VocFile, split: VocSplit) -> BoxedImage:
+    named = content.image
+    missing = f"no image of this name: {named!r}" if named else "no image"
+    opener = (
+        refusing(missing)
+        if each.image is None
+        else partial(open_image, split.root.join(each.image))
+    )
+    return BoxedImage(each.name, opener, content.size, split.images.get(each.image or "", 0))
+
+
+def _bare(split: VocSplit, seen: Collection[str]) -> list[str]:
+    """Images without annotations, which some tools write of those that have no box."""
+    if split.bare is not None:
+        return sorted(split.bare)
+    # Elsewhere are masks of segments, and other pictures that are made of the images.
+    folders = {posixpath.dirname(image) for image in seen}
+    usual = {name.lower() for name in IMAGE_FOLDERS}
+    return [
+        image
+        for image in split.images
+        if image not in seen
+        and (
+            posixpath.dirname(image) in folders
+            or not usual.isdisjoint(posixpath.dirname(image).lower().split("/"))
+        )
+    ]
 
 
 @dataclass(frozen=True)
@@ -174,9 +217,15 @@ def _read(split: VocSplit) -> Iterator[_ReadFile]:
             yield _ReadFile(file, b"", None, f"its boxes cannot be read: the file {data}")
             continue
         content = parse(data)
-        named = None if isinstance(content, str) else content.image
-        image = None if named is None else _find_image(file, named, split.images, by_stem)
+        named = "" if isinstance(content, str) else content.image
+        image = _find_image(file, named, split.images, by_stem)
         yield _ReadFile(file, data, image, content)
+
+
+def _once_each(read: Sequence[_ReadFile]) -> tuple[list[bool], frozenset[str]]:
+    """Which of some files are read, and the images that several with objects are about."""
+    boxed = [not isinstance(each.content, str) and bool(each.content.objects) for each in read]
+    return once_each([each.name for each in read], boxed)
 
 
 def find_split(location: str, options: DatasetOptions) -> VocSplit:
@@ -187,23 +236,43 @@ def find_split(location: str, options: DatasetOptions) -> VocSplit:
     everything = walk(root)
     images = {name: size for name, size in everything.items() if has_image_extension(name)}
     files = [name for name in everything if name.lower().endswith(EXTENSION)]
-    lists = {
-        posixpath.basename(name).removesuffix(".txt"): name
-        for name in everything
-        if posixpath.dirname(name) == LISTS and "_" not in posixpath.basename(name)
-    }
     folders = sorted({name.split("/")[0] for name in files if "/" in name})
     if folders and all(name.lower() in SPLIT_NAMES for name in folders):
         chosen = choose_split(folders, options.split, location)
         files = [name for name in files if name.startswith(f"{chosen}/")]
+        images = {name: size for name, size in images.items() if name.startswith(f"{chosen}/")}
     elif options.split is not None:
-        chosen = choose_split(sorted(lists), options.split, location)
-        text = read_file(root.join(lists[chosen])).decode(errors="replace")
-        stems = {line.split()[0] for line in text.splitlines() if line.strip()}
-        files = [name for name in files if posixpath.basename(name)[: -len(EXTENSION)] in stems]
+        split = VocSplit(root, files, images, list(everything))
+        return _listed(split, location, options.split)
     if not files:
         raise DatasetError(f"{location!r} has no annotations in XML files", parameter="location")
     return VocSplit(root, files, images, list(everything))
+
+
+def _listed(split: VocSplit, location: str, chosen: str) -> VocSplit:
+    """The files that the list of a split names, and its images without any."""
+    annotations = Stems(split.files, _ANNOTATION_FOLDERS)
+    images = Stems(split.images, IMAGE_FOLDERS)
+    lists = find_lists(split.root, split.everything, annotations)
+    if not lists:
+        raise DatasetError(
+            f"{location!r} has no lists of splits in ImageSets/Main",
+            "leave out ",
+            Setting("split"),
+            parameter="split",
+        )
+    file = lists[choose_split(sorted(lists), chosen, location)]
+    found, bare, skipped = read_list(split.root, file, annotations, images)
+    files = [name for name in split.files if name in found]
+    if not files:
+        raise DatasetError(
+            f"no image in {file!r} of {location!r} has annotations",
+            "leave out ",
+            Setting("split"),
+            " to read all images",
+            parameter="split",
+        )
+    return replace(split, files=files, bare=bare, skipped=skipped)
 
 
 def _find_image(
@@ -265,18 +334,23 @@ def _number(text: str) -> float:
 def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
     """The same files but for the objects that have another category or are gone."""
     split = find_split(location, options)
-    changed, known = dict[str, bytes](), set[str]()
+    changed, ids = dict[str, bytes](), dict[str, list[str]]()
+    read = list[_ReadFile]()
     for each in _read(split):
         if isinstance(each.content, str):
             continue
-        edits = []
-        for number, found in enumerate(each.content.objects, 1):
-            sample_id = as_text(f"{each.name}#{number}")
-            known.add(sample_id)
-            if sample_id in changes:
-                edits.append(_edit(each.data, found, changes[sample_id]))
+        read.append(replace(each, data=b""))
+        numbers = range(1, len(each.content.objects) + 1)
+        ids[each.file] = [as_text(f"{each.name}#{number}") for number in numbers]
+        pairs = zip(ids[each.file], each.content.objects, strict=True)
+        edits = [_edit(each.data, found, changes[key]) for key, found in pairs if key in changes]
         if edits:
             changed[each.file] = edited(each.data, edits)
+    for each, kept in zip(read, _once_each(read)[0], strict=True):
+        if not kept:
+            del ids[each.file]
+            changed.pop(each.file, None)
+    known = {key for of_file in ids.values() for key in of_file}
     return Revision(
         split.root,
         changed,

@@ -22,8 +22,8 @@ from difficulty_service.datasets.objects.boxes import (
     new_names,
     within_limits,
 )
-from difficulty_service.datasets.objects.files import read_file, read_files, walk
-from difficulty_service.datasets.objects.yolo_config import config_edits, without_mark
+from difficulty_service.datasets.objects.files import read_file, read_files, walk, without_mark
+from difficulty_service.datasets.objects.yolo_config import config_edits
 from difficulty_service.datasets.objects.yolo_files import YoloSplit, find_split
 from difficulty_service.datasets.objects.yolo_lines import Line, classes_of, decided, lines_of
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import yaml
 
-from difficulty_service.datasets.objects.files import read_or_reason
+from difficulty_service.datasets.objects.files import read_or_reason, without_mark
 from difficulty_service.datasets.storage import StoredPath
 
 YAML_EXTENSIONS = (".yaml", ".yml")
@@ -20,7 +20,6 @@ DARKNET = ".data"
 
 _MOST_BYTES = 1 << 20
 _MOST_CLASSES = 100_000
-_BOM = b"\xef\xbb\xbf"
 
 
 @dataclass(frozen=True)
@@ -148,11 +147,6 @@ def read_darknet(place: StoredPath) -> YoloConfig | None:
         return None
     splits = {name: [values[name]] for name in SPLITS if values.get(name)}
     return YoloConfig(place, splits, names_file=values.get("names") or None)
-
-
-def without_mark(data: bytes) -> bytes:
-    """A text without the mark of its encoding, which editors of Windows write before it."""
-    return data.removeprefix(_BOM)
 
 
 def config_edits(

@@ -5,13 +5,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.objects.files import nested, read_or_reason
+from difficulty_service.datasets.objects.files import nested, read_or_reason, without_mark
 from difficulty_service.datasets.objects.yolo_config import (
     DARKNET,
     YoloConfig,
     read_config,
     read_darknet,
-    without_mark,
 )
 from difficulty_service.datasets.objects.yolo_images import (
     SplitImages,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.objects.files import read_file, read_or_reason, walk
-from difficulty_service.datasets.objects.yolo_config import YoloConfig, without_mark
+from difficulty_service.datasets.objects.files import read_file, read_or_reason, walk, without_mark
+from difficulty_service.datasets.objects.yolo_config import YoloConfig
 from difficulty_service.datasets.objects.yolo_texts import EXTENSION, is_list
 from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.splits import choose_split, split_folders, split_of_folder

@@ -9,7 +9,7 @@ decided by all lines of a dataset.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from difficulty_service.datasets.objects.yolo_config import without_mark
+from difficulty_service.datasets.objects.files import without_mark
 
 VALUES = 4
 """Numbers of a box."""

@@ -13,8 +13,7 @@ from itertools import islice
 
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.objects.files import read_or_reason
-from difficulty_service.datasets.objects.yolo_config import without_mark
+from difficulty_service.datasets.objects.files import read_or_reason, without_mark
 from difficulty_service.datasets.objects.yolo_lines import is_label_text
 from difficulty_service.datasets.splits import split_of_folder
 from difficulty_service.datasets.storage import StoredPath, list_folder

@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from tests.boxed_images import SCENES, shown, write_image, write_label_studio
+from tests.boxed_images import (
+    SCENES,
+    shown,
+    write_cvat,
+    write_image,
+    write_label_studio,
+    write_voc,
+)
 
 Contents = Callable[[Dataset], dict[str, bytes | str]]
 Json = dict[str, Any]
@@ -122,3 +130,92 @@ def test_regions_that_do_not_say_the_size_of_their_image_are_shares_of_it(
     dataset = _open(_task(tmp_path, {"image": "/d/a.png"}, sizes))
 
     assert shown(read_samples(dataset)["images/a.png#r0"]) == "apple"
+
+
+def _cvat(folder: Path, subsets: Mapping[str, str]) -> Path:
+    """An export whose first images are called alike, in the subsets of their former names."""
+    path = write_cvat(folder) / "annotations.xml"
+    text = path.read_text()
+    for name, subset in subsets.items():
+        text = text.replace(f'name="{name}.png"', f'name="frame.png" subset="{subset}"')
+    path.write_text(text.replace(' subset=""', ""))
+    write_image(folder / "images/frame.png", SCENES[0])
+    return path
+
+
+def test_frames_of_several_tasks_that_are_called_alike_are_skipped_and_others_are_read(
+    tmp_path: Path,
+) -> None:
+    dataset = _open(_cvat(tmp_path, {"a": "", "b": ""}))
+
+    assert dataset.sample_ids == ["images/c.png#1", "images/c.png#2"]
+    assert len(dataset.skipped) == 5
+    assert {reason for _, reason in dataset.skipped} == {
+        "several images of the file are called 'images/frame.png'"
+    }
+    assert dataset.revise is not None
+    revision = dataset.revise({"images/c.png#2": None})
+    assert b'label="plum"' in bytes(revision.changed["annotations.xml"])  # type: ignore[arg-type]
+    assert bytes(revision.changed["annotations.xml"]).count(b"<box") == 6  # type: ignore[arg-type]
+
+
+def test_frames_of_two_subsets_that_are_called_alike_are_read_by_one_subset(
+    tmp_path: Path, read_samples: Contents
+) -> None:
+    path = _cvat(tmp_path, {"a": "Train", "b": "Test"})
+
+    every = _open(path)
+    train = open_dataset(str(path), DatasetOptions(split="Train"))
+
+    assert every.sample_ids == ["images/c.png#1", "images/c.png#2"]
+    (reason,) = {reason for _, reason in every.skipped}
+    assert reason.endswith("choose one of the subsets Test, Train as split")
+    assert train.sample_ids == ["images/frame.png#1", "images/frame.png#2"]
+    assert [shown(each) for each in read_samples(train).values()] == ["apple", "leaf"]
+
+
+def test_a_split_of_an_export_without_subsets_is_refused_with_what_works(tmp_path: Path) -> None:
+    path = write_cvat(tmp_path) / "annotations.xml"
+
+    with pytest.raises(DatasetError, match="has no subsets; leave out split"):
+        open_dataset(str(path), DatasetOptions(split="train"))
+
+
+def test_an_image_that_two_files_of_voc_are_about_is_skipped(tmp_path: Path) -> None:
+    folder = write_voc(tmp_path)
+    text = (folder / "Annotations/a.xml").read_text()
+    (folder / "Annotations/copy.xml").write_text(text)
+    (folder / "Annotations/c2.xml").write_text(
+        "<annotation><filename>c.png</filename></annotation>"
+    )
+
+    dataset = _open(folder)
+
+    assert [name.partition("#")[0] for name in dataset.sample_ids] == [
+        *["JPEGImages/b.png"] * 3,
+        *["JPEGImages/c.png"] * 2,
+    ]
+    assert dataset.skipped == [
+        (f"Annotations/{name}.xml", "several files are about its image 'JPEGImages/a.png'")
+        for name in ("a", "copy")
+    ]
+    assert dataset.revise is not None
+    assert dataset.revise({"JPEGImages/a.png#1": None}).unknown == ["JPEGImages/a.png#1"]
+
+
+def test_two_tasks_whose_images_may_be_one_are_not_put_together(
+    tmp_path: Path, read_samples: Contents
+) -> None:
+    path = write_label_studio(tmp_path, SCENES[:3]) / "project-1.json"
+    text = path.read_text().replace("0a1b2c3d-b.png", "ffffffff-a.png")
+    path.write_text(text)
+
+    contents = read_samples(_open(path))
+
+    assert [name for name, each in contents.items() if isinstance(each, bytes)] == [
+        "images/c.png#105",
+        "images/c.png#106",
+    ]
+    assert contents["/data/upload/1/ffffffff-a.png#102"] == (
+        "one image may be '/data/upload/1/ffffffff-a.png' or /data/upload/1/0a1b2c3d-a.png"
+    )
