@@ -2,7 +2,7 @@
 
 import posixpath
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -104,9 +104,10 @@ class ImagesByName:
     def __init__(self, root: StoredPath, sizes: Mapping[str, int]) -> None:
         self.root = root
         self._sizes = sizes
-        self._paths = defaultdict[str, list[str]](list)
+        self._ends = defaultdict[str, list[str]](list)
         for path in filter(has_image_extension, sizes):
-            self._paths[posixpath.basename(path)].append(path)
+            for end in _ends_of(path):
+                self._ends[end].append(path)
 
     def find_all(
         self, names: Iterable[str], plain: Callable[[str], str] = str
@@ -119,7 +120,7 @@ class ImagesByName:
         Args:
             plain: Function that gives another name for one that no image has.
         """
-        found = dict[str, list[str]]()
+        found = dict[str, Sequence[str]]()
         claims = defaultdict[str, list[tuple[tuple[int, bool], str]]](list)
         for name in dict.fromkeys(names):
             rank, found[name] = self._find(name)
@@ -138,12 +139,18 @@ class ImagesByName:
                     lost[name] = FoundImage((), [each for each in first if each != name])
         return {name: lost.get(name, FoundImage(matches)) for name, matches in found.items()}
 
-    def _find(self, name: str) -> tuple[tuple[int, bool], list[str]]:
+    def _find(self, name: str) -> tuple[tuple[int, bool], Sequence[str]]:
         """How much the best paths end like a name, and these."""
-        parts = posixpath.normpath(name.replace("\\", "/")).split("/")
-        ranks = {each: _rank(each, parts) for each in self._paths.get(parts[-1], ())}
-        best = max(ranks.values(), default=(0, False))
-        return best, [each for each, rank in ranks.items() if rank == best]
+        best, length = "", 0
+        for end in _ends_of(posixpath.normpath(name.replace("\\", "/"))):
+            if end not in self._ends:
+                break
+            best, length = end, length + 1
+        paths = self._ends.get(best, ())
+        usual = [
+            path for each in USUAL_FOLDERS if (path := posixpath.join(each, best)) in self._sizes
+        ]
+        return (length, bool(usual)), usual or paths
 
     def image(self, name: str, found: FoundImage, frame: tuple[float, float] | None) -> BoxedImage:
         """An image, by what was found under its name."""
@@ -159,10 +166,9 @@ class ImagesByName:
         return BoxedImage(name, refusing(reason), frame)
 
 
-def _rank(path: str, parts: Sequence[str]) -> tuple[int, bool]:
-    """How many parts at their ends are equal, and whether the rest is a usual folder."""
-    own = path.split("/")
-    equal = 0
-    while equal < min(len(own), len(parts)) and own[-1 - equal] == parts[-1 - equal]:
-        equal += 1
-    return equal, "/".join(own[: len(own) - equal]) in USUAL_FOLDERS
+def _ends_of(path: str) -> Iterator[str]:
+    """The last part of a path, the last two, and so on."""
+    at = len(path)
+    while at > 0:
+        at = path.rfind("/", 0, at)
+        yield path[at + 1 :]
