@@ -8,6 +8,7 @@ import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Iterable
+from itertools import islice
 
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension
@@ -22,6 +23,7 @@ EXTENSION = ".txt"
 
 _COLUMN = re.compile(r"(.*\S)\s+(?:-1|0|1)")
 _NAMED = 3
+_LOOKED_AT = 1000
 
 
 class Stems:
@@ -73,8 +75,9 @@ def _lines(root: StoredPath, file: str) -> list[str]:
 
 
 def _is_of_class(lines: Iterable[str], known: Stems) -> bool:
-    """Whether all lines have a column, which is no part of a name."""
-    return all(_COLUMN.fullmatch(line) is not None and not known.find(line) for line in lines)
+    """Whether the first lines have a column, which is no part of a name."""
+    first = islice(lines, _LOOKED_AT)
+    return all(_COLUMN.fullmatch(line) is not None and not known.find(line) for line in first)
 
 
 def read_list(

@@ -138,11 +138,11 @@ def _with_names(
         lines = "".join(f"{name}\n" for name in added)
         changed[split.classes_file] = named.rstrip(b"\r\n") + b"\n" + lines.encode()
         return changed, warnings
-    is_yaml = config is not None and not config.is_darknet
+    file = "classes.txt, one a line"
+    if config is not None and not config.is_darknet:
+        file = f"{config.place.name} as names"
     raise CleaningError(
         f"there is no class {added[0]!r}, and the dataset has numbers in place of names",
-        "write them into data.yaml as names, and score it again"
-        if is_yaml
-        else "write them into classes.txt, one a line, and score it again",
+        f"write them into {file}, and score it again",
         parameter="marks",
     )
