@@ -13,7 +13,12 @@ from difficulty_service.datasets.splits import SPLIT_NAMES
 from difficulty_service.datasets.storage import Entry, StoredPath, list_folder, open_file
 
 EXTENSION = ".json"
-ANNOTATIONS = "annotations"
+ANNOTATIONS = frozenset((
+    "annotations", "annotation", "anns", "ann", "labels", "label", "coco", "json", "jsons",
+    "metadata",
+))  # fmt: skip
+"""Folders of such files, in lower case."""
+
 LISTS = ("images", "annotations", "categories")
 
 _USUAL = frozenset(("info", "licenses", "type", "videos", *LISTS))
@@ -115,14 +120,14 @@ def find_files(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]
     found = _files_in(place, entries)
     for name, is_dir, _ in sorted(entries):
         # Of other folders there may be thousands, one for each class.
-        if not is_dir or name.lower() not in {ANNOTATIONS, *SPLIT_NAMES}:
+        if not is_dir or name.lower() not in ANNOTATIONS | SPLIT_NAMES:
             continue
         below = place.join(name)
         try:
             files = _files_in(below, list_folder(below))
         except OSError:
             continue
-        if name.lower() == ANNOTATIONS:
+        if name.lower() in ANNOTATIONS:
             found |= files
         elif len(files) == 1:
             found[name] = next(iter(files.values()))
@@ -143,7 +148,7 @@ def _files_in(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
     boxed = [
         name
         for name in files
-        if ANNOTATIONS in (found[name] or ()) and not name.startswith(_WITHOUT_BOXES)
+        if LISTS[1] in (found[name] or ()) and not name.startswith(_WITHOUT_BOXES)
     ]
     return {split_of(name): place.join(name) for name in boxed or files}
 

@@ -74,7 +74,7 @@ def find_images(place: StoredPath, root: StoredPath | None, names: Sequence[str]
         missing = [name for name in missing if _ELSEWHERE.search(name)]
     if not missing:
         return CocoImages(folder, sizes, None, {})
-    above = place.parent.parent if place.parent.name.lower() == ANNOTATIONS else place.parent
+    above = place.parent.parent if place.parent.name.lower() in ANNOTATIONS else place.parent
     try:
         search = _search(place, root or above)
     except DatasetError:  # outside of the boundary

@@ -6,6 +6,7 @@ read where one image is left that it can be on.
 """
 
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -15,6 +16,9 @@ from difficulty_service.datasets.image_openers import has_image_extension
 
 LOCAL_FILES = "/data/local-files/"
 """Where Label Studio serves files of its machine, whose path is in the query."""
+
+RESOLVED = ("/resolve/", "/presign/")
+"""Where it leads to files of a storage, whose address is in the query as base64."""
 
 UPLOADED = re.compile(r"^[0-9a-f]{8}-(?=.)")
 """What Label Studio puts before the name of a file that was uploaded."""
@@ -27,6 +31,7 @@ Target = tuple[str, int]
 """Key of the data, and number of the page."""
 
 _IMAGE = re.compile(r"img|picture|photo|pic(?=\d|$)")
+_TYPE = re.compile(r"image|url|tag")
 _PREVIEW = re.compile(r"thumb|preview|icon")
 
 
@@ -48,8 +53,14 @@ def path_of(address: str) -> str:
         parts = urlsplit(address)
     except ValueError:
         return address
+    query = parse_qs(parts.query)
     if parts.path.endswith(LOCAL_FILES):
-        return parse_qs(parts.query).get("d", [""])[0]
+        return query.get("d", [""])[0]
+    if parts.path.endswith(RESOLVED) and "fileuri" in query:
+        try:
+            return path_of(urlsafe_b64decode(query["fileuri"][0]).decode())
+        except (ValueError, RecursionError):
+            return address
     return unquote(parts.path)
 
 
@@ -73,7 +84,8 @@ def main_key(addresses: Addresses, tag: str = "") -> str | None:
     """The key of the image that a tag shows; None where it may be several."""
     if tag in addresses:
         return tag
-    for keys in (_alike(addresses, tag), [*addresses], _without_previews(addresses)):
+    alike = _alike(addresses, tag) or _alike(addresses, tag, _TYPE)
+    for keys in (alike, [*addresses], _without_previews(addresses)):
         if len(keys) == 1:
             return keys[0]
     keys = _without_previews(addresses)
@@ -83,9 +95,16 @@ def main_key(addresses: Addresses, tag: str = "") -> str | None:
     return usual[0] if len(usual) == 1 else None
 
 
-def _alike(addresses: Addresses, name: str) -> list[str]:
-    """The keys that differ from a name in its writing alone, such as `image_1` from `img1`."""
-    return [key for key in addresses if _plain(key) == _plain(name)]
+def _alike(
+    addresses: Addresses, name: str, left_out: re.Pattern[str] = re.compile("$")
+) -> list[str]:
+    """The keys that differ from a name in its writing alone, such as `image_1` from `img1`.
+
+    Args:
+        left_out: Words without which they are compared, as long as others are left.
+    """
+    wanted = left_out.sub("", _plain(name))
+    return [key for key in addresses if wanted and left_out.sub("", _plain(key)) == wanted]
 
 
 def _plain(name: str) -> str:

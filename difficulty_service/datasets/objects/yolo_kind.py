@@ -26,6 +26,7 @@ from difficulty_service.datasets.storage import Entry, StoredPath, list_folder
 _MOST_CONFIGS = 10
 _LOOKED_AT = 100
 _TRIED = 20
+_DATA = "data"
 _LABELS = frozenset(name.lower() for name in LABEL_FOLDERS)
 
 
@@ -39,8 +40,6 @@ def is_yolo_file(place: StoredPath) -> bool:
 
 def is_yolo(place: StoredPath, entries: list[Entry]) -> bool:
     """Whether a folder has images with boxes in text files."""
-    if find_darknet(place, entries) is not None:
-        return True
     if any(isinstance(each, YoloConfig) and each.splits for each in find_configs(place, entries)):
         return True
     files = {name for name, is_dir, _ in entries if not is_dir}
@@ -50,7 +49,8 @@ def is_yolo(place: StoredPath, entries: list[Entry]) -> bool:
         return True
     try:
         return (
-            _has_labels_beside(place, folders)
+            find_darknet(place, entries) is not None
+            or _has_labels_beside(place, folders)
             or _has_boxed_image(place, entries)
             or any(_has_boxed_image(place.join(name), levels=1) for name in images)
             or any(_is_split(place.join(name)) for name in sorted(split_folders(folders)))
@@ -70,9 +70,12 @@ def find_configs(place: StoredPath, entries: Sequence[Entry]) -> list[YoloConfig
 
 
 def find_darknet(place: StoredPath, entries: Sequence[Entry]) -> YoloConfig | None:
-    """What `obj.data`, or a file like it, says."""
-    files = [name for name, is_dir, _ in sorted(entries) if not is_dir]
-    places = [place.join(name) for name in files if name.lower().endswith(DARKNET)]
+    """What `obj.data` says, or a file like it, here or in `data` as in the folder of darknet."""
+    files = [place.join(name) for name, is_dir, _ in sorted(entries) if not is_dir]
+    if (_DATA, True) in {(name, is_dir) for name, is_dir, _ in entries}:
+        below = list_folder(place.join(_DATA))
+        files += [place.join(f"{_DATA}/{name}") for name, is_dir, _ in sorted(below) if not is_dir]
+    places = [each for each in files if each.name.lower().endswith(DARKNET)]
     return next(filter(None, map(read_darknet, places[:_MOST_CONFIGS])), None)
 
 

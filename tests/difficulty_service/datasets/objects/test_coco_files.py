@@ -119,6 +119,15 @@ def _place(path: Path) -> Any:  # noqa: ANN401
     return resolve(str(path))
 
 
+@pytest.mark.parametrize("name", ["ann", "Labels", "coco"])
+def test_the_folder_of_annotations_may_be_called_otherwise(tmp_path: Path, name: str) -> None:
+    folder = write_coco(tmp_path)
+    (folder / "annotations").rename(folder / name)
+
+    assert detection.detect_kind(str(folder)) == "coco"
+    assert len(_open(folder).sample_ids) == 7
+
+
 @pytest.mark.parametrize("has_list", [True, False])
 def test_images_without_annotations_are_no_split(tmp_path: Path, has_list: bool) -> None:  # noqa: FBT001
     folder = write_coco(tmp_path)

@@ -52,6 +52,9 @@ def _task(folder: Path, data: Mapping[str, object], *results: Mapping[str, objec
         ({"left": "/d/left.png", "image": "/d/a.png"}, "canvas"),
         ({"url": "/d/0a1b2c3d-a.png", "file": "a.png"}, "canvas"),
         ({"caption": "a.b", "scan": "/d/a.png"}, "canvas"),
+        ({"left": "/d/left.png", "right_url": "/d/a.png"}, "right_image"),
+        ({"image": "/tasks/1/resolve/?fileuri=czM6Ly9iL2QvYS5wbmc="}, "img"),
+        ({"image": "https://host/tasks/1/presign/?fileuri=czM6Ly9iL2QvYS5wbmc="}, "img"),
     ],
 )
 def test_a_region_is_on_the_image_that_its_tag_shows(

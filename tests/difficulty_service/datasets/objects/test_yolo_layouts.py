@@ -324,3 +324,14 @@ def test_images_beside_folders_of_splits_are_counted(tmp_path: Path) -> None:
 
     assert "1 image in no folder of a split: not read" in dataset.warnings
     assert len(dataset.sample_ids) == 7
+
+
+def test_the_folder_of_darknet_is_read_by_what_is_in_data(tmp_path: Path) -> None:
+    files = {"data/obj/a.png": "", "data/obj/a.txt": LEAF, "data/train.txt": "data/obj/a.png\n"}
+    files |= {"data/obj.data": "train = data/train.txt\nnames = data/obj.names\n"}
+    folder = _write(tmp_path, files | {"data/obj.names": "apple\nleaf\n", "cfg/yolo.cfg": "[net]"})
+
+    dataset = _open(folder)
+
+    assert dataset.sample_ids == ["data/obj/a.png#1"]
+    assert dataset.class_names == ("apple", "leaf")
