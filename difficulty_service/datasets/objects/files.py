@@ -99,6 +99,15 @@ def read_or_reason(place: StoredPath, most_bytes: int = MOST_BYTES) -> bytes | s
     return data if len(data) <= most_bytes else f"has more than {most_bytes:,} bytes"
 
 
+def read_start(place: StoredPath, most_bytes: int) -> bytes:
+    """The first bytes of a file; none where it cannot be read."""
+    try:
+        with open_file(place) as file:
+            return file.read(most_bytes)
+    except OSError:
+        return b""
+
+
 def read_whole(place: StoredPath, location: str, most_bytes: int) -> bytes:
     """The content of a file about the boxes of all images; DatasetError where it is too large."""
     with reading(repr(location)), open_file(place) as file:

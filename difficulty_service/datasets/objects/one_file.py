@@ -24,6 +24,7 @@ USUAL_FOLDERS = ("", "images")
 """Folders beside the file in which an image is what its name says, wherever others have it."""
 
 _NAMED = 3
+_KEPT = 8
 
 
 @dataclass(frozen=True)
@@ -104,10 +105,10 @@ class ImagesByName:
     def __init__(self, root: StoredPath, sizes: Mapping[str, int]) -> None:
         self.root = root
         self._sizes = sizes
-        self._ends = defaultdict[str, list[str]](list)
+        self._paths = defaultdict[str, list[str]](list)
+        self._ends = dict[str, Mapping[str, Sequence[str]]]()
         for path in filter(has_image_extension, sizes):
-            for end in _ends_of(path):
-                self._ends[end].append(path)
+            self._paths[posixpath.basename(path)].append(path)
 
     def find_all(
         self, names: Iterable[str], plain: Callable[[str], str] = str
@@ -141,16 +142,31 @@ class ImagesByName:
 
     def _find(self, name: str) -> tuple[tuple[int, bool], Sequence[str]]:
         """How much the best paths end like a name, and these."""
+        plain = posixpath.normpath(name.replace("\\", "/"))
+        ends = self._ends_of(posixpath.basename(plain))
         best, length = "", 0
-        for end in _ends_of(posixpath.normpath(name.replace("\\", "/"))):
-            if end not in self._ends:
+        for end in _ends_of(plain):
+            if end not in ends:
                 break
             best, length = end, length + 1
-        paths = self._ends.get(best, ())
+        paths = ends.get(best, ())
         usual = [
             path for each in USUAL_FOLDERS if (path := posixpath.join(each, best)) in self._sizes
         ]
         return (length, bool(usual)), usual or paths
+
+    def _ends_of(self, name: str) -> Mapping[str, Sequence[str]]:
+        """The images of a name in whatever folders, by each end of their paths."""
+        if name in self._ends:
+            return self._ends[name]
+        found = defaultdict[str, list[str]](list)
+        for path in self._paths.get(name, ()):
+            for end in _ends_of(path):
+                found[end].append(path)
+        # Most are a single one, of which that takes longer to keep than to do again.
+        if len(self._paths.get(name, ())) > _KEPT:
+            self._ends[name] = found
+        return found
 
     def image(self, name: str, found: FoundImage, frame: tuple[float, float] | None) -> BoxedImage:
         """An image, by what was found under its name."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.objects.files import read_file, read_or_reason, walk, without_mark
+from difficulty_service.datasets.objects.files import read_file, read_start, walk, without_mark
 from difficulty_service.datasets.objects.yolo_config import YoloConfig
-from difficulty_service.datasets.objects.yolo_texts import EXTENSION, is_list
+from difficulty_service.datasets.objects.yolo_texts import EXTENSION, SHOWN_BYTES, is_list
 from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.splits import choose_split, split_folders, split_of_folder
 from difficulty_service.datasets.storage import StoredPath, is_folder, is_uri, list_folder
@@ -217,8 +217,7 @@ def _lists_beside(root: StoredPath) -> dict[str, str]:
     stems = {name.removesuffix(EXTENSION): name for name in names if name.endswith(EXTENSION)}
     found = dict[str, str]()
     for stem in sorted(split_folders(stems)):
-        data = read_or_reason(root.join(stems[stem]))
-        if isinstance(data, bytes) and is_list(data):
+        if is_list(read_start(root.join(stems[stem]), SHOWN_BYTES)):
             found[stem] = stems[stem]
     return found
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.objects.files import read_or_reason
+from difficulty_service.datasets.objects.files import read_start
 from difficulty_service.datasets.objects.yolo_config import (
     DARKNET,
     USUAL_NAMES,
@@ -18,6 +18,7 @@ from difficulty_service.datasets.objects.yolo_texts import (
     EXTENSION,
     IMAGE_FOLDERS,
     LABEL_FOLDERS,
+    SHOWN_BYTES,
     text_name,
 )
 from difficulty_service.datasets.splits import split_folders
@@ -112,8 +113,7 @@ def _has_boxed_image(
     files = {name for name, is_dir, _ in entries if not is_dir}
     texts = (text_name(name) for name in sorted(files) if has_image_extension(name))
     for text in islice((name for name in texts if name in files), _TRIED):
-        data = read_or_reason(folder.join(text))
-        if isinstance(data, bytes) and is_label_text(data):
+        if is_label_text(read_start(folder.join(text), SHOWN_BYTES)):
             return True
     folders = [folder.join(name) for name, is_dir, _ in sorted(entries) if is_dir and levels]
     return any(_has_boxed_image(each, None, levels - 1) for each in folders[:_TRIED])

@@ -13,7 +13,7 @@ from itertools import islice
 
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.objects.files import read_or_reason, without_mark
+from difficulty_service.datasets.objects.files import read_or_reason, read_start, without_mark
 from difficulty_service.datasets.objects.yolo_lines import is_label_text
 from difficulty_service.datasets.splits import split_of_folder
 from difficulty_service.datasets.storage import StoredPath, list_folder
@@ -21,6 +21,9 @@ from difficulty_service.datasets.storage import StoredPath, list_folder
 EXTENSION = ".txt"
 IMAGE_FOLDERS = frozenset(("images", "image", "imgs", "img", "jpegimages"))
 LABEL_FOLDERS = ("labels", "Labels", "LABELS", "label", "Label")
+
+SHOWN_BYTES = 1 << 16
+"""First bytes of a text, which show what it is about."""
 
 _LOOKED_AT = 20
 _BESIDE = frozenset(("classes", "predefined_classes", "labels"))
@@ -144,18 +147,15 @@ def _has_labels(root: StoredPath, names: _Names, folder: str, images: Sequence[s
 
 
 def _has_boxes(root: StoredPath, path: str) -> bool:
-    data = read_or_reason(root.join(path))
-    return isinstance(data, bytes) and is_label_text(data)
+    return is_label_text(read_start(root.join(path), SHOWN_BYTES))
 
 
 def _may_be_labels(root: StoredPath, path: str) -> bool:
     """Whether a text is not one about the whole dataset."""
     if not is_other_text(path):
         return True
-    data = read_or_reason(root.join(path))
-    if not isinstance(data, bytes) or is_label_text(data):
-        return True
-    return _stem(path) not in _BESIDE and not is_list(data)
+    data = read_start(root.join(path), SHOWN_BYTES)
+    return is_label_text(data) or (_stem(path) not in _BESIDE and not is_list(data))
 
 
 def is_list(data: bytes) -> bool:

@@ -49,6 +49,7 @@ def _task(folder: Path, data: Mapping[str, object], *results: Mapping[str, objec
         ({"thumb": "/d/thumb.png", "scan": "/d/a.png"}, "canvas"),
         ({"preview_url": "/d/thumb.png", "Image_1": "/d/a.png", "image2": "/d/left.png"}, "img-1"),
         ({"left": "/d/left.png", "scan": "/d/a.png"}, "scan"),
+        ({"image1": "/d/left.png", "image_1": "/d/a.png"}, "image_1"),
         ({"left": "/d/left.png", "image": "/d/a.png"}, "canvas"),
         ({"url": "/d/0a1b2c3d-a.png", "file": "a.png"}, "canvas"),
         ({"caption": "a.b", "scan": "/d/a.png"}, "canvas"),
