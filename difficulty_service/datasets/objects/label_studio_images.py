@@ -85,7 +85,7 @@ def main_key(addresses: Addresses, tag: str = "") -> str | None:
     if tag in addresses:
         return tag
     alike = _alike(addresses, tag) or _alike(addresses, tag, _TYPE)
-    for keys in (alike, [*addresses], _without_previews(addresses)):
+    for keys in (alike, [*addresses]):
         if len(keys) == 1:
             return keys[0]
     keys = _without_previews(addresses)

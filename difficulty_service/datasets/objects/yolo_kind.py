@@ -13,7 +13,7 @@ from difficulty_service.datasets.objects.yolo_config import (
     read_config,
     read_darknet,
 )
-from difficulty_service.datasets.objects.yolo_lines import is_label_text
+from difficulty_service.datasets.objects.yolo_lines import has_box
 from difficulty_service.datasets.objects.yolo_texts import (
     EXTENSION,
     IMAGE_FOLDERS,
@@ -113,7 +113,7 @@ def _has_boxed_image(
     files = {name for name, is_dir, _ in entries if not is_dir}
     texts = (text_name(name) for name in sorted(files) if has_image_extension(name))
     for text in islice((name for name in texts if name in files), _TRIED):
-        if is_label_text(read_start(folder.join(text), SHOWN_BYTES)):
+        if has_box(read_start(folder.join(text), SHOWN_BYTES)):
             return True
     folders = [folder.join(name) for name, is_dir, _ in sorted(entries) if is_dir and levels]
     return any(_has_boxed_image(each, None, levels - 1) for each in folders[:_TRIED])

@@ -47,20 +47,27 @@ class Line:
 
 
 def is_label_text(data: bytes) -> bool:
-    """Whether one of the first lines of a text has the numbers of a box."""
-    for line in without_mark(data).splitlines()[:_LOOKED_AT]:
-        parts = line.split()
-        if len(parts) > VALUES and all(map(_is_number, parts)):
-            return True
-    return False
+    """Whether one of the first lines of a text has as many numbers as a box."""
+    return any(map(_numbers_of, _first_lines(data)))
 
 
-def _is_number(text: bytes) -> bool:
+def has_box(data: bytes) -> bool:
+    """Whether one of the first lines is a class and numbers in shares of an image."""
+    found = filter(None, map(_numbers_of, _first_lines(data)))
+    return any(_is_id(number) and _may_be_outline(each[:VALUES]) for number, *each in found)
+
+
+def _first_lines(data: bytes) -> list[bytes]:
+    return without_mark(data).splitlines()[:_LOOKED_AT]
+
+
+def _numbers_of(line: bytes) -> list[float]:
+    """The numbers of a line with a class and a box; none of any other line."""
+    parts = line.split()
     try:
-        float(text)
+        return [*map(float, parts)] if len(parts) > VALUES else []
     except ValueError:
-        return False
-    return True
+        return []
 
 
 def lines_of(text: str, image: str, data: bytes, *, has_keypoints: bool) -> Iterator[Line]:

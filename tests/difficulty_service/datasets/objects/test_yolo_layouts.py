@@ -91,6 +91,17 @@ def test_descriptions_beside_images_are_no_boxes(tmp_path: Path) -> None:
     assert detection.detect_kind(str(folder)) == "image-folder"
 
 
+@pytest.mark.parametrize(
+    "text", ["12 40 33 41 60 44", "0.5 0.1 0.2 0.3 0.4", "0 120 40 160 80", "ripe 1 2 3 4"]
+)
+def test_numbers_beside_images_that_are_no_shares_of_them_do_not_make_boxes_of_a_table(
+    tmp_path: Path, text: str
+) -> None:
+    files = {"images/a.png": "", "images/a.txt": text, "labels.csv": "path,label\nimages/a.png,x"}
+
+    assert detection.detect_kind(str(_write(tmp_path, files))) != "yolo"
+
+
 def test_an_image_with_two_texts_that_differ_is_listed_and_others_are_read(tmp_path: Path) -> None:
     files = dict.fromkeys((f"images/{name}.png" for name in "abc"), "")
     files |= {"images/a.txt": APPLE, "labels/a.txt": LEAF}
