@@ -175,13 +175,13 @@ def test_images_whose_names_are_of_another_machine_are_found_by_their_ends(
         ]
 
 
+@pytest.mark.parametrize("folder", ["train", "elsewhere"])
 def test_an_image_that_is_missing_is_none_of_another_folder_or_split(
-    tmp_path: Path, read_samples: Contents
+    tmp_path: Path, read_samples: Contents, folder: str
 ) -> None:
     one = write_coco(tmp_path / "one")
-    shutil.move(one / "val/a.png", one / "val/old")
-    (one / "train").mkdir()
-    shutil.move(one / "val/old", one / "train/a.png")
+    (one / folder).mkdir()
+    shutil.move(one / "val/a.png", one / folder / "a.png")
     other = write_coco(tmp_path / "other")
     shutil.move(other / "val", other / "train")
 
