@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.extras import needs_extra
+from difficulty_service.datasets.declared_names import names_of_feature
 from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
@@ -72,7 +73,7 @@ def open_rows(
 
     labels = no_labels(len(texts))
     if columns.label is not None:
-        declared = getattr(rows.features[columns.label], "names", None) or ()
+        declared = names_of_feature(rows.features[columns.label])
         named = None if declared else columns.label_name
         beside = None if named is None else texts.column(named)
         source = f"label column {columns.label!r}"

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.wording import list_names
 
 REMEDY = (
     "write one label in each row, or use `difficulty tags` where a sample has several, and "
@@ -21,6 +22,7 @@ _SURE_SEPARATORS = (";", "|")  # which names of classes hardly have, unlike the 
 _SEPARATORS = (*_SURE_SEPARATORS, ",")
 _MOST_PARTS = 20  # of a name; beyond, nobody has listed labels
 _REPEATED = 2
+_SHOWN = 3
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -97,6 +99,25 @@ def combinations_warning(names: Sequence[str], source: str) -> str | None:
     return (
         f"{source} seems to have several labels in one cell, such as {example!r}, and each "
         f"combination is read as a class of its own; {REMEDY}"
+    )
+
+
+def similar_names_warning(names: Sequence[str], source: str) -> str | None:
+    """A sentence where names of classes differ only in blanks or capital letters; None elsewhere.
+
+    They stay the classes that they are.
+    """
+    if len(names) > MAX_NAMES:
+        return None
+    alike: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+    pairs = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
+    if not pairs:
+        return None
+    return (
+        f"{source} has classes whose names differ only in blanks or capital letters, and each is a "
+        f"class of its own: {list_names(pairs, _SHOWN)}"
     )
 
 

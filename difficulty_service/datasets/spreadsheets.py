@@ -1,6 +1,6 @@
 """Reads the first sheet of a workbook, `.xlsx`, as a table."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import date, datetime, time, timedelta
 
 import pyarrow as pa
@@ -18,7 +18,7 @@ _Cell = int | float | str | bool | time | date | datetime | timedelta
 
 @needs_extra("reading .xlsx", "xlsx", or_else=", or save the sheet as CSV")
 def read_spreadsheet(
-    place: StoredPath, name: str, text_columns: Sequence[str]
+    place: StoredPath, name: str, text_columns: Container[str]
 ) -> tuple[pa.Table, str | None]:
     """All rows of the first visible sheet, and the note of a `TableFile` where there are others.
 

@@ -1,7 +1,7 @@
 """Datasets in Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
 
 import posixpath
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.declared_names import declared_names, number_alike
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
     decode_dictionary,
@@ -24,6 +25,7 @@ from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
     TableColumns,
+    TextColumns,
     are_ids,
     choose_columns,
     columns_asked_for,
@@ -112,6 +114,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     ]
     for table in tables:
         require_columns(table, [columns.image])
+    parts, declared = _number_alike(parts, tables, columns)
     texts = _concat(parts)
     if not texts.num_rows:
         raise DatasetError(f"{location!r} has no rows", "expected one row per sample")
@@ -126,7 +129,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
             texts.column(columns.label_name) if columns.label_name else None,
             f"label column {columns.label!r}",
             rows.describe,
-            columns.class_names,
+            declared,
         )
     ids = _sample_ids(rows, texts, columns)
     unlabelled = [(ids[row], reason) for row, reason in labels.unlabelled]
@@ -159,6 +162,24 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     return ListedTable(listing, rows, columns.image)
 
 
+def _number_alike(
+    parts: list[pa.Table], tables: Sequence[TableFile], columns: TableColumns
+) -> tuple[list[pa.Table], tuple[str, ...]]:
+    """The columns of each file with labels that mean the same in all, and their declared names."""
+    label = columns.label
+    if label is None:
+        return parts, ()
+    names = [declared_names(table.schema, label) for table in tables]
+    if columns.label_name is not None and len(set(names)) > 1:
+        return parts, ()  # the column says which class a number is
+    given = [part.column(label) for part in parts]
+    numbered, declared = number_alike(given, names, [table.name for table in tables])
+    return [
+        part.set_column(part.column_names.index(label), label, column)
+        for part, column in zip(parts, numbered, strict=True)
+    ], declared
+
+
 def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list[str]:
     """The id column, or else the first column of unique paths, or else `file#row`."""
     if columns.sample_id is None:
@@ -176,8 +197,8 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
 def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
     files = find_tables(location, options.boundary)
     folder = common_folder(files)
-    special = (options.image_column, options.text_column, options.id_column, "label_name", "split")
-    text_columns = tuple(name for name in (*special, *IMAGE_NAMES) if name)
+    special = (options.image_column, options.text_column, options.id_column, options.label_column)
+    text_columns = TextColumns((*special, "split", *IMAGE_NAMES))
     return [
         open_table_file(
             file,

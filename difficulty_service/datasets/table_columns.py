@@ -1,8 +1,7 @@
 """The columns of a table that hold images, labels, class names, ids and splits."""
 
-import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -28,6 +27,21 @@ IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "png", "webp", *PA
 
 
 @dataclass(frozen=True)
+class TextColumns:
+    """The columns that are read as they are written, though they look like numbers or dates.
+
+    They are those that are named, and those that may hold labels or names of classes.
+    """
+
+    named: Collection[str | None]
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a column is one of them."""
+        may_be_label = isinstance(name, str) and (label_like([name]) or name.endswith("_name"))
+        return name in self.named or bool(may_be_label)
+
+
+@dataclass(frozen=True)
 class TableColumns:
     """The names of the columns of a dataset.
 
@@ -35,7 +49,6 @@ class TableColumns:
         image: Column with encoded bytes, structs `{bytes, path}` or paths; or with texts.
         label: Column with the labels; None where they are ignored.
         other_labels: Columns that look like labels too, where the label column was guessed.
-        class_names: Names that the schema declares for integer labels; empty if it declares none.
     """
 
     image: str
@@ -44,7 +57,6 @@ class TableColumns:
     sample_id: str | None
     split: str | None
     other_labels: tuple[str, ...] = ()
-    class_names: tuple[str, ...] = ()
 
     def of_labels(self) -> list[str]:
         """All columns except the images, without duplicates."""
@@ -67,7 +79,6 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
         other_labels=tuple(labels[1:]),
-        class_names=() if label is None else _declared_class_names(schema, label),
     )
 
 
@@ -162,15 +173,6 @@ def _may_hold_labels(data_type: pa.DataType) -> bool:
     if pa.types.is_dictionary(data_type):
         data_type = data_type.value_type
     return is_text(data_type) or is_number(data_type) or pa.types.is_null(data_type)
-
-
-def _declared_class_names(schema: pa.Schema, label: str) -> tuple[str, ...]:
-    """The names of a `ClassLabel` that `datasets.Dataset.to_parquet` wrote into the schema."""
-    try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-        return tuple(map(str, features[label]["names"]))
-    except (KeyError, TypeError, ValueError, RecursionError):
-        return ()  # of another writer, or of a column of another kind
 
 
 def path_columns(schema: pa.Schema, image: str) -> list[str]:

@@ -8,7 +8,7 @@ protocol.
 """
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -259,7 +259,7 @@ class TableFile:
 def open_table_file(
     file: StoredFile,
     name: str,
-    text_columns: tuple[str, ...],
+    text_columns: Container[str],
     *,
     multiline: bool = False,
     limits: TableLimits | None = None,

@@ -7,15 +7,17 @@ point, is told by its content. Where that is a guess, a sentence says what was a
 import csv
 import io
 import re
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from itertools import islice
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.labels import is_text
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 
 DELIMITED_EXTENSIONS = (".csv", ".tsv", ".txt")
@@ -36,10 +38,12 @@ class _Dialect:
     delimiter: str = ","
     decimal_point: str = "."
     encoding: str = "utf8"
+    names: tuple[str, ...] = ()
+    has_blanks: bool = False
 
 
 def read_text_table(
-    place: StoredPath, name: str, text_columns: tuple[str, ...], *, multiline: bool
+    place: StoredPath, name: str, text_columns: Container[str], *, multiline: bool
 ) -> tuple[pa.Table, str | None]:
     """All rows of a file, and the note of a `TableFile`; arguments as for `open_table_file`.
 
@@ -48,11 +52,7 @@ def read_text_table(
         OSError, pyarrow.ArrowException, UnicodeError: The file cannot be read.
     """
     if not name.lower().endswith(DELIMITED_EXTENSIONS):
-        with open_arrow_file(place) as source:
-            options = pyarrow.json.ReadOptions(block_size=_BLOCK)
-            table = pyarrow.json.read_json(source, read_options=options)
-        decode_names(table.schema)
-        return table, None
+        return _read_lines(place), None
     dialect = _detect(place, name)
     try:
         table = _read(place, dialect, text_columns, multiline=multiline)
@@ -62,7 +62,7 @@ def read_text_table(
         table = None
     # Of text, only such as is not UTF-8 becomes binary.
     if table is None or any(pa.types.is_binary(field.type) for field in table.schema):
-        dialect = _Dialect(dialect.delimiter, dialect.decimal_point, _FALLBACK)
+        dialect = _detect(place, name, _FALLBACK)
         try:
             table = _read(place, dialect, text_columns, multiline=multiline)
         except UnicodeDecodeError as error:
@@ -107,12 +107,40 @@ def decode_names(fields: Iterable[pa.Field]) -> None:
             decode_names(field.type.field(index) for index in range(field.type.num_fields))
 
 
+def _read_lines(place: StoredPath) -> pa.Table:
+    """The rows of JSON Lines; texts that look like times stay texts."""
+    options = pyarrow.json.ReadOptions(block_size=_BLOCK)
+    with open_arrow_file(place) as source:
+        table = pyarrow.json.read_json(source, read_options=options)
+    decode_names(table.schema)
+    texts = [field.with_type(_without_times(field.type)) for field in table.schema]
+    changed = [field for field in texts if field.type != table.schema.field(field.name).type]
+    if not changed:
+        return table
+    parse = pyarrow.json.ParseOptions(explicit_schema=pa.schema(changed))
+    with open_arrow_file(place) as source:
+        again = pyarrow.json.read_json(source, read_options=options, parse_options=parse)
+    return again.select(table.schema.names)
+
+
+def _without_times(kind: pa.DataType) -> pa.DataType:
+    """A type with text in place of times, which JSON has not."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    if pa.types.is_struct(kind):
+        fields = map(kind.field, range(kind.num_fields))
+        return pa.struct([field.with_type(_without_times(field.type)) for field in fields])
+    return kind
+
+
 def _read(
-    place: StoredPath, dialect: _Dialect, text_columns: tuple[str, ...], *, multiline: bool
+    place: StoredPath, dialect: _Dialect, text_columns: Container[str], *, multiline: bool
 ) -> pa.Table:
     # Only an empty cell is null, because a class may be called "NA" or "null".
     convert = pyarrow.csv.ConvertOptions(
-        column_types=dict.fromkeys(text_columns, pa.string()),
+        column_types={name: pa.string() for name in dialect.names if name.strip() in text_columns},
         null_values=[""],
         strings_can_be_null=True,
         decimal_point=dialect.decimal_point,
@@ -125,23 +153,37 @@ def _read(
     with open_arrow_file(place) as source:
         table = pyarrow.csv.read_csv(source, read, parse, convert)
     decode_names(table.schema)
-    return table
+    if dialect.has_blanks:
+        table = _without_blanks(table)
+    names = [name.strip() for name in table.column_names]
+    return table.rename_columns(names) if len(set(names)) == len(names) else table
 
 
-def _detect(place: StoredPath, name: str) -> _Dialect:
+def _without_blanks(table: pa.Table) -> pa.Table:
+    """The table without the blanks that follow a comma where its writer sets one."""
+    columns = [
+        pc.utf8_ltrim_whitespace(column) if is_text(column.type) else column
+        for column in table.columns
+    ]
+    return pa.table(columns, table.column_names)
+
+
+def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:
     with open_arrow_file(place) as source:
         data = source.read(_HEAD)
-    encoding = "utf-16" if data.startswith(_UTF_16) else "utf8"
-    if encoding == "utf8" and b"\0" in data.partition(b"\n")[0]:
+    encoding = "utf-16" if data.startswith(_UTF_16) else usual
+    if encoding == usual and b"\0" in data.partition(b"\n")[0]:
         raise DatasetError(
             f"{name!r} begins with zeros between its letters, as UTF-16 without a mark does",
             "save it as UTF-8",
         )
-    head = data.decode("utf-16" if encoding == "utf-16" else "utf-8-sig", "replace")
+    head = data.decode("utf-8-sig" if encoding == "utf8" else encoding, "replace")
     if len(data) == _HEAD:  # the last line is not whole
         head = head[: head.rfind("\n") + 1] or head
     delimiter = _delimiter(head, _usual_delimiter(name))
-    return _Dialect(delimiter, _decimal_point(head, delimiter), encoding)
+    names = tuple(next(iter(_rows(head, delimiter)), ()))
+    has_blanks = len(names) > 1 and all(name.startswith(" ") for name in names[1:])
+    return _Dialect(delimiter, _decimal_point(head, delimiter), encoding, names, has_blanks)
 
 
 def _usual_delimiter(name: str) -> str:

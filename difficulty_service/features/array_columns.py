@@ -1,5 +1,6 @@
 """Columns and arrays of numbers, texts and labels: from Arrow to NumPy and torch, and back."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,9 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.tables import strings_to_arrow, to_arrow, to_numpy
-from difficulty_service.datasets.label_lists import is_list, one_of_each
-from difficulty_service.datasets.labels import is_text
+from difficulty_service.datasets.label_lists import similar_names_warning
+from difficulty_service.datasets.labels import MISSING as MISSING
+from difficulty_service.datasets.labels import distinct_labels, name_classes
 
 
 def tensor_of(array: NDArray[Any]) -> Tensor:
@@ -108,61 +110,40 @@ def numbers_of(column: pa.Array) -> NDArray[np.generic]:
     return to_numpy(column)
 
 
-MISSING = -1
-"""Index of a row without a label."""
-
-
 @dataclass(frozen=True)
 class ClassLabels:
-    """The classes of some rows; indices are int64, MISSING for a row without. Shape (rows,)."""
+    """The classes of some rows; indices are int64, MISSING for a row without. Shape (rows,).
+
+    Attributes:
+        notes: What was assumed, and what is probably not meant, one sentence each.
+    """
 
     names: tuple[str, ...]
     indices: Tensor
+    notes: tuple[str, ...] = ()
 
 
-def index_classes(values: pa.Array | pa.ChunkedArray) -> ClassLabels:
-    """The distinct labels in ascending order, and the index of each row's label among them.
+def index_classes(
+    values: pa.Array | pa.ChunkedArray,
+    names: pa.ChunkedArray | None = None,
+    declared: Sequence[str] = (),
+) -> ClassLabels:
+    """The classes of labels, and the index of each row's label among them.
 
-    They are integers, booleans, text or whole floating-point numbers, null or NaN where a row has
-    none. The name of an integer is its value; a boolean counts as 0 or 1. Lists have one label
-    each, or are one-hot, of which the position of the 1 is the label.
+    Args:
+        values: Labels as in `distinct_labels`.
+        names: Names of integer labels; None where there are none.
+        declared: Names of the labels 0, 1, 2, ...
     """
-    if is_list(values.type):
-        rows = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
-        values, _ = one_of_each(rows, "the list of labels", "row {}".format, "labels")
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.cast(values.type.value_type)
-    values = _integers_or_text(values)
-    encoded = values.dictionary_encode()
-    distinct = encoded.dictionary
-    order = pc.sort_indices(distinct)
-    ranks = np.empty(len(distinct) + 1, np.int64)
-    ranks[np.from_dlpack(order)] = np.arange(len(distinct))
-    ranks[-1] = MISSING
-    after_all = to_arrow(np.array([len(distinct)], np.int32))[0]
-    positions = encoded.indices.fill_null(after_all)
-    names = distinct.take(order).cast(pa.string()).to_pylist()
-    return ClassLabels(tuple(names), torch.from_numpy(ranks[np.from_dlpack(positions)]))
-
-
-def _integers_or_text(values: pa.Array) -> pa.Array:
-    kind = values.type
-    if pa.types.is_boolean(kind):
-        return values.cast(pa.int8())
-    if pa.types.is_floating(kind):
-        known = pc.if_else(pc.is_finite(values), values, None)
-        try:
-            return known.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise DatasetError(
-                f"labels are numbers with fractions: {error}",
-                "labels are classes, named by integers or text",
-                parameter="labels",
-            ) from error
-    if pa.types.is_integer(kind) or is_text(kind) or pa.types.is_null(kind):
-        return values
-    raise DatasetError(
-        f"labels are of type {kind}", "labels are integers or text", parameter="labels"
+    source = "the list of labels"
+    rows = pa.chunked_array([values]) if isinstance(values, pa.Array) else values
+    is_named = names is not None or len(declared) > 0
+    found = distinct_labels(rows, source, "row {}".format, "labels", is_named=is_named)
+    indices = found.indices.copy()
+    labelled = np.flatnonzero(indices >= 0)
+    beside = None if names is None else names.take(to_arrow(labelled))
+    class_names, indices[labelled] = name_classes(
+        found, indices[labelled], beside, declared, source
     )
+    notes = (*found.notes, *filter(None, [similar_names_warning(class_names, source)]))
+    return ClassLabels(class_names, torch.from_numpy(indices), notes)

@@ -21,7 +21,7 @@ from difficulty_service.base.tables import parquet_writer, write_parquet
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.labels import MAX_LABEL, is_text
+from difficulty_service.datasets.labels import read_otherwise
 from difficulty_service.datasets.sample import Content, Revise, Revision
 from difficulty_service.datasets.storage import is_uri, open_file, resolve
 from difficulty_service.review.class_folders import FolderNames, write_class_folders
@@ -303,11 +303,11 @@ def _with_problems(decisions: Decisions, problems: MissingImages) -> pa.Table:
 def _warn_of_names(out: Path, written: pa.Table) -> Sequence[str]:
     if out.suffix.lower() != ".csv" or not len(written):
         return ()
-    changed = changed_names(out, written["label"].to_pylist())
+    changed = read_otherwise(written["label"].to_pylist())
     if not changed:
         return ()
     return (
-        f"class names such as {changed[0]!r} are read from CSV as numbers or dates, and so change; "
+        f"class names such as {changed[0]!r} are read from CSV as other ones; "
         "write .parquet instead",
     )
 
@@ -443,20 +443,6 @@ def write_parquet_list(
             numbers, structs = zip(*group, strict=True)
             column = pa.array(structs, IMAGE_TYPE)
             write(rows.take(pa.array(numbers)).add_column(1, schema.field(1), column))
-
-
-def changed_names(path: Path, labels: list[str]) -> list[str]:
-    """Class names that a CSV file turns into others, because they look like another type."""
-    multiline = pyarrow.csv.ParseOptions(newlines_in_values=True)
-    read = pyarrow.csv.read_csv(path, parse_options=multiline)["label"]
-    if is_text(read.type):
-        return []
-    if not pa.types.is_integer(read.type):
-        return sorted(set(labels))
-    pairs = set(zip(labels, read.to_pylist(), strict=True))
-    return sorted(
-        name for name, number in pairs if name != str(number) or not 0 <= number <= MAX_LABEL
-    )
 
 
 def _groups(cells: Iterator[tuple[int, Cell]]) -> Iterator[list[tuple[int, Cell]]]:

@@ -247,7 +247,7 @@ def _phrases(
     forest: Forest,
     device: torch.device,
 ) -> Samples:
-    labels = _phrase_labels(trees, len(table.samples.class_names))
+    labels = _phrase_labels(trees, table.samples.class_names)
     of_rows = table.labels_at(positions).numpy()
     different = int((labels[forest.roots] != of_rows).sum())
     if different > len(of_rows) / 2:
@@ -289,12 +289,18 @@ def _parse(table: TextTable, positions: Tensor) -> list[Tree]:
     return trees
 
 
-def _phrase_labels(trees: Sequence[Tree], num_classes: int) -> NDArray[np.int64]:
-    """Class of every node; NO_LABEL where it has none of the classes."""
+def _phrase_labels(trees: Sequence[Tree], class_names: Sequence[str]) -> NDArray[np.int64]:
+    """Class of every node, by its number or else its place; NO_LABEL for none of the classes."""
     labels = np.array([label for tree in trees for label in tree.labels], dtype=np.int64)
-    if num_classes == BINARY_CLASSES and labels.max(initial=0) > 1:
+    are_numbers = all(map(str.isdecimal, class_names))
+    is_binary = len(class_names) == BINARY_CLASSES and labels.max(initial=0) > 1
+    if is_binary and (not are_numbers or tuple(class_names) == ("0", "1")):
         return np.select([labels < NEUTRAL, labels > NEUTRAL], [0, 1], NO_LABEL)
-    return np.where(labels < num_classes, labels, NO_LABEL)
+    numbers = np.array(class_names if are_numbers else range(len(class_names)), np.int64)
+    order = np.argsort(numbers)
+    places = np.searchsorted(numbers, labels, sorter=order).clip(max=len(numbers) - 1)
+    found = order[places]
+    return np.where(numbers[found] == labels, found, NO_LABEL)
 
 
 TREES = Encoding[TreeData](TREE_NAMES, _encode, _encode_training)

@@ -12,7 +12,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset, table_files
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
+from difficulty_service.datasets.sample import DatasetOptions, TableLimits
 from difficulty_service.datasets.table_files import LARGE_PAGE, read_pages
 
 MEBIBYTE = 1 << 20
@@ -198,14 +198,13 @@ def test_two_columns_that_are_not_used_may_have_one_name(write: Callable[..., st
     assert open_dataset(write(table), DatasetOptions()).class_names == ("a", "b")
 
 
-def test_unsigned_labels_are_indices_or_too_large(write: Callable[..., str]) -> None:
-    def opened(*labels: int) -> Dataset:
-        columns = {"image": [b"x"] * len(labels), "label": pa.array(labels, pa.uint64())}
-        return open_dataset(write(columns), DatasetOptions())
+def test_the_largest_numbers_are_classes_like_others(write: Callable[..., str]) -> None:
+    columns = {"image": [b"x"] * 2, "label": pa.array([2**64 - 1, 0], pa.uint64())}
 
-    assert opened(2, 0).labels.tolist() == [2, 0]
-    with pytest.raises(DatasetError, match=f"holds {2**64 - 1} at table.parquet#1"):
-        opened(0, 2**64 - 1)
+    dataset = open_dataset(write(columns), DatasetOptions())
+
+    assert dataset.class_names == ("0", str(2**64 - 1))
+    assert dataset.labels.tolist() == [1, 0]
 
 
 @pytest.mark.parametrize(

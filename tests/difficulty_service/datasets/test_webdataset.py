@@ -151,7 +151,8 @@ def test_samples_without_a_label_are_skipped_with_the_reason(
     dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
 
     assert dataset.sample_ids == ["1", "6"]
-    assert dataset.labels.tolist() == [4, 2]
+    assert dataset.class_names == ("2", "4")
+    assert dataset.labels.tolist() == [1, 0]
     assert _bytes(dataset) == [images[1], images[6]]
     reasons = dict(dataset.skipped)
     assert sorted(reasons) == ["0", "2", "3", "4", "5", "README"]

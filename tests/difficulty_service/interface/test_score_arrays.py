@@ -127,9 +127,9 @@ def test_classes_of_text_are_sorted(
 def test_any_integers_are_labels_and_name_their_class(
     kind: Callable[[Any], Any], features: Features, labels: Labels, scores: Scores
 ) -> None:
-    shifted = score(features, kind((labels * 1_000_000_007 - 1).tolist()))
+    shifted = score(features, kind((labels * 1_000_000_007 + 3).tolist()))
 
-    assert shifted.provenance.class_names == ("-1", "1000000006", "2000000013")
+    assert shifted.provenance.class_names == ("3", "1000000010", "2000000017")
     assert shifted["rmd"] == scores["rmd"]
 
 
@@ -183,7 +183,7 @@ INVALID = {
     "features.reshape(len(features), -1)": lambda x, y: score(x.reshape(300, 2, 3), y),
     "300 feature rows but 299 labels": lambda x, y: score(x, y[1:]),
     "300 feature rows but 2 ids": lambda x, y: score(x, y, ids=["a", "b"]),
-    "labels are numbers with fractions": lambda x, y: score(x, y + 0.5),
+    "of type double, but labels are integers or text": lambda x, y: score(x, y + 0.5),
     "labels are no column of one type": lambda x, _: score(x, [1, "b"] * 150),
     "columns ['name'] of the features": lambda _, y: score(pd.DataFrame({"name": ["a"] * 300}), y),
     "an array of <U1": lambda _, y: score([["a"]] * 300, y),
