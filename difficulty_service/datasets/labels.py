@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.tables import to_arrow
 from difficulty_service.datasets.label_lists import (
     combinations_warning,
     is_list,
@@ -182,7 +183,8 @@ def distinct_labels(
     values = _integers_or_text(values, source, parameter)
     encoded = values.combine_chunks().dictionary_encode()
     cells = encoded.dictionary.to_pylist()
-    places = np.from_dlpack(encoded.indices.fill_null(len(cells))).astype(np.int64)
+    after_all = to_arrow(np.array([len(cells)], np.int32))[0]  # what is no array loads pandas
+    places = np.from_dlpack(encoded.indices.fill_null(after_all)).astype(np.int64)
     keys, signed = _keys(cells, is_named=is_named)
     _refuse_measurements(
         [key for key in keys if isinstance(key, str)], len(values), source, parameter

@@ -75,7 +75,9 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
     return TableColumns(
         image=image,
         label=label,
-        label_name=None if label is None else _label_name(schema, label, options.label_column),
+        label_name=None
+        if label is None
+        else label_name_column(schema, label, options.label_column),
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
         other_labels=tuple(labels[1:]),
@@ -195,7 +197,7 @@ def are_ids(paths: pa.ChunkedArray) -> bool:
     return int(pc.count_distinct(paths).as_py()) == len(paths)
 
 
-def _label_name(schema: pa.Schema, label: str, label_column: str | None) -> str | None:
+def label_name_column(schema: pa.Schema, label: str, label_column: str | None) -> str | None:
     """The column with the class names: `label_name`, or `<column>_name` for a chosen column.
 
     In a table with several label columns, `label_name` belongs only to the default one.

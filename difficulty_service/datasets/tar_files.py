@@ -10,9 +10,9 @@ The members of a sample share the path up to the first dot of the file name: `a/
 
 import gzip
 import json
-import re
 import tarfile
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -150,7 +150,6 @@ _MAX_TEXT_BYTES = 16 << 20
 _MAX_TEXTS_BYTES = 1 << 30  # all labels of an archive are in memory together
 _TEXTS = ("cls", "json")
 _CLS = ".cls"
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -186,15 +185,50 @@ class TarIndex:
     Attributes:
         labels: Where the labels come from: `.cls` or a key of the `.json` members; and then the
             other keys that look like labels, where the key was guessed.
+        further_images: Extensions of images that are not read because the sample has another one,
+            with the number of their samples.
     """
 
     samples: list[TarSample]
     skipped: list[Skipped]
     labels: tuple[str, ...]
+    further_images: Counter[str]
 
 
-def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
-    """Reads the samples of an archive."""
+def read_tar_index(file: StoredFile, label_key: str | None, *, unlabelled: bool) -> TarIndex:
+    """Reads the samples of an archive: those with a label, or with an image if it needs none."""
+    groups = _read_groups(file)
+    samples: list[TarSample] = []
+    skipped: list[Skipped] = []
+    labels: tuple[str, ...] = ()
+    for key, group in groups.items():
+        if unlabelled:
+            if _images(group):
+                samples.append(TarSample(key, "", None, _image(group)))
+            else:
+                skipped.append((key, _NO_IMAGE))
+            continue
+        values, problem = _json_values(group)
+        sources = _label_sources(group, values, label_key)
+        labels = max(labels, sources, key=len)
+        label = _label(group, values, sources)
+        if isinstance(label, int | str):
+            label = int(label) if isinstance(label, int) else label
+            name = values.get("label_name")
+            name = name if isinstance(name, str) else None
+            samples.append(TarSample(key, label, name, _image(group)))
+        else:
+            skipped.append((key, problem or _label_problem(label, label_key)))
+    _refuse_guess(labels, file.place.name)
+    further = Counter(
+        extension for sample in samples for extension in _images(groups[sample.key])[1:]
+    )
+    samples.sort(key=lambda sample: sample.image.offset)
+    return TarIndex(samples, skipped, labels, further)
+
+
+def _read_groups(file: StoredFile) -> dict[str, dict[str, TarMember]]:
+    """The members of each key by their extensions."""
     groups: dict[str, dict[str, TarMember]] = {}
     length = 0
     try:
@@ -211,23 +245,7 @@ def read_tar_index(file: StoredFile, label_key: str | None) -> TarIndex:
             f"the tar {file.place.path!r} is damaged or truncated: {error}",
             "fetch or write it again, or exclude it from the glob",
         ) from error
-    samples: list[TarSample] = []
-    skipped: list[Skipped] = []
-    labels: tuple[str, ...] = ()
-    for key, group in groups.items():
-        values, problem = _json_values(group)
-        sources = _label_sources(group, values, label_key)
-        labels = max(labels, sources, key=len)
-        label = _label(group, values, sources)
-        if isinstance(label, int | str):
-            label = int(label) if isinstance(label, int) else label
-            name = values.get("label_name")
-            name = name if isinstance(name, str) else None
-            samples.append(TarSample(key, label, name, _image(group)))
-        else:
-            skipped.append((key, problem or _label_problem(label, label_key)))
-    _refuse_guess(labels, file.place.name)
-    return TarIndex(sorted(samples, key=lambda sample: sample.image.offset), skipped, labels)
+    return groups
 
 
 def _add(
@@ -273,7 +291,12 @@ def _json_values(group: dict[str, TarMember]) -> tuple[dict[str, object], str | 
         return {}, "its .json member is not JSON"
     if not isinstance(values, dict):
         return {}, "its .json member is not a JSON object"
-    return values, None
+    return {key: _whole(value) for key, value in values.items()}, None
+
+
+def _whole(value: object) -> object:
+    """A number without a fraction as an integer; any other value as it is."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _label_sources(
@@ -293,10 +316,9 @@ def _label(
     """The label of a sample at the first of its sources; None if there is none."""
     if not sources:
         return next((values[name] for name in LABEL_NAMES if name in values), None)
-    if sources[0] != _CLS:
-        return values.get(sources[0])
-    text = group["cls"].text or ""
-    return int(text) if _INTEGER.fullmatch(text) else text
+    if sources[0] == _CLS:
+        return group["cls"].text or ""
+    return values.get(sources[0])
 
 
 def _label_problem(label: object, label_key: str | None) -> str:
@@ -321,11 +343,18 @@ def _refuse_guess(labels: tuple[str, ...], tar_name: str) -> None:
         )
 
 
+_NO_IMAGE = "no member with an image extension"
+
+
+def _images(group: dict[str, TarMember]) -> list[str]:
+    """The extensions of images, that of the sample first: `jpg` rather than `seg.png`."""
+    found = [extension for extension in group if has_image_extension(f".{extension}")]
+    return sorted(found, key=lambda extension: extension not in IMAGE_EXTENSIONS)
+
+
 def _image(group: dict[str, TarMember]) -> TarMember:
-    """The member with the image: `7.jpg` rather than `7.seg.png`."""
-    for is_image in (IMAGE_EXTENSIONS.__contains__, lambda name: has_image_extension(f".{name}")):
-        for extension, member in group.items():
-            if is_image(extension):
-                return member
+    """The member with the image."""
+    for extension in _images(group):
+        return group[extension]
     first = next(iter(group.values()))
-    return TarMember(first.offset, 0, "no member with an image extension", None)
+    return TarMember(first.offset, 0, _NO_IMAGE, None)

@@ -4,7 +4,8 @@ Headers are read once. Images are then read at their offset. From compressed or 
 they are read in order, several per request.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -14,9 +15,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import open_bytes, refusing
-from difficulty_service.datasets.labels import Describe, index_labels, several_labels_warning
+from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
@@ -51,7 +53,8 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     """
     check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
     files = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
-    indices = [read_tar_index(file, options.label_column) for file in files]
+    unlabelled = options.unlabelled
+    indices = [read_tar_index(file, options.label_column, unlabelled=unlabelled) for file in files]
     samples = [sample for index in indices for sample in index.samples]
     archives = [archive for archive, index in enumerate(indices) for _ in index.samples]
     skipped = [entry for index in indices for entry in index.skipped]
@@ -60,10 +63,13 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     def describe(row: int) -> str:
         return f"{samples[row].key!r} in {files[archives[row]].place.name!r}"
 
-    values, names = _labels(samples, describe)
-    labels = index_labels(values, names, "the label", describe)
+    if unlabelled:
+        labels = no_labels(len(samples))
+    else:
+        values, names = _labels(samples)
+        labels = index_labels(values, names, "the label", describe)
     rows = labels.rows.tolist()
-    warnings = list(labels.notes)
+    warnings = [*labels.notes, *_warn_of_images([index.further_images for index in indices])]
     if len(sources) > 1:
         warnings.append(several_labels_warning(sources[0], sources[1:]))
     images = [samples[row].image for row in rows]
@@ -92,21 +98,23 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     return build_dataset(location, options, listing, open_at, describe_sample)
 
 
-def _labels(
-    samples: list[TarSample], describe: Describe
-) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
-    """Labels and class names as columns."""
+def _warn_of_images(further: Sequence[Counter[str]]) -> list[str]:
+    """A sentence where samples have images that are not read."""
+    total = sum(further, Counter[str]())
+    if not total:
+        return []
+    named = [f".{extension} ({number:,})" for extension, number in total.most_common()]
+    return [f"samples have more than one image, of which these are not read: {list_names(named)}"]
+
+
+def _labels(samples: list[TarSample]) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    """Labels and class names as columns; integers beside text become text."""
     numbers = [isinstance(sample.label, int) for sample in samples]
-    if any(numbers) and not all(numbers):
-        one, other = numbers.index(True), numbers.index(False)
-        raise DatasetError(
-            f"the label is {samples[one].label} at {describe(one)} and {samples[other].label!r} "
-            f"at {describe(other)}",
-            "labels must be all integers or all text",
-        )
-    kind = pa.int64() if any(numbers) else pa.string()
+    are_numbers = all(numbers) and any(numbers)
+    given = [sample.label if are_numbers else str(sample.label) for sample in samples]
+    kind = pa.int64() if are_numbers else pa.string()
     try:
-        values = pa.chunked_array([pa.array([sample.label for sample in samples], kind)])
+        values = pa.chunked_array([pa.array(given, kind)])
         names = pa.array([sample.label_name for sample in samples], pa.string())
     except UnicodeEncodeError as error:
         raise DatasetError(

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,25 @@ from torch import Tensor
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.numpy_files import read_array, read_arrays
 from difficulty_service.base.tables import UNREADABLE, read_parquet, read_parquet_schema
-from difficulty_service.datasets.labels import LABEL_NAMES
-from difficulty_service.datasets.table_columns import IMAGE_NAMES, holds_bytes
+from difficulty_service.base.wording import list_names
+from difficulty_service.datasets.declared_names import declared_names
+from difficulty_service.datasets.labels import (
+    LABEL_NAMES,
+    is_text,
+    label_like,
+    several_labels_warning,
+)
+from difficulty_service.datasets.table_columns import (
+    IMAGE_NAMES,
+    holds_bytes,
+    label_name_column,
+)
 from difficulty_service.datasets.text_tables import decode_names
 from difficulty_service.features.array_columns import (
+    ClassLabels,
     column_of_array,
     index_classes,
+    is_number,
     is_vector,
     matrix_of_vectors,
     tensor_of,
@@ -43,11 +56,16 @@ Names = Sequence[str]
 
 @dataclass(frozen=True)
 class SavedArrays:
-    """Features of shape (rows, dim), and a label and an id per row where the file holds them."""
+    """Features of shape (rows, dim), and a label and an id per row where the file holds them.
+
+    Attributes:
+        notes: What was chosen among several, one sentence each.
+    """
 
     features: Tensor
-    labels: pa.Array | None = None
+    labels: ClassLabels | None = None
     ids: pa.Array | None = None
+    notes: tuple[str, ...] = ()
 
 
 def is_array_file(path: Path) -> bool:
@@ -84,7 +102,7 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
     labels = arrays.labels
     if labels_file is not None:
         with _naming(labels_file):
-            labels = _read_labels(labels_file)
+            labels = index_classes(_read_labels(labels_file))
     if labels is None:
         raise DatasetError(
             f"{path} holds no labels",
@@ -94,10 +112,11 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
         )
     both = path if labels_file is None else f"{path} with the labels of {labels_file}"
     try:
-        return array_features(arrays.features, index_classes(labels), arrays.ids, str(path))
+        opened = array_features(arrays.features, labels, arrays.ids, str(path))
     except DatasetError as error:
         problem = f"{both}: {error.problem}"
         raise type(error)(problem, *error.remedy, parameter=error.parameter) from error
+    return replace(opened, warnings=(*arrays.notes, *opened.warnings))
 
 
 @contextmanager
@@ -117,16 +136,20 @@ def _read_npz(path: Path) -> SavedArrays:
                 f"expected one of {', '.join(FEATURE_NAMES)}; arrays of images are scored in "
                 "Python, by `difficulty_service.score_dataset(images, labels)`",
             )
+        found.extend(present)
         return [name for name in (_first(names, present) for names in kinds) if name is not None]
 
+    found: list[str] = []
     kinds = (FEATURE_NAMES, LABEL_NAMES, ID_NAMES)
     arrays = read_arrays(path, choose)
     features = next(iter(arrays))
     labels, ids = (_first(names, [*arrays]) for names in (LABEL_NAMES, ID_NAMES))
+    given = None if labels is None else _column(arrays[labels], f"{labels} of {path}")
     return SavedArrays(
         tensor_of(arrays[features]),
-        None if labels is None else _column(arrays[labels], f"{labels} of {path}"),
+        None if given is None else _noting(index_classes(given), labels, found),
         None if ids is None else _column(arrays[ids], f"{ids} of {path}").cast(pa.string()),
+        _choices(features, [name for name in FEATURE_NAMES if name in found]),
     )
 
 
@@ -136,7 +159,7 @@ def _read_npy(path: Path) -> SavedArrays:
     if beside == path or not beside.is_file():
         return SavedArrays(features)
     with _naming(beside):
-        return SavedArrays(features, _read_labels(beside))
+        return SavedArrays(features, index_classes(_read_labels(beside)))
 
 
 def _read_parquet(path: Path) -> SavedArrays:
@@ -144,15 +167,38 @@ def _read_parquet(path: Path) -> SavedArrays:
     vectors = _vectors(schema)
     features = _first(FEATURE_NAMES, vectors) or vectors[0]
     labels, ids = (_first(names, schema.names) for names in (LABEL_NAMES, ID_NAMES))
-    names = dict.fromkeys(name for name in (features, labels, ids) if name is not None)
-    table = read_parquet(path, list(names))
-    for name in filter(None, (labels, ids)):
+    beside = None if labels is None else label_name_column(schema, labels, None)
+    used = dict.fromkeys(name for name in (features, labels, beside, ids) if name is not None)
+    table = read_parquet(path, list(used))
+    for name in filter(None, (labels, beside, ids)):
         table.column(name).validate(full=True)  # text that is not UTF-8
+    classes = None
+    if labels is not None:
+        names = None if beside is None else table.column(beside)
+        found = index_classes(table.column(labels), names, declared_names(schema, labels))
+        classes = _noting(found, labels, [field.name for field in schema if _may_be_labels(field)])
     return SavedArrays(
         tensor_of(matrix_of_vectors(table.column(features), f"column {features!r} of {path}")),
-        None if labels is None else table.column(labels).combine_chunks(),
+        classes,
         None if ids is None else table.column(ids).cast(pa.string()).combine_chunks(),
+        _choices(features, vectors),
     )
+
+
+def _choices(features: str, vectors: Names) -> tuple[str, ...]:
+    """A sentence where others may be the features."""
+    others = [repr(name) for name in vectors if name != features]
+    hold = "holds" if len(others) == 1 else "hold"
+    sentence = f"features are read from {features!r}; {list_names(others)} {hold} vectors too"
+    return (sentence,) if others else ()
+
+
+def _noting(labels: ClassLabels, name: str | None, names: Names) -> ClassLabels:
+    """The labels with a sentence where others look like labels, too."""
+    others = [other for other in label_like(names) if other != name]
+    if name is None or not others:
+        return labels
+    return replace(labels, notes=(several_labels_warning(name, others), *labels.notes))
 
 
 def _holds_images(path: Path) -> bool:
@@ -167,7 +213,15 @@ READERS = {".npz": _read_npz, ".npy": _read_npy, ".parquet": _read_parquet}
 
 
 def _vectors(schema: pa.Schema) -> list[str]:
-    return [field.name for field in schema if is_vector(field.type)]
+    return [
+        field.name
+        for field in schema
+        if is_vector(field.type) and (field.name in FEATURE_NAMES or field.name not in LABEL_NAMES)
+    ]
+
+
+def _may_be_labels(field: pa.Field) -> bool:
+    return is_text(field.type) or is_number(field.type)
 
 
 def _first(names: Names, present: Names) -> str | None:
@@ -177,7 +231,7 @@ def _first(names: Names, present: Names) -> str | None:
 def _read_labels(path: Path) -> pa.Array:
     if path.suffix.lower() == ".npy":
         return _column(read_array(path), str(path))
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_text(encoding="utf-8-sig").splitlines()
     return pa.array([line.strip() or None for line in lines], pa.string())
 
 

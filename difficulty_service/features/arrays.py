@@ -146,13 +146,16 @@ def array_features(
         labels=chosen,
         sample_ids=sample_ids,
         description=_describe(features, labels.names, (chosen, sample_ids), origin),
-        warnings=tuple(
-            f"rows that have no score because {reason}: {count:,} of {len(features):,}"
-            for reason, count in (
-                ("they have no label", int((~labelled).sum())),
-                ("their features hold NaN or infinity", int((labelled & ~finite).sum())),
-            )
-            if count
+        warnings=(
+            *labels.notes,
+            *(
+                f"rows that have no score because {reason}: {count:,} of {len(features):,}"
+                for reason, count in (
+                    ("they have no label", int((~labelled).sum())),
+                    ("their features hold NaN or infinity", int((labelled & ~finite).sum())),
+                )
+                if count
+            ),
         ),
     )
 

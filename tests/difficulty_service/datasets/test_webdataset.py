@@ -91,11 +91,54 @@ def test_text_labels_become_sorted_class_names(tmp_path: Path) -> None:
     assert dataset.labels.tolist() == [1, 0]
 
 
-def test_integers_beside_text_labels_are_an_error(tmp_path: Path) -> None:
-    members = [("1.jpg", b"x"), ("1.cls", b"4"), ("2.jpg", b"x"), ("2.cls", b"cat")]
+@pytest.mark.parametrize("texts", [["007", "7"], ["4", "cat"], ["1E2", "2024-01-05"]])
+def test_labels_that_are_not_all_numbers_are_classes_as_they_are_written(
+    tmp_path: Path, texts: list[str]
+) -> None:
+    members = [("1.jpg", b"x"), ("1.cls", texts[0].encode())]
+    members += [("2.jpg", b"x"), ("2.json", json.dumps({"label": texts[1]}).encode())]
 
-    with pytest.raises(DatasetError, match=r"4 at '1' in 's\.tar' and 'cat' at '2'"):
-        open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+    assert dataset.class_names == tuple(sorted(texts))
+
+
+def test_numbers_as_text_and_in_json_are_the_same_classes(tmp_path: Path) -> None:
+    members = [("1.jpg", b"x"), ("1.cls", b"10"), ("2.jpg", b"x"), ("2.json", b'{"label": 9}')]
+    members += [("3.jpg", b"x"), ("3.json", b'{"label": 10.0}')]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+    assert dataset.class_names == ("9", "10")
+    assert dataset.labels.tolist() == [1, 0, 1]
+
+
+def test_without_labels_each_key_with_an_image_is_a_sample(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    members = [("1.jpg", images[0]), ("1.txt", b"a cat"), ("2.png", images[1])]
+    members += [("2.json", b'{"width": 8}'), ("index.json", b"{}"), ("3.cls", b"4")]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions(unlabelled=True))
+
+    assert dataset.sample_ids == ["1", "2"]
+    assert _bytes(dataset) == images[:2]
+    assert not dataset.has_labels
+    assert [name for name, _ in dataset.skipped] == ["index", "3"]
+
+
+def test_images_beside_the_one_that_is_read_are_told_in_one_sentence(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    members = [("1.png", images[0]), ("1.jpg", images[1]), ("1.cls", b"0")]
+    members += [("2.png", images[2]), ("2.seg.png", images[3]), ("2.cls", b"1")]
+
+    dataset = open_dataset(_write(tmp_path / "s.tar", members), DatasetOptions())
+
+    assert _bytes(dataset) == [images[0], images[2]]
+    assert dataset.warnings == (
+        "samples have more than one image, of which these are not read: .jpg (1), .seg.png (1)",
+    )
 
 
 def test_members_of_a_key_need_not_be_neighbours_and_a_mask_is_not_the_image(

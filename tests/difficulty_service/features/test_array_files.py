@@ -1,5 +1,6 @@
 """Features that other programs saved are read with their labels, without running their code."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -177,3 +178,82 @@ def test_labels_of_sixteen_bits_are_classes(tmp_path: Path) -> None:
 
     assert read.class_names == ("0", "1")
     assert read.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("write", ["npz", "parquet", "txt"])
+def test_negative_numbers_are_rows_without_a_label_in_every_file(
+    write: str, tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    labels, beside = [3, -1, 5000, 3, -1, 5000], None
+    path = tmp_path / "a.npz"
+    if write == "npz":
+        np.savez(path, features=features, labels=labels)
+    elif write == "parquet":
+        path = tmp_path / "a.parquet"
+        pq.write_table(pa.table({"features": features.tolist(), "label": labels}), path)
+    else:
+        np.savez(path, features=features)
+        beside = tmp_path / "labels.txt"
+        beside.write_text("\n".join(map(str, labels)))
+
+    source = read_array_file(path, beside)
+
+    assert source.class_names == ("3", "5000")
+    assert source.sample_ids.to_pylist() == ["0", "2", "3", "5"]
+    assert source.warnings == ("rows that have no score because they have no label: 2 of 6",)
+
+
+def test_a_text_file_of_labels_is_read_as_it_is_written(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    (tmp_path / "labels.txt").write_text("\ufeff007\n7\n1E2\n007\n7\n100\n", "utf-8")
+
+    source = read_array_file(write_npy(tmp_path, features), tmp_path / "labels.txt")
+
+    assert source.class_names == ("007", "100", "1E2", "7")
+    assert source.labels.tolist() == [0, 3, 2, 0, 3, 1]
+
+
+def test_names_that_a_schema_or_a_column_gives_are_those_of_the_classes(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    table = pa.table({"features": features.tolist(), "label": [1, 0, 2, 1, 0, -1]})
+    declared = {"info": {"features": {"label": {"names": ["dog", "cat", "cow"]}}}}
+    metadata = {"huggingface": json.dumps(declared)}
+    pq.write_table(table.replace_schema_metadata(metadata), tmp_path / "declared.parquet")
+    names = pa.array(["cat", "dog", "cow", "cat", "dog", None])
+    pq.write_table(table.append_column("label_name", names), tmp_path / "named.parquet")
+
+    one = read_array_file(tmp_path / "declared.parquet")
+    other = read_array_file(tmp_path / "named.parquet")
+
+    assert one.class_names == other.class_names == ("dog", "cat", "cow")
+    assert one.labels.tolist() == other.labels.tolist() == [1, 0, 2, 1, 0]
+
+
+def test_vectors_and_labels_that_are_not_read_are_told(
+    tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    columns = {"clip": features.tolist(), "features": features.tolist(), "label": LABELS}
+    pq.write_table(pa.table({**columns, "noisy_label": LABELS}), tmp_path / "a.parquet")
+    np.savez(tmp_path / "a.npz", X=features, embeddings=features, y=LABELS)
+
+    table = read_array_file(tmp_path / "a.parquet")
+    arrays = read_array_file(tmp_path / "a.npz")
+
+    assert table.warnings == (
+        "features are read from 'features'; 'clip' holds vectors too",
+        "labels are read from 'label'; 'noisy_label' looks like labels too",
+    )
+    assert arrays.warnings == ("features are read from 'X'; 'embeddings' holds vectors too",)
+
+
+def test_lists_of_labels_are_no_features(tmp_path: Path, features: NDArray[np.float32]) -> None:
+    one_hot = np.eye(2, dtype=np.int64)[[0, 1] * 3].tolist()
+    table = pa.table({"label": one_hot, "clip": features.tolist()})
+    pq.write_table(table, tmp_path / "a.parquet")
+
+    source = read_array_file(tmp_path / "a.parquet")
+
+    assert source.open_part(0).features().tolist() == features.tolist()
+    assert source.labels.tolist() == [0, 1] * 3
