@@ -14,7 +14,7 @@ from torch.utils.dlpack import from_dlpack
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.tables import strings_to_arrow, to_arrow, to_numpy
-from difficulty_service.datasets.label_lists import similar_names_warning
+from difficulty_service.datasets.label_lists import is_list, similar_names_warning
 from difficulty_service.datasets.labels import MISSING as MISSING
 from difficulty_service.datasets.labels import distinct_labels, name_classes
 
@@ -145,5 +145,6 @@ def index_classes(
     class_names, indices[labelled] = name_classes(
         found, indices[labelled], beside, declared, source
     )
-    notes = (*found.notes, *filter(None, [similar_names_warning(class_names, source)]))
+    assumed = () if is_list(rows.type) else found.notes  # an array of ones is plainly one-hot
+    notes = (*assumed, *filter(None, [similar_names_warning(class_names, source)]))
     return ClassLabels(class_names, torch.from_numpy(indices), notes)

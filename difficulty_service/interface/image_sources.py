@@ -25,14 +25,12 @@ from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptio
 from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
-from difficulty_service.features.array_columns import ClassLabels, index_classes
-from difficulty_service.interface.arrays import Column, to_column
+from difficulty_service.interface.arrays import Column
+from difficulty_service.interface.image_labels import classes_of_pairs
 
 LabelledImages = Any
 """A path or URI, a `datasets.Dataset`, a map-style Dataset of torch, a sequence of pairs, or a
 table: a DataFrame, an Arrow table or a dict of columns."""
-
-PAIR = 2
 
 
 def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:
@@ -56,6 +54,7 @@ def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, lis
         images = images[choose_split(list(images), options.split, "the DatasetDict")]
     if package is not None and isinstance(images, package.Dataset):
         return open_rows(images, resolve("."), "a Hugging Face dataset in memory", options), []
+    _refuse_streams(images, package)
     if is_frame(images):
         pairs, guesses = _pairs_of_frame(images, options)
         dataset, warnings = _of_pairs(pairs, options)
@@ -75,6 +74,21 @@ def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, lis
     unused = ("split", "image_column", "label_column", "id_column")
     check_options(options, "pairs of images and labels", unused)
     return _of_pairs(images, options)
+
+
+def _refuse_streams(images: LabelledImages, package: Any) -> None:  # noqa: ANN401
+    """Refuses what `datasets` streams, which is read once and has no length."""
+    if package is None or not isinstance(
+        images, package.IterableDataset | package.IterableDatasetDict
+    ):
+        return
+    raise DatasetError(
+        f"an object of type {type(images).__name__} is streamed, and has no length or no elements "
+        "by position",
+        "load it without `streaming=True`, or make a `datasets.Dataset` of its rows, such as by "
+        "`datasets.Dataset.from_list(list(rows.take(10_000)), features=rows.features)`",
+        parameter="images",
+    )
 
 
 def images_of(images: LabelledImages | None) -> str | Dataset | None:
@@ -196,7 +210,7 @@ def is_pairs(images: LabelledImages) -> bool:
 
 
 def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:  # noqa: ANN401
-    classes = _classes(pairs)
+    classes = classes_of_pairs(pairs)
     kept = np.flatnonzero(classes.indices.numpy() >= 0)
     if len(pairs) and not len(kept):
         raise DatasetError(f"none of the {len(pairs):,} images has a label", "label some of them")
@@ -209,7 +223,8 @@ def _of_pairs(pairs: Any, options: DatasetOptions) -> tuple[Dataset, list[str]]:
         classes.names,
     )
     location = f"{type(pairs).__name__} in memory"
-    return open_memory(in_memory, location, options), warnings if unlabelled else []
+    warnings = [*classes.notes, *(warnings if unlabelled else [])]
+    return open_memory(in_memory, location, options), warnings
 
 
 def _reader(pairs: Any, kept: Sequence[int]) -> Callable[[int], object]:  # noqa: ANN401
@@ -223,30 +238,6 @@ def _reader(pairs: Any, kept: Sequence[int]) -> Callable[[int], object]:  # noqa
             return pairs[kept[position]][0]
 
     return read_image
-
-
-def _classes(pairs: Any) -> ClassLabels:  # noqa: ANN401
-    """Labels from the attribute `targets` of torchvision, otherwise from every element."""
-    targets = getattr(pairs, "targets", None)
-    if targets is None or len(targets) != len(pairs) or getattr(pairs, "target_transform", None):
-        targets = [_label(pairs[position], position) for position in range(len(pairs))]
-    classes = index_classes(to_column(targets, "labels"))
-    names = getattr(pairs, "classes", None)
-    if names is None or not all(name.isdecimal() for name in classes.names):
-        return classes
-    if any(int(name) >= len(names) for name in classes.names):
-        return classes
-    return ClassLabels(tuple(str(names[int(name)]) for name in classes.names), classes.indices)
-
-
-def _label(pair: Any, position: int) -> object:  # noqa: ANN401
-    if not isinstance(pair, list | tuple) or len(pair) != PAIR:
-        raise DatasetError(
-            f"element {position} is {type(pair).__name__}, expected a pair of an image and a label",
-            "pass `score_dataset(images, labels)`, or `list(zip(images, labels))`",
-            parameter="images",
-        )
-    return pair[1]
 
 
 def _sample_ids(pairs: Any, kept: Sequence[int], modality: str) -> list[str]:  # noqa: ANN401

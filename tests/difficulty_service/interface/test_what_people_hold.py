@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import datasets
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -11,7 +12,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 from PIL import Image
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import ConcatDataset, DataLoader, Subset, TensorDataset
 
 import difficulty_service as ds
 from difficulty_service.base.errors import DatasetError, ImageError
@@ -132,3 +133,103 @@ def test_images_and_labels_apart_are_scored_as_pairs_are() -> None:
 
     assert apart["rmd"].to_pylist() == together["rmd"].to_pylist()
     assert apart["label_name"].to_pylist() == labels
+
+
+class Folder(torch.utils.data.Dataset[tuple[Image.Image, int]]):
+    """Images with the attributes of an ImageFolder of torchvision."""
+
+    def __init__(self, classes: list[str], targets: object) -> None:
+        self.classes = classes
+        self.targets = targets
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, position: int) -> tuple[Image.Image, int]:
+        return Image.new("RGB", (8, 8)), int(list(self.targets)[position])  # type: ignore[call-overload]
+
+
+def names_of(images: object) -> list[str]:
+    dataset, _ = open_images(images, DatasetOptions())
+    return [dataset.class_names[label] for label in dataset.labels.tolist()]
+
+
+def test_parts_of_datasets_keep_the_names_of_their_classes() -> None:
+    folder = Folder(["cat", "dog"], [0, 1, 1, 0])
+
+    assert names_of(Subset(folder, [3, 1])) == ["cat", "dog"]
+    assert names_of(Subset(Subset(folder, torch.tensor([3, 1])), [1])) == ["dog"]
+
+
+def test_joined_datasets_are_matched_by_the_names_of_their_classes() -> None:
+    one = Folder(["cat", "dog"], [0, 1, 1, 0])
+    other = Folder(["bird", "cat"], torch.tensor([0, 1, 1, -1]))
+
+    assert names_of(ConcatDataset([one, other])) == [
+        *("cat", "dog", "dog", "cat"),
+        *("bird", "cat", "cat"),
+    ]
+    assert names_of(Subset(ConcatDataset([one, other]), [5, 0, 4, -3])) == [
+        *("cat", "cat", "bird", "cat"),
+    ]
+
+
+def test_joined_datasets_whose_classes_cannot_be_matched_are_refused() -> None:
+    folders = [Folder(["cat", "dog"], [0] * 4), Folder(["dog", "cat"], [0] * 4)]
+    unnamed = [(Image.new("RGB", (8, 8)), 0)]
+
+    with pytest.raises(DatasetError, match="give all parts the attribute `classes`"):
+        open_images(ConcatDataset([*folders, unnamed]), DatasetOptions())
+
+
+def test_labels_of_a_part_are_read_of_its_elements_alone() -> None:
+    class Unread(Folder):
+        def __getitem__(self, position: int) -> tuple[Image.Image, int]:
+            assert position == 2
+            return super().__getitem__(position)
+
+    assert names_of(Subset(Unread(["cat", "dog"], map(int, "0110")), [2])) == ["dog"]
+
+
+def test_transformed_targets_do_not_take_the_names_of_the_others() -> None:
+    folder = Folder(["cat", "dog"], [0, 1, 1, 0])
+    folder.target_transform = lambda target: 1 - target  # type: ignore[attr-defined]
+
+    assert names_of(folder) == ["0", "1", "1", "0"]
+
+
+@pytest.mark.parametrize("targets", [None, 7, np.array(3), {"a": 1}])
+def test_targets_that_are_no_list_of_labels_are_not_read(targets: object) -> None:
+    class Labelled(Folder):
+        def __getitem__(self, position: int) -> tuple[Image.Image, int]:
+            return Image.new("RGB", (8, 8)), position % 2
+
+    assert names_of(Labelled(["cat", "dog"], targets)) == ["cat", "dog", "cat", "dog"]
+
+
+@pytest.mark.parametrize("is_split", [False, True])
+def test_streamed_datasets_are_answered_by_a_line_that_works(*, is_split: bool) -> None:
+    pixels = [Image.new("RGB", (8, 8), (20 * row, 0, 0)) for row in range(4)]
+    features = datasets.Features(
+        {"image": datasets.Image(), "label": datasets.ClassLabel(names=["cat", "dog"])}
+    )
+    held = datasets.Dataset.from_dict({"image": pixels, "label": [0, 1, 1, 0]}, features=features)
+    rows = held.to_iterable_dataset()
+    images = datasets.IterableDatasetDict({"train": rows}) if is_split else rows
+
+    with pytest.raises(DatasetError, match=r"streamed.*`streaming=True`") as caught:
+        open_images(images, DatasetOptions())
+
+    line = str(caught.value).rpartition("by `")[2].strip("`")
+    assert names_of(eval(line, {"datasets": datasets, "rows": rows})) == [  # noqa: S307
+        *("cat", "dog", "dog", "cat")
+    ]
+
+
+def test_negative_labels_in_memory_are_none() -> None:
+    pairs = [(Image.new("RGB", (8, 8)), label) for label in (3, -1, 5000)]
+
+    dataset, warnings = open_images(pairs, DatasetOptions())
+
+    assert dataset.class_names == ("3", "5000")
+    assert warnings == ["1 of 3 images are left out: they have no label"]
