@@ -69,7 +69,7 @@ def annotators(
     named = LabelColumns(split_columns(columns), annotator_column, label_column, id_column)
     report = judge_annotators(
         open_source(source),
-        open_label_table(labels, named),
+        open_label_table(labels),
         named,
         ConsensusOptions(sure, count_given, None if marks is None else read_marks(marks, ())),
         out.parent,

@@ -42,7 +42,10 @@ def names_of_feature(feature: Any) -> tuple[str, ...]:  # noqa: ANN401 - of `dat
 
 
 def as_names(column: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
-    """A column of integers, or lists of these, as their names; null for other integers."""
+    """A column of integers, or lists of these, as their names.
+
+    Negative integers are null, and others without a name are their own.
+    """
     if is_list(column.type):
         inner = pa.list_(pa.large_string())
         cells = [
@@ -50,14 +53,16 @@ def as_names(column: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
             for cell in column.to_pylist()
         ]
         return pa.chunked_array([pa.array(cells, inner)])
-    values = decode_dictionary(column)
-    inside = pc.and_(pc.greater_equal(values, 0), pc.less(values, len(names)))
-    places = pc.if_else(inside, values, pa.scalar(None, values.type)).combine_chunks()
-    return pa.chunked_array([pa.array(names, pa.large_string()).take(places)])
+    numbers = decode_dictionary(column).combine_chunks().dictionary_encode()
+    distinct = [_name(number, names) for number in numbers.dictionary.to_pylist()]
+    texts = pa.array(distinct, pa.large_string())
+    return pa.chunked_array([texts.take(numbers.indices)])
 
 
 def _name(number: int | None, names: Sequence[str]) -> str | None:
-    return names[number] if number is not None and 0 <= number < len(names) else None
+    if number is None or number < 0:
+        return None
+    return names[number] if number < len(names) else str(number)
 
 
 def number_alike(

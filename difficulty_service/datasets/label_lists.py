@@ -55,7 +55,7 @@ def one_of_each(
         raise DatasetError(
             f"{source} has {lengths[row]:,} labels at {describe(row)}: "
             f"{', '.join(map(repr, column[row].as_py()[:3]))}",
-            REMEDY,
+            "write one label in each cell" if parameter == "columns" else REMEDY,
             parameter=parameter,
         )
     parents = np.flatnonzero(lengths)

@@ -41,6 +41,14 @@ class TextColumns:
         return name in self.named or bool(may_be_label)
 
 
+class EveryColumn:
+    """All columns, where a table holds nothing but ids and labels."""
+
+    def __contains__(self, name: object) -> bool:
+        """Whether a column is one of them."""
+        return isinstance(name, str)
+
+
 @dataclass(frozen=True)
 class TableColumns:
     """The names of the columns of a dataset.
@@ -188,6 +196,11 @@ def path_columns(schema: pa.Schema, image: str) -> list[str]:
             or (fold(name) in PATH_NAMES and holds_text(schema.field(name).type))
         )
     ]
+
+
+def has_paths(data_type: pa.DataType) -> bool:
+    """Whether cells are structs with a path, as `datasets` writes images."""
+    return _has_field(data_type, "path")
 
 
 def are_ids(paths: pa.ChunkedArray) -> bool:

@@ -77,7 +77,7 @@ def annotators(  # noqa: PLR0913 - one parameter for each option
         ScoreFile(source.table, source.provenance)
         if isinstance(source, Scores)
         else open_source(Path(source)),
-        open_label_table(given, named),
+        open_label_table(given),
         named,
         ConsensusOptions(sure, count_given, None if marks is None else marks_of(marks)),
         None if out is None else Path(out).parent,

@@ -80,8 +80,9 @@ def _of_parts(pairs: ConcatDataset[Any], places: Sequence[int]) -> _Targets:
     ends = np.array(pairs.cumulative_sizes)
     inside = np.array(places, np.int64) % max(len(pairs), 1)
     part_of = np.searchsorted(ends, inside, side="right")
+    starts = [0, *ends.tolist()]
     parts = [
-        _targets(part, (inside[part_of == number] - (ends[number] - len(part))).tolist())
+        _targets(part, (inside[part_of == number] - starts[number]).tolist())
         for number, part in enumerate(pairs.datasets)
     ]
     joined = _joined(parts)

@@ -23,14 +23,17 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
-from difficulty_service.datasets.labels import decode_dictionary
+from difficulty_service.datasets.declared_names import as_names, declared_names
+from difficulty_service.datasets.label_lists import is_list, one_of_each
+from difficulty_service.datasets.labels import decode_dictionary, find_usual
 from difficulty_service.datasets.storage import common_folder
-from difficulty_service.datasets.table_columns import PATH_NAMES
+from difficulty_service.datasets.table_columns import PATH_NAMES, EveryColumn, has_paths
 from difficulty_service.datasets.table_files import (
     TableFile,
     find_tables,
     open_table_file,
     read_columns,
+    read_paths,
 )
 from difficulty_service.gaussians.given_labels import GivenLabels
 
@@ -74,6 +77,7 @@ class LabelTable:
         name: What messages call it.
         read: Reads all rows of some columns.
         row_names: `file#row` of each row, which are the ids of samples of a dataset without others.
+        images: Columns of images that have paths, which are the ids of samples, too.
         notes: What was assumed to read it, one sentence each.
     """
 
@@ -81,6 +85,7 @@ class LabelTable:
     columns: tuple[str, ...]
     read: Callable[[list[str]], pa.Table]
     row_names: Callable[[], Iterator[str]]
+    images: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -109,7 +114,7 @@ class AnnotatorLabels:
         return AnnotatorLabels(together, (*self.annotators, name), self.warnings)
 
 
-def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> LabelTable:
+def open_label_table(source: str | Path | pa.Table) -> LabelTable:
     """Opens a table in memory, a file, the files that match a glob, or those in a folder.
 
     Raises:
@@ -119,16 +124,16 @@ def open_label_table(source: str | Path | pa.Table, columns: LabelColumns) -> La
         return LabelTable(
             "the table of labels",
             tuple(source.column_names),
-            source.select,
+            lambda names: _named(source.select(names), source.schema),
             lambda: map(str, range(len(source))),
+            _with_paths(source.schema, source.column_names),
         )
     files = find_tables(str(source))
     folder = common_folder(files)
     # Ids and labels such as 007 are text.
-    text = (ID_COLUMN, *OTHER_IDS, columns.label, columns.annotator, *columns.annotators)
-    text = (*text, *filter(None, [columns.sample_id]))
     tables = [
-        open_table_file(file, posixpath.relpath(file.place.path, folder), text) for file in files
+        open_table_file(file, posixpath.relpath(file.place.path, folder), EveryColumn())
+        for file in files
     ]
     return label_table(str(source), tables)
 
@@ -141,17 +146,39 @@ def label_table(name: str, tables: Sequence[TableFile]) -> LabelTable:
         if all(name in table.schema.names for table in tables)
     ]
     notes = tuple(f"{table.name!r} {table.note}" for table in tables if table.note)
+    images = _with_paths(tables[0].schema, shared)
     return LabelTable(
-        name, tuple(shared), partial(_read, tables), partial(_row_names, tables), notes
+        name, tuple(shared), partial(_read, tables), partial(_row_names, tables), images, notes
     )
 
 
+def _with_paths(schema: pa.Schema, names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(name for name in names if has_paths(schema.field(name).type))
+
+
 def _read(tables: Sequence[TableFile], columns: list[str]) -> pa.Table:
-    parts = [read_columns(table, columns) for table in tables]
-    plain = [
-        pa.table({name: _texts(part.column(name)) for name in part.column_names}) for part in parts
-    ]
-    return pa.concat_tables(plain)
+    return pa.concat_tables([_read_file(table, columns) for table in tables])
+
+
+def _read_file(table: TableFile, columns: list[str]) -> pa.Table:
+    """Some columns of a file as text; of images, their paths."""
+    images = _with_paths(table.schema, columns)
+    others = [name for name in columns if name not in images]
+    texts = _named(read_columns(table, others), table.schema)
+    read = dict(zip(others, texts.columns, strict=True))
+    read |= {name: _texts(read_paths(table, name)) for name in images}
+    return pa.table({name: read[name] for name in columns})
+
+
+def _named(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Columns as text; numbers are the names that the schema declares for them."""
+    columns = {}
+    for name in part.column_names:
+        column, names = part.column(name), declared_names(schema, name)
+        if has_paths(column.type):
+            column = pc.struct_field(column, "path")
+        columns[name] = _texts(as_names(column, names) if names else column)
+    return pa.table(columns)
 
 
 def _row_names(tables: Sequence[TableFile]) -> Iterator[str]:
@@ -162,6 +189,8 @@ def _row_names(tables: Sequence[TableFile]) -> Iterator[str]:
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Cells as text; whole numbers without a fraction, null where there is none."""
     column = decode_dictionary(column)
+    if is_list(column.type):
+        column, _ = one_of_each(column, "the column of labels", "row {}".format, "columns")
     if pa.types.is_boolean(column.type):
         column = column.cast(pa.int8())
     if pa.types.is_floating(column.type):
@@ -191,7 +220,8 @@ def read_labels(
 ) -> AnnotatorLabels:
     """Matches labels with samples by their ids and with classes by their names.
 
-    A whole number that is no name of a class is the index of one, unless other names are numbers.
+    A whole number that is no name of a class is the index of one, unless other names are numbers,
+    or one of the labels is none of the indices.
 
     Raises:
         DatasetError: A column is missing, or no label is one of a class and a sample.
@@ -200,18 +230,19 @@ def read_labels(
     used = list(wide or (columns.annotator, columns.label))
     samples = sample_numbers(table, columns, used, sample_ids)
     cells = table.read(used)
-    classes = _Classes.of(class_names)
+    columns_of_labels = [cells.column(name) for name in wide or [columns.label]]
+    classes = _Classes.of(class_names, columns_of_labels)
     if wide:
-        found = [classes.numbers(_texts(cells.column(name))) for name in wide]
+        found = [classes.numbers(column) for column in columns_of_labels]
         annotators: Sequence[str] = wide
         numbers = np.repeat(np.arange(len(wide)), len(samples))
         labels = np.concatenate(found)
         samples = np.tile(samples, len(wide))
     else:
-        who = _texts(cells.column(columns.annotator)).combine_chunks().dictionary_encode()
+        who = cells.column(columns.annotator).combine_chunks().dictionary_encode()
         annotators = who.dictionary.to_pylist()
         numbers = who.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        labels = classes.numbers(_texts(cells.column(columns.label)))
+        labels = classes.numbers(columns_of_labels[0])
     kept = (samples >= 0) & (labels >= 0) & (numbers >= 0)
     triples = np.stack([samples, numbers, labels], axis=1)[kept].astype(np.int64)
     given, repeated = _last_of_each(triples)
@@ -272,7 +303,7 @@ def _annotator_columns(table: LabelTable, columns: LabelColumns) -> tuple[str, .
                 parameter="columns",
             )
         ids = columns.sample_id or ID_COLUMN
-        return tuple(name for name in table.columns if name != ids)
+        return tuple(name for name in table.columns if name not in (ids, *table.images))
     found: dict[str, None] = {}
     for pattern in columns.annotators:
         matching = [name for name in table.columns if fnmatch.fnmatchcase(name, pattern)]
@@ -297,11 +328,12 @@ def sample_numbers(
             f"{list_names(table.columns, COLUMNS_SHOWN)}",
             parameter="id_column",
         )
-    tried = [columns.sample_id] if columns.sample_id else [ID_COLUMN, *OTHER_IDS]
+    usual = [ID_COLUMN, *find_usual(OTHER_IDS, table.columns), *table.images]
+    tried = [columns.sample_id] if columns.sample_id else usual
     shown: list[str] = []
     for name in tried:
         if name in table.columns and name not in used:
-            ids = _texts(table.read([name]).column(name)).combine_chunks()
+            ids = table.read([name]).column(name).combine_chunks()
             shown = shown or ids[:IDS_SHOWN].to_pylist()
             numbers = _find(ids, sample_ids)
             if (numbers >= 0).any():
@@ -331,13 +363,19 @@ class _Classes:
     """Class index of each text of a label, and how often others were met."""
 
     index: Mapping[str, int]
-    are_numbers: bool
+    are_names: bool
+    takes_places: bool
     outside: Counter[str]
 
     @classmethod
-    def of(cls, names: Sequence[str]) -> Self:
+    def of(cls, names: Sequence[str], columns: Sequence[pa.ChunkedArray]) -> Self:
+        """The classes of a dataset, for all columns of labels together."""
         index = {name: place for place, name in enumerate(names)}
-        return cls(index, any(map(INTEGER.fullmatch, names)), Counter())
+        texts = {_whole(text) for column in columns for text in pc.unique(column).to_pylist()}
+        numbers = [int(text) for text in texts if INTEGER.fullmatch(text)]
+        are_places = max(numbers, default=0) < len(names)
+        are_names = any(map(INTEGER.fullmatch, names))
+        return cls(index, are_names, are_places and not are_names, Counter())
 
     def numbers(self, texts: pa.ChunkedArray) -> NDArray[np.int64]:
         """Class index of each label; -1 where it is missing or of no class. Shape (labels,)."""
@@ -352,23 +390,32 @@ class _Classes:
         return known[places]
 
     def _number(self, text: str) -> int:
-        if text in self.index:
-            return self.index[text]
-        if self.are_numbers or not INTEGER.fullmatch(text) or int(text) >= len(self.index):
-            return -1
-        return int(text)
+        for name in (text, _whole(text)):
+            if name in self.index:
+                return self.index[name]
+        number = _whole(text)
+        return int(number) if self.takes_places and INTEGER.fullmatch(number) else -1
 
     def warnings(self, where: str) -> list[str]:
         """A sentence about labels of other classes."""
         if not self.outside:
             return []
         names = [f"{text} ({number:,})" for text, number in self.outside.most_common()]
-        return [
+        sentence = (
             f"{count_of(self.outside.total(), 'label')} of {where} of no class of the dataset "
             f"{is_or_are(self.outside.total())} left out: {list_names(names)}"
-        ]
+        )
+        if not self.are_names and not self.takes_places:
+            number = len(self.index)
+            sentence += f"; numbers are places of classes only where all are below {number:,}"
+        return [sentence]
+
+
+def _whole(text: str | None) -> str:
+    """A whole number as pandas writes it beside missing ones, without its point."""
+    return re.sub(r"^(\d+)\.0+$", r"\1", text or "")
 
 
 def _is_missing(text: str) -> bool:
     """Whether a text stands for no label, as a negative number does."""
-    return not text or re.fullmatch(r"-\d+", text) is not None
+    return not text or re.fullmatch(r"-\d+(\.0+)?", text) is not None

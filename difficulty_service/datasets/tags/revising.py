@@ -5,7 +5,7 @@ What nobody decided about stays as it is: a table of text byte for byte, Parquet
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,7 +61,7 @@ def _revised_text(table: TagTable, separator: str, edits: Edits) -> bytes:
     """CSV and its like, in which only the edited cells are written anew."""
     content = read_text(table.file.file.place, table.file.name)
     rows = cell_spans(content)
-    header = [content.text[start:end].strip("\ufeff").strip('"') for start, end in next(rows)]
+    header = [_column_name(content.text[start:end]) for start, end in next(rows)]
     places = {name: header.index(name) for name in table.columns}
     changes: list[Edit] = []
     number = -1
@@ -90,6 +90,11 @@ def _revised_text(table: TagTable, separator: str, edits: Edits) -> bytes:
             "take line breaks out of its cells",
         )
     return content.encode(edited(content.text, changes))
+
+
+def _column_name(cell: str) -> str:
+    """The name of a column, as it is read."""
+    return cell.strip("\ufeff").strip('"').strip()
 
 
 _CELL = re.compile(r'"(?:[^"]|"")*"')
@@ -154,7 +159,7 @@ def _other(cell: str, *, has: bool) -> str:
         opposite = opposite.upper()
     elif text[:1].isupper():
         opposite = opposite.capitalize()
-    return opposite
+    return cell.replace(text, opposite)
 
 
 def _revised_lines(table: TagTable, separator: str, edits: Edits) -> bytes:
@@ -215,6 +220,18 @@ def _one_hot_value(value: Any, *, has: bool) -> Any:  # noqa: ANN401 - any JSON,
     return type(value)(has)
 
 
+def _with_list(
+    cell: list[Any], edit: Mapping[str, bool], declared: Sequence[str], kind: pa.DataType
+) -> list[Any]:
+    """The tags of a row of Parquet after an edit, where numbers may have declared names."""
+    if not declared:
+        return with_tags(cell, edit, _maker(kind))
+    named = [declared[each] if 0 <= each < len(declared) else str(each) for each in cell]
+    edited_names = with_tags(named, edit, str)
+    number = dict(zip(named, cell, strict=True))
+    return [number[name] if name in number else declared.index(name) for name in edited_names]
+
+
 _OPEN, _COLON, _COMMA = (re.compile(rf"\s*{each}?\s*") for each in ("{", ":", ","))
 
 
@@ -244,9 +261,8 @@ def _write_parquet(table: TagTable, separator: str, edits: Edits, target: Path) 
         parquet = pq.ParquetFile(source, pre_buffer=False)
         schema = parquet.schema_arrow
         metadata = parquet.metadata
-        codecs = [metadata.row_group(0).column(0).compression] if metadata.num_row_groups else []
         first = 0
-        with pq.ParquetWriter(target, schema, compression=[*codecs, "zstd"][0]) as writer:
+        with pq.ParquetWriter(target, schema, compression=_codecs(metadata)) as writer:
             for group in range(metadata.num_row_groups):
                 part = parquet.read_row_group(group)
                 here = {
@@ -256,6 +272,19 @@ def _write_parquet(table: TagTable, separator: str, edits: Edits, target: Path) 
                 }
                 first += len(part)
                 writer.write_table(_revised_part(part, table, separator, here), len(part) or None)
+
+
+def _codecs(metadata: pq.FileMetaData) -> dict[str, str] | str:
+    """The compression of each column, by its path inside nested ones."""
+    if not metadata.num_row_groups:
+        return "zstd"
+    columns = map(metadata.row_group(0).column, range(metadata.num_columns))
+    return {
+        column.path_in_schema: "none"
+        if column.compression == "UNCOMPRESSED"
+        else column.compression
+        for column in columns
+    }
 
 
 def _revised_part(part: pa.Table, table: TagTable, separator: str, edits: Edits) -> pa.Table:
@@ -271,7 +300,7 @@ def _revised_part(part: pa.Table, table: TagTable, separator: str, edits: Edits)
             if table.one_hot:
                 cells[row] = _one_hot_value(cells[row], has=edit[name])
             elif pa.types.is_list(field.type) or pa.types.is_large_list(field.type):
-                cells[row] = with_tags(cells[row] or [], edit, _maker(field.type))
+                cells[row] = _with_list(cells[row] or [], edit, table.declared, field.type)
             else:
                 cells[row] = with_text(cells[row], edit, separator)
         part = part.set_column(place, field, pa.array(cells, field.type))

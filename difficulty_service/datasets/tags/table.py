@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import did_you_mean, list_names
+from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.label_lists import is_list
 from difficulty_service.datasets.labels import decode_dictionary, find_usual, is_text
@@ -81,9 +82,14 @@ class TagTable:
     images: tuple[str, ...] | None = None
 
     @property
+    def declared(self) -> tuple[str, ...]:
+        """Names of the numbers in the lists, where the schema declares them."""
+        return () if self.one_hot else declared_names(self.file.schema, self.columns[0])
+
+    @property
     def takes_others(self) -> bool:
         """Whether a row can have a tag that none has yet."""
-        return not self.one_hot and self.images is None
+        return not self.one_hot and self.images is None and not self.declared
 
 
 def open_tags(
@@ -112,7 +118,7 @@ def open_tags(
         )
     if files[0].place.name.lower().endswith(ENDING):
         return _open_coco(location, files[0], wanted)
-    text = (*ID_NAMES, *wanted.columns, *filter(None, [wanted.sample_id]))
+    text = (*ID_NAMES, *USUAL, *wanted.columns, *filter(None, [wanted.sample_id]))
     name = files[0].place.name
     file = open_table_file(files[0], name, text, multiline=True, limits=limits)
     columns = _columns(file, wanted)
@@ -122,8 +128,9 @@ def open_tags(
         names: Sequence[str] = columns
         rows, tags = _one_hot(file.name, cells)
     else:
-        texts = _texts_of_lists(file.name, columns[0], cells.column(0), wanted)
-        rows, names, tags = texts
+        declared = declared_names(file.schema, columns[0])
+        column = as_names(cells.column(0), declared) if declared else cells.column(0)
+        rows, names, tags = _texts_of_lists(file.name, columns[0], column, wanted)
     starts, found = _sorted(rows, tags, file.num_rows)
     one_hot = len(columns) > 1
     return TagTable(location, wanted, file, columns, one_hot, tuple(names), starts, found)

@@ -1,5 +1,6 @@
 """Tables of labels as people and tools write them, and what of them is used."""
 
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -29,7 +30,7 @@ def read(
     **columns: str,
 ) -> AnnotatorLabels:
     named = LabelColumns(annotators, **columns)
-    return read_labels(open_label_table(source, named), named, pa.array(ids), classes)
+    return read_labels(open_label_table(source), named, pa.array(ids), classes)
 
 
 def found(labels: AnnotatorLabels, classes: tuple[str, ...] = CLASSES) -> set[Label]:
@@ -151,7 +152,7 @@ def test_labels_of_other_classes_and_samples_are_left_out_and_told() -> None:
     assert found(labels) == {("a", "ann", "cat")}
     assert labels.warnings == (
         "4 labels of the table of labels of no class of the dataset are left out: "
-        "zebra (2), 9 (1), 12.5 (1)",
+        "zebra (2), 9 (1), 12.5 (1); numbers are places of classes only where all are below 3",
         "2 labels of samples that are not there are left out",
         "no label of bob can be used",
     )
@@ -205,7 +206,14 @@ def test_a_label_of_nobody_is_left_out_and_told() -> None:
             id="ids",
         ),
         pytest.param(
-            {"sample_id": ["a"], "ann": [[1, 2]]}, (), {}, "cannot be read as text", id="type"
+            {"sample_id": ["a"], "ann": [[1, 2]]},
+            (),
+            {},
+            "has 2 labels at row 0.*one label in each cell",
+            id="list",
+        ),
+        pytest.param(
+            {"sample_id": ["a"], "ann": [b"x\xff"]}, (), {}, "cannot be read as text", id="type"
         ),
         pytest.param({"sample_id": [], "ann": []}, (), {}, "no row", id="empty"),
     ],
@@ -218,3 +226,61 @@ def test_an_error_names_what_is_wrong_with_a_table(
 ) -> None:
     with pytest.raises(DatasetError, match=message):
         read(pa.table(table), *annotators, **columns)
+
+
+def test_labels_of_text_are_those_of_classes_as_they_are_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "sample_id,ann,bob\na,001,1E2\nb,002,100\n")
+
+    labels = read(path, classes=("001", "002", "100", "1E2"))
+
+    assert labels.given.classes.tolist() == [0, 3, 1, 2]
+    assert labels.warnings == ()
+
+
+def test_numbers_beside_missing_ones_are_whole_in_a_table_of_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "labels.csv", "sample_id,ann\na,1.0\nb,\nc,-1.0\n7,0.0\n")
+
+    labels = read(path)
+
+    assert found(labels) == {("a", "ann", "dog"), ("7", "ann", "cat")}
+    assert labels.warnings == ()
+
+
+def test_numbers_that_count_from_one_are_not_taken_for_places() -> None:
+    table = pa.table({"sample_id": ["a", "b", "c"], "ann": [1, 2, 3], "bob": ["cat", None, None]})
+
+    labels = read(table)
+
+    assert found(labels) == {("a", "bob", "cat")}
+    assert labels.warnings[0].endswith(
+        "are left out: 1 (1), 2 (1), 3 (1); numbers are places of classes only where all are below "
+        "3"
+    )
+
+
+@pytest.mark.parametrize("cells", [[1, 0, -1], [[1], [0], []]])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_declared_names_of_numbers_are_those_of_the_labels(
+    tmp_path: Path, cells: list[object], *, in_memory: bool
+) -> None:
+    names = {"names": ["owl", "cat"], "_type": "ClassLabel"}
+    feature = {"feature": names, "_type": "List"} if isinstance(cells[0], list) else names
+    info = {"info": {"features": {"ann": feature}}}
+    table = pa.table({"sample_id": ["a", "b", "c"], "ann": cells})
+    table = table.replace_schema_metadata({"huggingface": json.dumps(info)})
+    pq.write_table(table, tmp_path / "labels.parquet")
+
+    labels = read(table if in_memory else tmp_path / "labels.parquet")
+
+    assert found(labels) == {("a", "ann", "cat"), ("b", "ann", "owl")}
+
+
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_ids_are_found_in_the_paths_of_images(tmp_path: Path, *, in_memory: bool) -> None:
+    images = [{"bytes": b"x", "path": each} for each in ("b", "a")]
+    table = pa.table({"image": images, "ann": ["cat", "dog"]})
+    pq.write_table(table, tmp_path / "labels.parquet")
+
+    labels = read(table if in_memory else tmp_path / "labels.parquet", "ann")
+
+    assert found(labels) == {("a", "ann", "dog"), ("b", "ann", "cat")}

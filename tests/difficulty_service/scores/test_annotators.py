@@ -72,7 +72,7 @@ def judge(
     options: ConsensusOptions | None = None,
 ) -> AnnotatorReport:
     columns = LabelColumns()
-    opened = open_label_table(votes() if table is None else table, columns)
+    opened = open_label_table(votes() if table is None else table)
     return judge_annotators(source or features(), opened, columns, options or ConsensusOptions())
 
 

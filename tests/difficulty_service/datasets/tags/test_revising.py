@@ -205,3 +205,43 @@ def test_an_image_of_coco_goes_with_its_annotations(tmp_path: Path) -> None:
     assert [each["id"] for each in json.loads(kept)["images"]] == [7, 4]
     assert [each["id"] for each in json.loads(kept)["annotations"]] == [1, 5]
     assert json.loads(none)["annotations"] == [{"id": 6, "image_id": 4, "category_id": 2}]
+
+
+def test_each_column_of_parquet_keeps_its_compression(tmp_path: Path) -> None:
+    images = [{"bytes": b"x", "path": name} for name in ROWS]
+    before = pa.table({"image": images, "tags": [["cat", "dog"], ["dog"], []]})
+    codecs = {"image.bytes": "none", "image.path": "snappy", "tags.list.element": "gzip"}
+    pq.write_table(before, tmp_path / "t.parquet", compression=codecs)
+
+    revise(tmp_path / "t.parquet", TagColumns(), CHANGES)
+
+    written = pq.read_metadata(tmp_path / "written").row_group(0)
+    assert {
+        written.column(place).path_in_schema: written.column(place).compression
+        for place in range(written.num_columns)
+    } == {"image.bytes": "UNCOMPRESSED", "image.path": "SNAPPY", "tags.list.element": "GZIP"}
+
+
+def test_numbers_with_declared_names_are_written_as_numbers(tmp_path: Path) -> None:
+    label = {"names": ["owl", "dog", "cat"], "_type": "ClassLabel"}
+    info = {"info": {"features": {"tags": {"feature": label, "_type": "List"}}}}
+    before = pa.table({"path": list(ROWS), "tags": [[2, 1], [0, 1], []]})
+    before = before.replace_schema_metadata({"huggingface": json.dumps(info)})
+    pq.write_table(before, tmp_path / "t.parquet")
+
+    revise(tmp_path / "t.parquet", TagColumns(), CHANGES)
+
+    assert pq.read_table(tmp_path / "written")["tags"].to_pylist() == [[2, 0], [0, 1], [2]]
+
+
+def test_blanks_after_commas_are_in_no_name_of_a_column(tmp_path: Path) -> None:
+    text = "filename, cat, dog, owl\na.png, 1, 1, 0\nb.png, 0, 1, 1\nc#1.png, 0, 0, 0\n"
+    (tmp_path / "_classes.csv").write_text(text)
+
+    written = revise(tmp_path / "_classes.csv", TagColumns(("cat", "dog", "owl")), CHANGES)
+
+    assert written.decode().splitlines()[1:] == [
+        "a.png, 1, 0, 1",
+        "b.png, 0, 1, 1",
+        "c#1.png, 1, 0, 0",
+    ]
