@@ -17,7 +17,7 @@ from difficulty_service.features.description import FeatureDescription
 from trainer.config import FeatureData
 from trainer.data.splits import (
     Splits,
-    are_numbered,
+    are_numbers,
     hold_out,
     match_classes,
     mean_and_std,
@@ -216,11 +216,12 @@ def _relabel(rows: _Rows, config: FeatureData) -> _Rows:
             "with the same data.split and data.id_column",
         )
     labels = torch.tensor([label_of[sample_id] for sample_id in rows.sample_ids])
-    # A column of plain integers has no class names, but the feature store may have them.
-    keeps_names = are_numbered(dataset.class_names) and len(dataset.class_names) <= len(
-        rows.class_names
-    )
-    names = rows.class_names if keeps_names else dataset.class_names
+    names = dataset.class_names
+    if are_numbers(names) and not are_numbers(rows.class_names):
+        # A column of plain integers has no class names, but the feature store may have them.
+        places = torch.tensor([int(name) for name in names])
+        if int(places.max()) < len(rows.class_names):
+            labels, names = places[labels], rows.class_names
     return replace(rows, labels=labels, class_names=names)
 
 

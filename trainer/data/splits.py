@@ -5,6 +5,7 @@ Consistency of two datasets: the same classes, and no sample in both.
 Mean and standard deviation of training inputs, for the normalisation of a model.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -141,34 +142,65 @@ def with_label_noise(samples: Samples, fraction: float, seed: int) -> Samples:
 _SHOWN = 5
 
 
-def are_numbered(class_names: Sequence[str]) -> bool:
-    """Whether class names are 0, 1, 2, ..., as for integer labels without names."""
-    return list(class_names) == [str(number) for number in range(len(class_names))]
+def are_numbers(class_names: Sequence[str]) -> bool:
+    """Whether class names are the integers of labels without names."""
+    return all(map(str.isdecimal, class_names))
 
 
 def match_classes(samples: Samples, class_names: tuple[str, ...], source: str) -> Samples:
     """Converts labels to the class indices of the training dataset.
 
-    Classes are matched by name, so some may be absent. Numbers without names are the indices:
-    those of the samples may be fewer than the training classes, and where only the training
-    dataset has numbers, the samples must have as many classes. A warning says so.
+    Classes are matched by name, also where the names are numbers, so some may be absent. Where one
+    of both has names and the other one the numbers 0, 1, 2, ..., these are the places of the names:
+    those of the samples may be fewer than the training classes, and where only the training dataset
+    has numbers, the samples must have as many classes. A warning says so.
+
+    Raises:
+        DatasetError: Samples are of classes that the training dataset lacks, or of a name that it
+            has another number of times.
     """
-    if samples.class_names == class_names:
+    names = samples.class_names
+    if names == class_names:
         return samples
-    unknown = [name for name in samples.class_names if name not in set(class_names)]
-    if unknown and (are_numbered(samples.class_names) or are_numbered(class_names)):
+    present = [names[label] for label in samples.labels.unique().tolist()]
+    unknown = [name for name in present if name not in set(class_names)]
+    if unknown and are_numbers(names) != are_numbers(class_names) and _count_up(names, class_names):
         return _match_by_index(samples, class_names, source)
     if unknown:
-        absent = [name for name in class_names if name not in set(samples.class_names)]
+        absent = [name for name in class_names if name not in set(names)]
         raise DatasetError(
             f"{source!r} has {len(unknown)} classes that the training dataset lacks, first "
             f"{unknown[:_SHOWN]}, and lacks {len(absent)} of its {len(class_names)}, first "
             f"{absent[:_SHOWN]}",
-            "check the label columns",
+            "check the label columns, or leave out samples of classes that the model does not know",
         )
-    index = {name: position for position, name in enumerate(class_names)}
-    new_labels = torch.tensor([index[name] for name in samples.class_names])
+    one, other = Counter(names), Counter(class_names)
+    shared = next((name for name in present if one[name] != other[name]), None)
+    if shared is not None:
+        raise DatasetError(
+            f"{source!r} has {one[shared]} classes of the name {shared!r}, and the training "
+            f"dataset has {other[shared]}",
+            "give each class a name of its own",
+        )
+    index = {key: position for position, key in enumerate(_keys(class_names))}
+    new_labels = torch.tensor([index.get(key, -1) for key in _keys(names)])
     return replace(samples, labels=new_labels[samples.labels], class_names=class_names)
+
+
+def _count_up(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether the class names that are numbers are 0, 1, 2, ..."""
+    numbers = one if are_numbers(one) else other
+    return list(numbers) == [str(number) for number in range(len(numbers))]
+
+
+def _keys(class_names: Sequence[str]) -> list[tuple[str, int]]:
+    """Each name with the number of equal ones before it: two classes may share a name."""
+    seen: Counter[str] = Counter()
+    keys = []
+    for name in class_names:
+        keys.append((name, seen[name]))
+        seen[name] += 1
+    return keys
 
 
 def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str) -> Samples:
@@ -179,7 +211,7 @@ def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str)
             "a model can only be evaluated on classes that it was trained on",
             "check the label columns",
         )
-    if not are_numbered(names) and len(names) < len(class_names):
+    if not are_numbers(names) and len(names) < len(class_names):
         raise DatasetError(
             f"{source!r} has the classes {list(names[:_SHOWN])} and the training dataset the "
             f"{len(class_names)} numbers {list(class_names[:_SHOWN])}, so they cannot be matched "
@@ -190,8 +222,8 @@ def _match_by_index(samples: Samples, class_names: tuple[str, ...], source: str)
         f"{name} = {other}" for name, other in list(zip(class_names, names, strict=False))[:_SHOWN]
     )
     warning = (
-        f"{source}: one of its classes and those of the training dataset are numbers without "
-        f"names, so the classes are matched in their order: {pairs}"
+        f"{source}: the classes of one of it and the training dataset are numbers and those of the "
+        f"other are names, so they are matched in their order: {pairs}"
     )
     if len(names) > _SHOWN:
         warning += ", ..."

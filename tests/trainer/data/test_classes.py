@@ -1,5 +1,7 @@
 """Consistency of two datasets."""
 
+import re
+
 import pytest
 import torch
 from torch import Tensor
@@ -36,7 +38,7 @@ def test_classes_are_matched_by_name_where_some_are_absent() -> None:
     [
         (("0", "1"), ("cat", "dog")),
         (("cat", "dog"), ("0", "1")),
-        (("0", "1"), ("0", "1", "2")),
+        (("0", "1"), ("cat", "cow", "dog")),
     ],
 )
 def test_numbers_without_names_are_the_indices(
@@ -74,7 +76,7 @@ def test_more_numbers_than_classes_are_refused() -> None:
 
 def test_unknown_classes_are_refused_by_name() -> None:
     with pytest.raises(DatasetError, match=r"1 classes .* \['cow'\], and lacks 2 .*'bird', 'dog'"):
-        match_classes(samples_of(("cat", "cow"), [0]), ("bird", "cat", "dog"), "test")
+        match_classes(samples_of(("cat", "cow"), [0, 1]), ("bird", "cat", "dog"), "test")
 
 
 def test_shared_samples_are_refused_with_examples() -> None:
@@ -84,3 +86,34 @@ def test_shared_samples_are_refused_with_examples() -> None:
 
 def test_numbers_that_are_names_are_matched_by_name_where_the_first_are_absent() -> None:
     assert matched(("1", "2"), [0, 1, 1], ("0", "1", "2")).tolist() == [1, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("class_names", "others"),
+    [
+        (("0", "1", "2"), ("0", "1", "3")),
+        (("1", "2", "3", "4"), ("0", "1", "2", "3")),
+        (("0", "2"), ("cat", "dog", "owl")),
+        (("cat", "dog", "owl"), ("0", "1", "3")),
+    ],
+)
+def test_numbers_that_the_model_does_not_know_are_refused_and_not_counted(
+    class_names: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    labels = list(range(len(class_names)))
+    unknown = [name for name in class_names if name not in others]
+
+    with pytest.raises(DatasetError, match=re.escape(f"lacks, first {unknown}")):
+        match_classes(samples_of(class_names, labels), others, "test")
+
+
+def test_a_name_without_samples_need_not_be_known() -> None:
+    assert matched(("bird", "cat", "dog"), [1, 2], ("cat", "dog")).tolist() == [0, 1]
+
+
+def test_classes_that_share_a_name_are_matched_in_their_order() -> None:
+    assert matched(("crane", "cat", "crane"), [0, 1, 2], ("cat", "crane", "crane")).tolist() == [
+        *(1, 0, 2)
+    ]
+    with pytest.raises(DatasetError, match=r"1 classes of the name 'crane', and .* has 2"):
+        match_classes(samples_of(("crane",), [0]), ("cat", "crane", "crane"), "test")

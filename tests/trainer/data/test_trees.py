@@ -144,7 +144,10 @@ def test_labels_of_a_column_that_are_not_those_of_the_trees_are_refused(tmp_path
 def test_a_label_that_was_corrected_in_the_column_counts(tmp_path: Path) -> None:
     train = split(write(tmp_path, fine=[4, *FINE[1:]])).train
 
-    assert train.labels[list(train.sample_ids).index("a")] == 4
+    labels = dict(zip(train.sample_ids, train.labels.tolist(), strict=True))
+    assert train.class_names == ("0", "1", "2", "4")
+    assert train.class_names[labels["a"]] == train.class_names[labels["a:3"]] == "4"
+    assert train.class_names[labels["a:0"]] == "2"
 
 
 def test_inputs_of_phrases_and_of_sentences_share_their_form(tmp_path: Path) -> None:
