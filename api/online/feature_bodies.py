@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from api.http.parameters import parse_decimal
 from api.http.problems import Problem, invalid, too_large, unreadable
 from difficulty_service.bodies.samples import JsonBody, Label
+from difficulty_service.datasets.labels import numbers_of_classes
 
 COLUMNS = ("features", "label")
 MAX_LABEL_LENGTH = 1000
@@ -193,11 +194,15 @@ def read_arrow(body: bytes, dim: int, max_rows: int) -> Vectors:
 
 
 def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) -> NDArray[np.int64]:
-    """Class indices of names or indices, -1 where unknown. Shape (samples,)."""
+    """Class indices of names or numbers, -1 where unknown. Shape (samples,).
+
+    The number of a class is its name where all are integers, or else its index.
+    """
     index = {name: position for position, name in enumerate(class_names)}
+    numbers = {number: place for place, number in enumerate(numbers_of_classes(class_names))}
     indices = []
     for row, label in enumerate(labels):
-        found = -1 if label is None or label == "" else _class_index(label, index)
+        found = -1 if label is None or label == "" else _class_index(label, index, numbers)
         if found is None:
             raise wrong(
                 f"labels.{row}",
@@ -208,11 +213,14 @@ def label_indices(labels: Sequence[Label | None], class_names: Sequence[str]) ->
     return np.array(indices, np.int64)
 
 
-def _class_index(label: Label, index: Mapping[str, int]) -> int | None:
-    """The index of a class by its name or index; None if there is no such class."""
+def _class_index(label: Label, index: Mapping[str, int], numbers: Mapping[int, int]) -> int | None:
+    """The index of a class by its name or number; None if there is no such class."""
     if isinstance(label, int):
-        return label if 0 <= label < len(index) else None
-    return index.get(label, parse_decimal(label, len(index) - 1))
+        return numbers.get(label)
+    if label in index:
+        return index[label]
+    number = parse_decimal(label, max(numbers))
+    return None if number is None else numbers.get(number)
 
 
 def _quoted(label: Label | None) -> str:

@@ -21,7 +21,7 @@ from difficulty_service.audit.agreement import (
     rank_agreement,
 )
 from difficulty_service.base.errors import AuditError, Setting
-from difficulty_service.datasets.labels import decode_dictionary
+from difficulty_service.datasets.labels import decode_dictionary, numbers_of_classes
 from difficulty_service.score_columns import require_columns
 
 EXAMPLES = 3
@@ -98,8 +98,28 @@ def _no_match(ids: pa.Array, texts: pa.Array, join: str) -> AuditError:
     return AuditError(problem, parameter="join")
 
 
+def label_numbers(
+    labels: NDArray[np.integer[Any]], label_names: pa.ChunkedArray, length: int | None = None
+) -> NDArray[np.integer[Any]]:
+    """The integer that each label is in other tables: its name where all are integers.
+
+    Otherwise, or where these are no places of lists of some length, it is the class index.
+    """
+    names = pc.unique(label_names).to_pylist()
+    if None in names:
+        return labels
+    numbers = numbers_of_classes(names)
+    if list(map(str, numbers)) != names or (length is not None and max(numbers) >= length):
+        return labels
+    places = pc.index_in(label_names, value_set=pa.array(names, label_names.type)).to_numpy()
+    return np.array(numbers)[places]
+
+
 def choose_kind(column: pa.ChunkedArray, labels: NDArray[np.integer[Any]]) -> str:
-    """`flag` for booleans and labels, `rank` for all other numbers and lists."""
+    """`flag` for booleans and labels, `rank` for all other numbers and lists.
+
+    The labels are the integers of `label_numbers`.
+    """
     if pa.types.is_boolean(column.type) or _is_text(column.type):
         return "flag"
     if pa.types.is_integer(column.type):
@@ -146,10 +166,11 @@ def disagreement(
 ) -> Values:
     """Whether a column disagrees with the label of each sample, as 1 or 0.
 
-    The column has booleans, which are used unchanged; integers, which are class indices; text,
-    which are class names; or lists of votes, probabilities or logits, whose first maximum is the
-    class.
+    The column has booleans, which are used unchanged; integers, which are those of `label_numbers`;
+    text, which are class names; or lists of votes, probabilities or logits, whose first maximum is
+    the class.
     """
+    labels = label_numbers(labels, label_names) if not is_list(column.type) else labels
     if pa.types.is_boolean(column.type):
         return Values(_floats(column.cast(pa.int8())), "where it is true")
     if pa.types.is_integer(column.type):
@@ -168,6 +189,7 @@ def disagreement(
         scores = list_matrix(column, name)
         empty = np.isnan(scores).any(axis=1)
         classes = np.where(empty, np.nan, scores.argmax(axis=1))
+        labels = label_numbers(labels, label_names, scores.shape[1])
         meaning = "where its largest entry is not the label's"
     else:
         raise AuditError(
@@ -278,7 +300,8 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     column = decode_dictionary(against[options.column].take(rows.drop_null()))
     scores = joined[options.score_column].cast(pa.float64()).to_numpy()
     labels = joined["label"].to_numpy()
-    kind = options.kind or choose_kind(column, labels)
+    names = decode_dictionary(joined["label_name"])
+    kind = options.kind or choose_kind(column, label_numbers(labels, names))
     if kind not in COMPARISONS:
         raise AuditError(
             f"kind {kind!r} is unknown", f"choose one of {', '.join(COMPARISONS)}", parameter="kind"
@@ -286,7 +309,7 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     values = (
         rank_values(column, options.column)
         if kind == "rank"
-        else disagreement(column, labels, decode_dictionary(joined["label_name"]), options.column)
+        else disagreement(column, labels, names, options.column)
     )
     has_score, has_value = ~np.isnan(scores), ~np.isnan(values.numbers)
     used = has_score & has_value

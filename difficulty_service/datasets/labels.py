@@ -133,8 +133,10 @@ def index_labels(
     if len(values) and not len(rows):
         raise DatasetError(
             f"{source} holds no label: all {len(values):,} values are missing or negative",
-            "label some samples, or name another column as ",
+            "label some samples, name another column as ",
             Setting("label_column"),
+            ", or score without labels by ",
+            Setting("unlabelled", value=True),
             parameter="label_column",
         )
     others = np.flatnonzero(found.indices < 0).tolist()
@@ -233,6 +235,16 @@ def name_classes(
         for index, name in _names_of(indices, decode_dictionary(names), keys, source).items():
             class_names[class_of.get(keys[index], keys[index])] = name
     return tuple(class_names), classes
+
+
+def numbers_of_classes(class_names: Sequence[str]) -> list[int]:
+    """The integer that stands for each class elsewhere: its name where all are integers.
+
+    Otherwise it is the place of the class.
+    """
+    if all(map(_INTEGER.fullmatch, class_names)):
+        return list(map(int, class_names))
+    return list(range(len(class_names)))
 
 
 def read_otherwise(labels: Sequence[str]) -> list[str]:

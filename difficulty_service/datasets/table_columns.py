@@ -26,6 +26,9 @@ IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "png", "webp", *PA
 """Default names of image columns, by priority; columns of bytes come before paths."""
 
 
+_LISTED = 8
+
+
 @dataclass(frozen=True)
 class TextColumns:
     """The columns that are read as they are written, though they look like numbers or dates.
@@ -127,7 +130,7 @@ def _refuse_missing_header(schema: pa.Schema, source: str) -> None:
     if first is not None:
         raise DatasetError(
             f"the first line of {source} has no names of columns, but the path {first!r}",
-            "write one above it, such as `path,label`",
+            "write one above it, such as `path` and `label` with what is between all columns",
         )
 
 
@@ -231,7 +234,7 @@ def _find(
     numbers = [field.name for field in schema if is_number(field.type)] if role == "label" else []
     one_hot = (
         ", or, where the columns are one-hot, write such a column, in pandas by "
-        f"`table['label'] = table[{numbers[:3]}].idxmax(axis=1)`"
+        f"`table['label'] = table[{_listed(numbers)}].idxmax(axis=1)`"
     )
     without = (", or score without labels by ", Setting("unlabelled", value=True))
     raise DatasetError(
@@ -242,6 +245,11 @@ def _find(
         *(without if role == "label" else ()),
         parameter=f"{role}_column",
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    """A list of a few names as Python, or words for those that would follow."""
+    return str(names) if len(names) <= _LISTED else "a list of all these columns"
 
 
 def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:

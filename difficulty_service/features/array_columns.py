@@ -40,6 +40,11 @@ def column_of_array(array: NDArray[Any]) -> pa.Array | None:
     """A one-dimensional array of numbers or text as a column; None for any other array."""
     if array.ndim == 2 and array.shape[1] == 1:  # noqa: PLR2004
         array = array[:, 0]
+    if array.dtype.kind == "S":  # bytes, as of h5py
+        try:
+            array = np.char.decode(array, "utf-8")
+        except UnicodeDecodeError:
+            return None
     if array.ndim != 1 or array.dtype.kind not in "biufU":
         return None
     if array.dtype.kind == "U":

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from torch import Tensor
@@ -48,6 +49,7 @@ ID_NAMES = ("sample_id", "ids", "id")
 LABELS_FILE = "labels.npy"
 """Name of the labels beside a file of features alone."""
 
+MATRIX_DIMENSIONS = 2
 IMAGE_DIMENSIONS = 4
 """Of an array of images: image, row, column and channel."""
 
@@ -106,7 +108,9 @@ def read_array_file(path: Path, labels_file: Path | None = None) -> ArrayFeature
     if labels is None:
         raise DatasetError(
             f"{path} holds no labels",
-            f"add them as {LABEL_NAMES[0]!r} to the file, or name their file as ",
+            f"write them beside it as {LABELS_FILE}, or name their file as "
+            if path.suffix.lower() == ".npy"
+            else f"add them as {LABEL_NAMES[0]!r} to the file, or name their file as ",
             Setting("labels"),
             parameter="labels",
         )
@@ -236,6 +240,9 @@ def _read_labels(path: Path) -> pa.Array:
 
 
 def _column(array: NDArray[Any], source: str) -> pa.Array:
+    if array.ndim == MATRIX_DIMENSIONS and array.shape[1] > 1 and array.dtype.kind in "biuf":
+        rows = np.ascontiguousarray(array)  # which are one-hot
+        return pa.FixedSizeListArray.from_arrays(column_of_array(rows.ravel()), rows.shape[1])
     column = column_of_array(array)
     if column is None:
         raise DatasetError(

@@ -16,6 +16,7 @@ from difficulty_service.audit.audit import (
     choose_kind,
     disagreement,
     is_list,
+    label_numbers,
     list_matrix,
     match_ids,
     rank_values,
@@ -69,14 +70,14 @@ def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColu
     joined = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
     column = decode_dictionary(table["value"].take(rows.drop_null()))
     labels = samples.labels[joined]
-    kind = choose_kind(column, labels)
+    names = pa.chunked_array([[samples.name_of(label) for label in labels.tolist()]])
+    kind = choose_kind(column, label_numbers(labels, names))
     if kind == "rank":
         ranked = rank_values(column, name)
         shown, meaning, is_share = ranked.numbers, f"Mean of {name}", False
         if is_list(column.type):
-            shown, meaning, is_share = _votes_elsewhere(column, labels, name)
+            shown, meaning, is_share = _votes_elsewhere(column, labels, names, name)
     else:
-        names = pa.chunked_array([[samples.name_of(label) for label in labels.tolist()]])
         ranked = disagreement(column, labels, names, name)
         shown, is_share = ranked.numbers, True
         meaning = f"Share of samples {ranked.meaning.replace('it ', f'{name} ', 1)}"
@@ -105,15 +106,16 @@ def _agreement(
 
 
 def _votes_elsewhere(
-    column: pa.ChunkedArray, labels: NDArray[np.int64], name: str
+    column: pa.ChunkedArray, labels: NDArray[np.int64], names: pa.ChunkedArray, name: str
 ) -> tuple[NDArray[np.float64], str, bool]:
     """Share of the votes or probabilities that are for another class than the label."""
     votes = list_matrix(column, name)
-    if votes.shape[1] <= labels.max():
+    places = label_numbers(labels, names, votes.shape[1])
+    if votes.shape[1] <= places.max():
         return rank_values(column, name).numbers, f"Mean entropy of {name} in nats", False
     with np.errstate(invalid="ignore"):
         shares = votes / votes.sum(axis=1, keepdims=True)
-    own = shares[np.arange(len(labels)), labels]
+    own = shares[np.arange(len(places)), places]
     return 1 - own, f"Share of {name} for another class than the label", True
 
 

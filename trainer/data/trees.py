@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.datasets.labels import numbers_of_classes
 from trainer.config import TreeData
 from trainer.data.texts import PADDING, UNKNOWN, Encoding, TextTable, build_vocabulary, tokens_of
 from trainer.samples import InputSpec, Samples
@@ -292,11 +293,9 @@ def _parse(table: TextTable, positions: Tensor) -> list[Tree]:
 def _phrase_labels(trees: Sequence[Tree], class_names: Sequence[str]) -> NDArray[np.int64]:
     """Class of every node, by its number or else its place; NO_LABEL for none of the classes."""
     labels = np.array([label for tree in trees for label in tree.labels], dtype=np.int64)
-    are_numbers = all(map(str.isdecimal, class_names))
-    is_binary = len(class_names) == BINARY_CLASSES and labels.max(initial=0) > 1
-    if is_binary and (not are_numbers or tuple(class_names) == ("0", "1")):
+    numbers = np.array(numbers_of_classes(class_names), np.int64)
+    if numbers.tolist() == [*range(BINARY_CLASSES)] and labels.max(initial=0) > 1:
         return np.select([labels < NEUTRAL, labels > NEUTRAL], [0, 1], NO_LABEL)
-    numbers = np.array(class_names if are_numbers else range(len(class_names)), np.int64)
     order = np.argsort(numbers)
     places = np.searchsorted(numbers, labels, sorter=order).clip(max=len(numbers) - 1)
     found = order[places]

@@ -150,6 +150,12 @@ def test_a_label_of_thousands_of_digits_is_refused_in_short(label: str | int) ->
     assert len(caught.value.detail) < 300
 
 
+def test_a_number_is_the_class_of_that_name_where_all_have_numbers() -> None:
+    assert label_indices([2, "3", 5000], ["2", "3", "5000"]).tolist() == [0, 1, 2]
+    with pytest.raises(Problem):
+        label_indices([1], ["2", "3", "5000"])
+
+
 def test_leading_zeros_do_not_change_an_index() -> None:
     assert label_indices(["0" * 5000 + "1"], ["cat", "dog"]).tolist() == [1]
 

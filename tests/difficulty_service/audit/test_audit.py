@@ -8,7 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.audit.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
-from difficulty_service.audit.audit import Audit, AuditOptions, audit
+from difficulty_service.audit.audit import (
+    Audit,
+    AuditOptions,
+    audit,
+    choose_kind,
+    disagreement,
+    label_numbers,
+)
 from difficulty_service.audit.files import read_columns
 from difficulty_service.base.errors import AuditError, DatasetError
 from tests.factories import score_table
@@ -223,3 +230,17 @@ def test_real_votes_and_real_predictions_are_read_and_compared(shared: Path) -> 
     assert isinstance(errors.agreement, ErrorRateByBin)
     assert 0.02 < errors.agreement.error_rate < 0.1
     assert errors.agreement.error_rates[-1] > 3 * errors.agreement.error_rates[0]
+
+
+def test_numbers_are_compared_with_classes_of_that_name() -> None:
+    labels, names = np.array([0, 1, 2, 1]), pa.chunked_array([["3", "40", "5000", "40"]])
+    column = pa.chunked_array([[3, 5000, 5000, 40]])
+    votes = pa.chunked_array([[[0, 0, 0, 1], [0, 1, 0, 0], [0, 0, 1, 0], [1, 0, 0, 0]]])
+
+    numbers = label_numbers(labels, names)
+
+    assert choose_kind(column, numbers) == "flag"
+    assert disagreement(column, labels, names, "x").numbers.tolist() == [0, 1, 0, 0]
+    assert disagreement(votes, labels, names, "x").numbers.tolist() == [1, 0, 0, 1]
+    small = pa.chunked_array([["1", "2", "3", "2"]])
+    assert disagreement(votes, labels, small, "x").numbers.tolist() == [1, 1, 1, 1]

@@ -257,3 +257,17 @@ def test_lists_of_labels_are_no_features(tmp_path: Path, features: NDArray[np.fl
 
     assert source.open_part(0).features().tolist() == features.tolist()
     assert source.labels.tolist() == [0, 1] * 3
+
+
+@pytest.mark.parametrize(
+    "labels", [np.array(LABELS, "S3"), np.eye(2, dtype=np.int64)[[0, 1] * 3]], ids=["bytes", "one"]
+)
+def test_arrays_of_bytes_and_one_hot_arrays_are_labels(
+    labels: NDArray[Any], tmp_path: Path, features: NDArray[np.float32]
+) -> None:
+    np.savez(tmp_path / "a.npz", features=features, labels=labels)
+
+    source = read_array_file(tmp_path / "a.npz")
+
+    assert source.labels.tolist() == [0, 1] * 3
+    assert source.warnings == ()
