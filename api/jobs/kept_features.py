@@ -115,14 +115,14 @@ def open_split(files: KeptFiles) -> "Split":
     """
     import torch
 
-    from difficulty_service.features.array_columns import index_classes
+    from difficulty_service.features.array_columns import classes_of_names
     from difficulty_service.features.arrays import array_features
     from difficulty_service.scores.splits import Split
 
     kind = KeptKind.of(json.loads(files.kind.read_bytes()))
     scores = read_scores(files.scores, ["sample_id", "label_name"])
     ids = scores.table["sample_id"].cast(pa.string()).combine_chunks()
-    labels = index_classes(scores.table["label_name"].cast(pa.string()))
+    labels = classes_of_names(scores.table["label_name"].cast(pa.string()))
     with warnings.catch_warnings():
         # Nobody writes to the features, and a mapping that allows it would count as memory.
         warnings.filterwarnings("ignore", "The given NumPy array is not writable")

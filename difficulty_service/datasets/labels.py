@@ -143,7 +143,8 @@ def index_labels(
     if names is not None:
         names = names.take(pa.array(rows))
     class_names, positions = name_classes(found, found.indices[rows], names, declared, source)
-    notes = (combinations_warning(class_names, source), similar_names_warning(class_names, source))
+    combined = None if found.are_numbers else combinations_warning(class_names, source)
+    notes = (combined, similar_names_warning(class_names, source))
     return IndexedLabels(
         class_names,
         positions.astype(np.int32),
@@ -199,7 +200,7 @@ def distinct_labels(
         for cell in cells
     ]
     if signed:
-        assumed = f"{source} is -1 or 1 in every row, which are read as two classes"
+        assumed = f"{source} has the labels -1 and 1 alone, which are read as two classes"
     notes = tuple(filter(None, [assumed]))
     reasons.append("the label is missing")
     return DistinctLabels(distinct, ranks[places], reasons, places, notes)

@@ -14,16 +14,22 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
-from difficulty_service.datasets.listing import Listing, build_dataset, check_options
+from difficulty_service.datasets.listing import (
+    Listing,
+    build_dataset,
+    check_options,
+    skip_warnings,
+)
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
 from difficulty_service.datasets.tar_files import (
     TAR_EXTENSIONS,
+    TarIndex,
     TarSample,
     read_in_order,
     read_tar_index,
@@ -56,6 +62,8 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
     unlabelled = options.unlabelled
     indices = [read_tar_index(file, options.label_column, unlabelled=unlabelled) for file in files]
     samples = [sample for index in indices for sample in index.samples]
+    if not samples and not unlabelled and any(index.skipped for index in indices):
+        raise _no_labels(location, indices)
     archives = [archive for archive, index in enumerate(indices) for _ in index.samples]
     skipped = [entry for index in indices for entry in index.skipped]
     sources = max((index.labels for index in indices), key=len)
@@ -96,6 +104,18 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
 
     open_at = partial(_open_at, members)
     return build_dataset(location, options, listing, open_at, describe_sample)
+
+
+def _no_labels(location: str, indices: Sequence[TarIndex]) -> DatasetError:
+    skipped = [entry for index in indices for entry in index.skipped]
+    return DatasetError(
+        "; ".join((f"{location!r} has no sample with a label", *skip_warnings(skipped))),
+        "name the key of the label in the .json members as ",
+        Setting("label_column"),
+        ", or score without labels by ",
+        Setting("unlabelled", value=True),
+        parameter="label_column",
+    )
 
 
 def _warn_of_images(further: Sequence[Counter[str]]) -> list[str]:

@@ -153,3 +153,14 @@ def index_classes(
     assumed = () if is_list(rows.type) else found.notes  # an array of ones is plainly one-hot
     notes = (*assumed, *filter(None, [similar_names_warning(class_names, source)]))
     return ClassLabels(class_names, torch.from_numpy(indices), notes)
+
+
+def classes_of_names(names: pa.ChunkedArray) -> ClassLabels:
+    """The classes of rows by their names, as they are; null for a row without one."""
+    encoded = names.combine_chunks().dictionary_encode()
+    known = encoded.dictionary.to_pylist()
+    place = {name: number for number, name in enumerate(sorted(known))}
+    classes = np.array([*(place[name] for name in known), MISSING], np.int64)
+    after_all = to_arrow(np.array([len(known)], np.int32))[0]
+    indices = classes[np.from_dlpack(encoded.indices.fill_null(after_all))]
+    return ClassLabels(tuple(place), torch.from_numpy(indices))

@@ -70,7 +70,9 @@ def test_minus_one_and_one_alone_are_two_classes() -> None:
 
     assert indexed.class_names == ("-1", "1")
     assert indexed.labels.tolist() == [1, 0, 0]
-    assert indexed.notes == ("column 'y' is -1 or 1 in every row, which are read as two classes",)
+    assert indexed.notes == (
+        "column 'y' has the labels -1 and 1 alone, which are read as two classes",
+    )
 
 
 def test_numbers_with_fractions_are_classes_only_where_rows_share_them() -> None:

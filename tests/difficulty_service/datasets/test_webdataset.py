@@ -113,6 +113,18 @@ def test_numbers_as_text_and_in_json_are_the_same_classes(tmp_path: Path) -> Non
     assert dataset.labels.tolist() == [1, 0, 1]
 
 
+def test_shards_without_any_label_name_the_ways_to_read_them(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    members = [("1.jpg", images[0]), ("1.json", b'{"kind": 4}'), ("2.jpg", images[1])]
+    path = _write(tmp_path / "s.tar", members)
+
+    with pytest.raises(DatasetError, match=r"no sample with a label.*label_column.*unlabelled"):
+        open_dataset(path, DatasetOptions())
+    assert open_dataset(path, DatasetOptions(label_column="kind")).class_names == ("4",)
+    assert len(open_dataset(path, DatasetOptions(unlabelled=True)).labels) == 2
+
+
 def test_without_labels_each_key_with_an_image_is_a_sample(
     tmp_path: Path, images: list[bytes]
 ) -> None:

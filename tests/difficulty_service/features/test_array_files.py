@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.features.array_columns import classes_of_names
 from difficulty_service.features.array_files import is_array_file, read_array_file
 
 LABELS = ["cat", "dog"] * 3
@@ -271,3 +272,12 @@ def test_arrays_of_bytes_and_one_hot_arrays_are_labels(
 
     assert source.labels.tolist() == [0, 1] * 3
     assert source.warnings == ()
+
+
+def test_names_of_classes_are_taken_as_they_are() -> None:
+    names = pa.chunked_array([["-1", "1.0"], [None, "007", "1.0"]])
+
+    classes = classes_of_names(names)
+
+    assert classes.names == ("-1", "007", "1.0")
+    assert classes.indices.tolist() == [0, 2, -1, 1, 2]

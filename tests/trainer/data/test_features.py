@@ -208,3 +208,41 @@ def test_a_folder_without_features_is_named_by_its_key(
 
     with pytest.raises(FeatureStoreError, match=r'^data.test = ".*": .* is not a feature store'):
         open_splits(config, 0, CPU)
+
+
+def write_arrays(folder: Path, name: str, labels: Sequence[int]) -> str:
+    features = np.random.default_rng(0).normal(size=(len(labels), 4)).astype(np.float32)
+    np.savez(folder / name, features=features, labels=labels)
+    return str(folder / f"{name}.npz")
+
+
+def test_a_model_has_an_output_for_each_class_that_occurs(tmp_path: Path) -> None:
+    train = write_arrays(tmp_path, "train", [3, 5000, -1, 3, 630_008, 5000])
+    test = write_arrays(tmp_path, "test", [630_008, 3, -1])
+
+    splits = open_splits(FeatureData(train=train, test=test, validation=0.0), 0, CPU)
+
+    assert splits.train.class_names == ("3", "5000", "630008")
+    assert splits.train.labels.tolist() == [0, 1, 0, 2, 1]
+    assert splits.test is not None
+    assert splits.test.labels.tolist() == [2, 0]
+
+
+def test_classes_that_training_lacks_are_named(tmp_path: Path) -> None:
+    train = write_arrays(tmp_path, "train", [0, 1, 3, 0, 1, 3])
+    test = write_arrays(tmp_path, "test", [0, 1, 2])
+
+    with pytest.raises(DatasetError, match=r"lacks, first \['2'\]"):
+        open_splits(FeatureData(train=train, test=test, validation=0.0), 0, CPU)
+
+
+def test_numbers_that_replace_labels_are_the_places_of_names(
+    write_store: WriteStore, write_table: Callable[..., str]
+) -> None:
+    table = write_table(noisy=[2 * (number % 2) for number in range(30)])
+    config = FeatureData(train=write_store(), validation=0.0, labels=table, label_column="noisy")
+
+    train = open_splits(config, 0, CPU).train
+
+    assert train.class_names == NAMES
+    assert train.labels.tolist() == [0, 2] * 15
