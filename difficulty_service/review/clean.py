@@ -127,7 +127,7 @@ def write_list(out: Path, decisions: Decisions, source: ImageSource | None) -> C
     written = _without(kept, problems)
     warnings = (
         *problems.warnings(),
-        *_warn_of_names(out, written),
+        *_warn_of_names(written),
         *_warn_of_losses(kept, written),
     )
     return Cleaned(len(written), len(others), dropped_file, source is not None, warnings)
@@ -300,15 +300,15 @@ def _with_problems(decisions: Decisions, problems: MissingImages) -> pa.Table:
     return pa.concat_tables([dropped, pa.Table.from_pylist(added, dropped.schema)])
 
 
-def _warn_of_names(out: Path, written: pa.Table) -> Sequence[str]:
-    if out.suffix.lower() != ".csv" or not len(written):
+def _warn_of_names(written: pa.Table) -> Sequence[str]:
+    if not len(written):
         return ()
     changed = read_otherwise(written["label"].to_pylist())
     if not changed:
         return ()
     return (
-        f"class names such as {changed[0]!r} are read from CSV as other ones; "
-        "write .parquet instead",
+        f"class names such as {changed[0]!r} become others where a list is read; "
+        "rename them, or name a folder as the output",
     )
 
 

@@ -150,3 +150,18 @@ def test_without_the_package_the_error_has_the_install_command(
 
     with pytest.raises(MissingPackage, match=r"pip install 'difficulty-service\[hugging-face\]'"):
         open_dataset("hf:mnist", DatasetOptions())
+
+
+def test_lists_of_one_label_have_the_names_of_their_classes(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    features = hub.Features(
+        {"image": hub.Image(), "labels": hub.Sequence(hub.ClassLabel(names=["dog", "cat"]))}
+    )
+    rows = {"image": images[:3], "labels": [[1], [0], []]}
+    hub.Dataset.from_dict(rows, features=features).save_to_disk(tmp_path / "saved")
+
+    dataset = open_dataset(str(tmp_path / "saved"), DatasetOptions())
+
+    assert [dataset.class_names[label] for label in dataset.labels.tolist()] == ["cat", "dog"]
+    assert [name for name, _ in dataset.skipped] == ["data#2"]

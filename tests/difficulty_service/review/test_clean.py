@@ -203,16 +203,19 @@ def test_a_list_without_images_has_the_labels_only(tmp_path: Path, photo_scores:
     assert not cleaned.has_images
 
 
-def test_class_names_that_csv_would_change_are_warned_of(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["cleaned.csv", "cleaned.parquet"])
+def test_class_names_that_a_list_would_change_are_warned_of(tmp_path: Path, name: str) -> None:
     def cleaned(names: list[str]) -> tuple[str, ...]:
         table = pa.table({"sample_id": ["a", "b"], "label": [0, 1], "label_name": names})
         decisions = decide(ScoreFile(table, Provenance()), CleaningRules({}))
-        return write_list(tmp_path / "cleaned.csv", decisions, None).warnings
+        return write_list(tmp_path / name, decisions, None).warnings
 
     assert cleaned(["0", "12"]) == ()
     assert cleaned(["no", "7"]) == ()
-    assert "class names such as '007'" in cleaned(["007", "8"])[0]
-    assert "class names such as '2020-01-01'" in cleaned(["2020-01-01", "2020-01-02"])[0]
+    assert cleaned(["007", "7"]) == ()
+    assert cleaned(["2020-01-01", "2020-01-02"]) == ()
+    assert "class names such as '1.0'" in cleaned(["1.0", "2.0"])[0]
+    assert "class names such as '-1'" in cleaned(["-1", "0"])[0]
 
 
 def test_outputs_never_replace_what_is_read(tmp_path: Path, photos: Path) -> None:
