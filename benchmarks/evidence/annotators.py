@@ -145,7 +145,7 @@ def ours(voted: Voted, *, of_scores: bool = False, verified: int = 0, seed: int 
     )
     columns = LabelColumns()
     report = judge_annotators(
-        source, open_label_table(table, columns), columns, ConsensusOptions(marks=Marks(marks, ()))
+        source, open_label_table(table), columns, ConsensusOptions(marks=Marks(marks, ()))
     )
     names = np.array(report.annotators["annotator"].to_pylist()).argsort()
     consensus = report.samples["consensus_label"].fill_null("-1").to_numpy().astype(np.int64)

@@ -223,7 +223,9 @@ def test_a_chosen_label_key_that_no_sample_has_is_an_error(
     members = [("7.jpg", images[0]), ("7.json", b'{"label": 0}')]
     path = _write(tmp_path / "0.tar", members)
 
-    with pytest.raises(DatasetError, match=r"no sample with a label; 1 entry .*no 'kind' in its \.json.*'7'"):
+    with pytest.raises(
+        DatasetError, match=r"no sample with a label; 1 entry .*no 'kind' in its \.json.*'7'"
+    ):
         open_dataset(path, DatasetOptions(label_column="kind"))
 
 
