@@ -65,12 +65,12 @@ def test_the_limits_of_the_operator_are_named(write: Callable[..., str], fail: F
 
     rows = fail(name, max_rows=11)
     texts = fail(name, max_text_bytes=10)
-    classes = fail(name, max_classes=100)
+    classes = fail(name, max_classes=2)
 
     assert "12 rows, the maximum is 11" in rows.detail
     assert rows.remedy.endswith("raise DIFFICULTY_MAX_ROWS (a setting of the operator)")
     assert "DIFFICULTY_MAX_TEXT_BYTES" in texts.remedy
-    assert "101 classes, the maximum is 100" in classes.detail
+    assert "3 classes, the maximum is 2" in classes.detail
     assert "DIFFICULTY_MAX_CLASSES" in classes.remedy
 
 
@@ -101,10 +101,9 @@ def test_a_job_without_readable_images_ends_early(
     "labels",
     [
         pa.array([b"\xff", b"a"] * 4, pa.binary()).view(pa.string()),
-        pa.array([0, 2**64 - 1] * 4, pa.uint64()),
         pa.array(["x" * 2_000_000, "y"] * 4),
     ],
-    ids=["not UTF-8", "unsigned", "long"],
+    ids=["not UTF-8", "long"],
 )
 def test_labels_that_cannot_be_used_are_named(
     write: Callable[..., str], fail: Fail, labels: pa.Array
@@ -118,10 +117,10 @@ def test_labels_that_cannot_be_used_are_named(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (b'{"label": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "no samples"),
+        (b'{"label": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "no sample with"),
         (b'{"label": "\\ud800"}', "not valid Unicode"),
         (b'{"label": 1, "label_name": "\\udfff"}', "not valid Unicode"),
-        (b'{"label": ' + b"9" * 5000 + b"}", "no samples"),
+        (b'{"label": ' + b"9" * 5000 + b"}", "no sample with"),
         (b'{"label": ' + b"9" * 50 + b"}", "out of range"),
     ],
     ids=["deep", "surrogate", "surrogate name", "digits", "large"],
