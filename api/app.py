@@ -23,7 +23,7 @@ from api.http.limits import BodyLimits, limits_of, rate_limiter
 from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
 from api.jobs.default_backbone import settle_default_backbone
-from api.jobs.estimate import count_samples
+from api.jobs.estimate import preview_datasets
 from api.jobs.files import count_results, delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
 from api.online.process import ScoringModels, ScoringProcess
@@ -182,7 +182,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             "requests to score samples", scorings_at_once, settings.max_pending_scorings
         )
         state.upload_checks = UploadChecks(settings.upload_check_seconds)
-        state.sample_counts = Apart(count_samples, limits=Limits(COUNTING_BYTES, KEPT_BYTES))
+        state.previews = Apart(preview_datasets, limits=Limits(COUNTING_BYTES, KEPT_BYTES))
         state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
         state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
         state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
@@ -198,7 +198,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.thumbnails.close)
             await run_in_threadpool(state.upload_checks.close)
             await run_in_threadpool(state.attached_tables.close)
-            await run_in_threadpool(state.sample_counts.close)
+            await run_in_threadpool(state.previews.close)
     finally:
         state.engine.dispose()
 

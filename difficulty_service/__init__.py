@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.explain import explain as explain
     from difficulty_service.interface.leaks import leaks as leaks
     from difficulty_service.interface.missing import missing_boxes as missing_boxes
+    from difficulty_service.interface.preview import preview as preview
     from difficulty_service.interface.report import report as report
     from difficulty_service.interface.score import score as score
     from difficulty_service.interface.score import score_dataset as score_dataset
@@ -47,6 +48,7 @@ __all__ = [
     "leaks",
     "missing_boxes",
     "open_scores",
+    "preview",
     "report",
     "score",
     "score_dataset",

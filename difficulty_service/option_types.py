@@ -42,6 +42,7 @@ def panel(title: str) -> Parameter:
 MOST_SAMPLES = 10**12
 LARGEST_SEED = 2**31 - 1
 
+
 Column = Annotated[str, Field(min_length=1, max_length=500)]
 
 

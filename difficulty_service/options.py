@@ -17,6 +17,7 @@ from pydantic import (
     Field,
 )
 
+from difficulty_service.dataset_formats import Format
 from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
 from difficulty_service.option_types import (
     LARGEST_SEED,
@@ -44,6 +45,10 @@ IN_DATASET = panel("Dataset")
 @IN_DATASET
 class ColumnOptions(Options):
     """Where the samples of a dataset are in it."""
+
+    format: Format | None = None
+    """How the dataset is read, where it may be read in several ways; recognised where none is
+    named. --dry-run says what was recognised."""
 
     split: Column | None = None
     """Sub-folder or named split to use."""
@@ -401,6 +406,12 @@ class ExtractionOptions:
         """How the features are made that some options score: for tags, without labels."""
         dataset = self.dataset.model_copy(update=scoring.reading_for_tags)
         return replace(self, dataset=dataset)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the dataset is read, as `DatasetOptions` takes it."""
+        named = self.dataset.model_dump(exclude={"modality"})
+        return named | {"text_column": self.text_column}
 
     @property
     def useless(self) -> set[str]:

@@ -265,12 +265,11 @@ def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> Extr
     values["downloads"] = Downloads(machine.max_download_bytes)
     values["stop_on_error"] = encoding.on_error == "stop"
     values["open_precision"] = machine.precision == "auto"
-    reading = chosen.dataset.model_dump(exclude={"modality"})
     return ExtractRequest(
         location=location,
         out=out,
         backbone=network.backbone,
-        dataset=DatasetOptions(**reading | {"text_column": chosen.text_column}),
+        dataset=DatasetOptions(**chosen.reading),
         network=BackboneOptions(**_named_in(BackboneOptions, values)),
         options=ExtractOptions(**_named_in(ExtractOptions, values)),
         resume=machine.resume,

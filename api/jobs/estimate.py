@@ -1,4 +1,4 @@
-"""How long a job would take, by how long finished jobs took."""
+"""How the dataset of a job would be read, and how long it would take by those that finished."""
 
 from collections.abc import Callable
 from statistics import median
@@ -17,27 +17,39 @@ from api.settings import Settings
 from difficulty_service.base.apart import Apart, ProcessEnded
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.bodies.jobs import JobCreate, JobEstimate, JobRequest
+from difficulty_service.dataset_formats import DatasetPreview
+from difficulty_service.datasets.preview import preview
 
 LONGEST_COUNT = 10.0  # seconds, after which the number of samples counts as unknown
 RECENT = 20  # jobs that are looked at
-SampleCounts = Apart[[JobRequest, DatasetLocation, Settings], int]
-"""Counts the samples of a dataset in a process of its own, by listing them."""
+MOST_CLASSES = 100  # that are named, with their numbers of samples
+Previews = Apart[[JobRequest, DatasetLocation, Settings], DatasetPreview]
+"""Says in a process of its own how a dataset would be read, by listing it."""
 
 
-def count_samples() -> Callable[[JobRequest, DatasetLocation, Settings], int]:
-    """The function of `SampleCounts`."""
-    return lambda *dataset: len(open_job_dataset(*dataset).labels)
+def preview_datasets() -> Callable[[JobRequest, DatasetLocation, Settings], DatasetPreview]:
+    """The function of `Previews`."""
+    return preview_job_dataset
+
+
+def preview_job_dataset(
+    wanted: JobRequest, location: DatasetLocation, settings: Settings
+) -> DatasetPreview:
+    """How the dataset of a job would be read; no image is opened."""
+    return preview(open_job_dataset(wanted, location, settings), wanted.split, MOST_CLASSES)
 
 
 def estimate_job(
-    body: JobCreate, key: Principal, settings: Settings, engine: Engine, counts: SampleCounts
+    body: JobCreate, key: Principal, settings: Settings, engine: Engine, previews: Previews
 ) -> JobEstimate:
     """Estimates a job; raises a `Problem` where it cannot be submitted or its dataset be listed."""
     wanted = JobRequest(**validate_submission(body, settings, engine, key))
     location = find_dataset(wanted.dataset, key.owner, settings, engine)
     samples, passes = wanted.limit, wanted.num_passes
+    reading = None
     try:
-        samples = counts.call_within(LONGEST_COUNT, wanted, location, settings)
+        reading = previews.call_within(LONGEST_COUNT, wanted, location, settings)
+        samples = reading.samples
     except ProcessEnded:
         pass
     except (DifficultyError, OSError) as error:
@@ -51,4 +63,11 @@ def estimate_job(
     ]
     rate = median(rates) if rates else None
     seconds = samples * passes / rate if samples is not None and rate else None
-    return JobEstimate(samples=samples, passes=passes, jobs=len(rates), rate=rate, seconds=seconds)
+    return JobEstimate(
+        reading=reading,
+        samples=samples,
+        passes=passes,
+        jobs=len(rates),
+        rate=rate,
+        seconds=seconds,
+    )

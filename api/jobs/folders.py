@@ -10,7 +10,7 @@ from api.settings import Settings
 from difficulty_service.base.wording import count_of
 from difficulty_service.bodies.service import FolderEntry, FolderPage
 from difficulty_service.datasets.archive import ZIP_EXTENSION
-from difficulty_service.datasets.class_folders import visible
+from difficulty_service.datasets.folder_tree import visible
 from difficulty_service.datasets.image_openers import IMAGE_EXTENSIONS
 from difficulty_service.datasets.listing import as_text
 from difficulty_service.datasets.storage import StoredPath, list_folder, resolve

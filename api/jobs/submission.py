@@ -24,7 +24,7 @@ from difficulty_service.base.errors import BackboneError, DatasetError, as_keywo
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.datasets.file_search import parse_glob
 
-WILDCARDS = frozenset("*?[")
+WILDCARDS = frozenset("*?[{")
 
 
 def validate_submission(

@@ -121,11 +121,18 @@ def get_folders(
     return look_into(settings, root, path, start)
 
 
-@router.post("/v1/estimates", tags=["jobs"], summary="Estimate how long a job would take")
+@router.post(
+    "/v1/estimates",
+    tags=["jobs"],
+    summary="Preview a dataset, and estimate its job",
+)
 async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstimate:
-    """Lists the dataset for some seconds at most; takes the body of a job, and queues none."""
+    """Says how the dataset would be read and how long it would take, as far as that is known.
+
+    Takes the body of a job and queues none; lists the dataset for some seconds at most.
+    """
     state = request.app.state
-    arguments = (body, key, state.settings, state.engine, state.sample_counts)
+    arguments = (body, key, state.settings, state.engine, state.previews)
     return await in_turn(state.estimate_queue, request, key, estimate_job, *arguments)
 
 

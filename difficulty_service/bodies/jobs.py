@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Contract, Names
 from difficulty_service.command_options import NumSearched
+from difficulty_service.dataset_formats import DatasetPreview
 from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, LABELS_ONLY, DatasetScoring
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
@@ -298,6 +299,9 @@ class JobEvent(BaseModel):
 class JobEstimate(BaseModel):
     """How long a job would take once it runs; null is what nobody knows yet."""
 
+    reading: DatasetPreview | None = Field(
+        description="How the dataset would be read; null where listing it takes too long"
+    )
     samples: int | None = Field(description="Null where listing the dataset takes too long")
     passes: int = Field(description="Number of times that the network sees each sample")
     jobs: int = Field(description="Number of recent jobs with this backbone on such a device")

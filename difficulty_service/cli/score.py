@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import err, without
 from difficulty_service.cli.console import out as stdout
+from difficulty_service.cli.dry_run import show_reading
 from difficulty_service.cli.extract import (
     build_request,
     report_extraction,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
         SettledExtraction,
     )
     from difficulty_service.scores.marked_features import MarkedFeatures
+    from difficulty_service.scores.marks import MarkHistory
     from difficulty_service.scores.rounds import UndoneRound
     from difficulty_service.scores.store import ScoreSummary
 
@@ -49,7 +51,8 @@ def score(
     source: Annotated[str, Parameter("STORE|DATASET")],
     /,
     *,
-    out: Path,
+    out: Path | None = None,
+    dry_run: bool = False,
     gaussians: Path | None = None,
     labels: Path | None = None,
     marks: Path | None = None,
@@ -68,7 +71,9 @@ def score(
     Args:
         source: Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column of
             vectors), or a dataset to extract.
-        out: Score file to write, ending in .parquet, .csv or .jsonl.
+        out: Score file to write, ending in .parquet, .csv or .jsonl; needed but for --dry-run.
+        dry_run: Print how the dataset would be read: format, classes, and what is left out and why.
+            No image is opened and nothing is written.
         gaussians: Score against Gaussians that `difficulty fit` wrote.
         labels: Labels of features in a file: .npy, or text with a label on each line; default:
             those in the file, or labels.npy beside it.
@@ -80,6 +85,11 @@ def score(
             and on later ones, and keeps it in a file that --marks takes.
         report: Also write a page with the images, as `difficulty report` does.
     """
+    if dry_run:
+        show_reading(source, extraction.scored_by(scoring), output)
+        return
+    if out is None:
+        raise WrongCall("--out FILE is missing, the score file to write; --dry-run needs none")
     from difficulty_service.cli.score_result import (
         Limit,
         ScoreResult,
@@ -96,8 +106,6 @@ def score(
         score_features,
     )
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
-    from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
-    from difficulty_service.scores.rounds import take_back
 
     if scoring.tags is not None:
         others = (("gaussians", gaussians), ("labels", labels), ("marks", marks))
@@ -106,15 +114,11 @@ def score(
             score_tags_of(source, out, scoring, extraction, report)
         return
     limits = [Limit.parse(text) for text in output.fail_above]
-    if undo_round is not None and marks is not None:
-        raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
     require_fits(gaussians, scoring)
     require_files(out, report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
-    later = NO_MARKS if marks is None else read_marks(marks, ())
-    undone = None if undo_round is None else take_back(out, undo_round)
-    earlier = remembered_marks(out) if undone is None else undone.left
-    request = ScoreRequest(out, scoring, fitted, MarkHistory(earlier, later))
+    decisions, undone = read_decisions(out, marks, undo_round)
+    request = ScoreRequest(out, scoring, fitted, decisions)
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
@@ -153,6 +157,21 @@ def score(
     if output.json_:
         sys.stdout.write(result.model_dump_json(indent=2) + "\n")
     require_below(limits, {"": result})
+
+
+def read_decisions(
+    scores: Path, marks: Path | None, undo_round: int | None
+) -> tuple["MarkHistory", "UndoneRound | None"]:
+    """The decisions that hold for a score file, and those that are taken back."""
+    from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
+    from difficulty_service.scores.rounds import take_back
+
+    if undo_round is not None and marks is not None:
+        raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
+    later = NO_MARKS if marks is None else read_marks(marks, ())
+    undone = None if undo_round is None else take_back(scores, undo_round)
+    earlier = remembered_marks(scores) if undone is None else undone.left
+    return MarkHistory(earlier, later), undone
 
 
 def require_fits(gaussians: Path | None, scoring: ScoringOptions) -> None:

@@ -1,16 +1,18 @@
 """Datasets, with labels or without: folders, tables, tars, archives, boxes, and published files."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.wording import did_you_mean
 from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.class_folders import open_image_folder
-from difficulty_service.datasets.detection import detect_kind
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.listing import without_labels
 from difficulty_service.datasets.memory import open_plugged
 from difficulty_service.datasets.objects import OBJECT_FORMATS
 from difficulty_service.datasets.published import PUBLISHED_DATASETS
+from difficulty_service.datasets.recognition import recognise
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import open_table
 from difficulty_service.datasets.webdataset import open_webdataset
@@ -38,7 +40,9 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
         DatasetError: There is nothing at the location, or it cannot be read as the detected kind.
         MissingPackage: The kind needs an optional package.
     """
-    kind = detect_kind(location, options.boundary, options.split)
+    _require_format(options.format)
+    found = recognise(location, options)
+    kind = found.kind
     if options.text_column is not None and kind not in ("table", "hugging-face"):
         raise DatasetError(
             f"{location!r} is of the kind {kind}, and texts are read from tables",
@@ -59,5 +63,14 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
             Setting("label_column"),
             parameter="label_column",
         )
-    dataset = DATASETS[kind](location, options)
+    dataset = replace(DATASETS[kind](found.location, found.options), location=location, format=kind)
     return without_labels(dataset) if options.unlabelled else dataset
+
+
+def _require_format(name: str | None) -> None:
+    if name is not None and name not in DATASETS:
+        raise DatasetError(
+            f"there is no format {name!r}",
+            f"{did_you_mean(name, DATASETS)}it is one of {', '.join(DATASETS)}",
+            parameter="format",
+        )

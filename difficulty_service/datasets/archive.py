@@ -14,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, DuplicateSampleId, ImageError
-from difficulty_service.datasets.class_folders import Tree, find_class_folders, visible
+from difficulty_service.datasets.class_folders import find_class_folders
 from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.folder_checks import FolderChoice
+from difficulty_service.datasets.folder_tree import Tree, visible
 from difficulty_service.datasets.image_openers import (
     extension_problem,
     has_image_extension,
@@ -243,7 +245,7 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     members = _by_path(files[0], compressed=options.limits is None)
     folders = _folders(members, place.name)
     tree = Tree(lambda path: visible(folders.get(path, [])), str)
-    classes = find_class_folders(tree, location, options.split, unlabelled=options.unlabelled)
+    classes = find_class_folders(tree, location, FolderChoice.of(options, in_archive=True))
     if is_compressed(place):
         offsets = [members[path].offset if path in members else 0 for path in classes.paths]
         classes = classes.in_order(np.argsort(offsets, kind="stable"))

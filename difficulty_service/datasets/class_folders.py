@@ -3,12 +3,11 @@
 Nothing is dropped silently: every entry of a class folder is a sample, even if it cannot be an
 image, and what is outside a class folder is listed as skipped, as are empty class folders, which
 are no classes. Only hidden files and metadata files of file managers are ignored. A folder that has
-images and no folders is one without labels.
+images and no folders is one without labels. What looks like splits or another layout is refused
+with its name, unless a person says that it is of this one.
 """
 
-import os
-import re
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
@@ -16,7 +15,28 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import DatasetError, ImageError, Setting
+from difficulty_service.base.errors import DatasetError, ImageError
+from difficulty_service.datasets.folder_checks import (
+    FolderChoice,
+    Folders,
+    find_split,
+    is_one_of_images,
+    leave_out_others,
+    refuse_annotations,
+    refuse_labels_beside,
+    refuse_labels_elsewhere,
+    refuse_layout_inside,
+)
+from difficulty_service.datasets.folder_tree import (
+    WHOLE,
+    Level,
+    Tree,
+    skip_single_folders,
+    strays,
+    tree_of,
+    walk,
+    why_empty,
+)
 from difficulty_service.datasets.image_openers import (
     extension_problem,
     has_image_extension,
@@ -31,49 +51,7 @@ from difficulty_service.datasets.sample import (
     ImageOpener,
     Skipped,
 )
-from difficulty_service.datasets.splits import SPLIT_NAMES
-from difficulty_service.datasets.storage import (
-    Entry,
-    StoredPath,
-    is_folder,
-    list_folder,
-    list_tree,
-    reading,
-    resolve,
-)
-from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
-
-SAMPLES_FILE = "samples.csv"
-DROPPED_FILE = "dropped.csv"
-"""Lists that `difficulty clean` writes beside class folders, whose labels are those of these."""
-
-MAX_TOPS = 8
-"""Number of single folders around each other in which class folders are looked for."""
-
-_OWN_FILES = (SAMPLES_FILE, DROPPED_FILE)
-_LABEL_FILES = (*TABLE_EXTENSIONS, ".json", ".xml")
-_OF_BOXES = frozenset(
-    ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
-)
-_YEAR = re.compile(r"_?\d{4}$")
-
-WHOLE = ""
-"""The path of the location itself, relative to it."""
-
-IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
-
-
-@dataclass(frozen=True)
-class Tree:
-    """The folders below a location, by their paths relative to it.
-
-    Attributes:
-        scan: Function that lists the visible entries directly in a folder; may raise OSError.
-        identity: Function whose value is equal for two paths of the same folder.
-    """
-
-    scan: Callable[[str], list[Entry]]
-    identity: Callable[[str], Hashable]
+from difficulty_service.datasets.storage import StoredPath, is_folder, resolve
 
 
 @dataclass(frozen=True)
@@ -108,193 +86,64 @@ class ClassFolders:
         return repr(self.paths[position])
 
 
-def find_class_folders(
-    tree: Tree, location: str, split: str | None, *, unlabelled: bool = False
-) -> ClassFolders:
+def find_class_folders(tree: Tree, location: str, choice: FolderChoice) -> ClassFolders:
     """Finds the samples of a tree whose folders are the classes, sorted by name.
 
     Without labels, all files below the location are samples of one class.
+
+    Raises:
+        DatasetError: There are none, or the folders may be something else than classes.
     """
-    folders, skipped = _class_folders(tree, location, split, unlabelled=unlabelled)
-    is_one = unlabelled or folders == [WHOLE]
-    names: list[str] = []
-    paths: list[str] = []
-    sizes: list[int] = []
-    counts = []
-    for folder in folders:
-        entries = sorted(_walk(tree, folder))
-        if not entries:
-            skipped.append((folder, _why_empty(tree, folder)))
-            continue
-        names.append(UNLABELLED if is_one else as_text(folder.rpartition("/")[2]))
-        paths += [path for path, _ in entries]
-        sizes += [size for _, size in entries]
-        counts.append(len(entries))
+    folders = _class_folders(tree, location, choice)
+    entries = {folder: sorted(walk(tree, folder)) for folder in folders.paths}
+    for folder in [each for each in entries if not entries[each]]:
+        del entries[folder]
+        folders.skipped.append((folder, why_empty(tree, folder)))
+    if not choice.is_sure and not choice.unlabelled:
+        leave_out_others(tree, entries, folders, location, choice)
+    samples = [each for folder in entries.values() for each in folder]
+    counts = [len(folder) for folder in entries.values()]
+    names = [as_text(folder.rpartition("/")[2]) for folder in entries]
     return ClassFolders(
-        names=tuple(names),
-        paths=paths,
-        labels=np.repeat(np.arange(len(names), dtype=np.int32), counts),
-        sizes=np.array(sizes, dtype=np.int64),
-        skipped=skipped,
+        names=tuple(names) if folders.has_classes else (UNLABELLED,) * len(names),
+        paths=[path for path, _ in samples],
+        labels=np.repeat(np.arange(len(counts), dtype=np.int32), counts),
+        sizes=np.array([size for _, size in samples], dtype=np.int64),
+        skipped=folders.skipped,
     )
 
 
-def visible(entries: list[Entry]) -> list[Entry]:
-    """The entries without hidden ones and metadata files of file managers."""
-    return [e for e in entries if not e[0].startswith(".") and e[0] not in IGNORED_NAMES]
-
-
-def _class_folders(
-    tree: Tree, location: str, split: str | None, *, unlabelled: bool
-) -> tuple[list[str], list[Skipped]]:
+def _class_folders(tree: Tree, location: str, choice: FolderChoice) -> Folders:
     """Class folders, sorted, and the entries beside them; paths relative to the location.
 
     Without labels, the folder that holds all samples, which is WHOLE unless there is a split.
     """
-    if unlabelled and split is None:
-        return [WHOLE], []
-    prefix, skipped = _skip_single_folders(tree, location, split)
-    top = _scan_top(tree, location, prefix.rstrip("/"))
+    if choice.unlabelled and choice.split is None:
+        return Folders([WHOLE], has_classes=False)
+    prefix, skipped = skip_single_folders(tree, location, choice.split)
+    top = Level.of(tree, location, prefix)
+    split = find_split(tree, location, top, choice)
     if split is not None:
-        names = sorted(name for name, folder, _ in top if folder)
-        if split not in names:
-            raise DatasetError(
-                f"{location!r} has no sub-folder {split!r}",
-                f"it has {names[:20]}",
-                parameter="split",
-            )
-        prefix = f"{prefix}{split}/"
-        top = _scan_top(tree, location, prefix.rstrip("/"))
-    if unlabelled:
-        return [prefix.rstrip("/")], skipped
-    folders = sorted(name for name, folder, _ in top if folder and not has_image_extension(name))
-    files = sorted(name for name, folder, _ in top if not folder)
+        refuse_labels_beside(tree, location, top, split, choice)
+        top = Level.of(tree, location, f"{prefix}{split}/")
     where = f"{location!r}, split {split!r}," if split else repr(location)
-    if not folders and not prefix and any(map(has_image_extension, files)):
-        return [WHOLE], skipped
-    if not folders:
+    if not choice.is_sure and not choice.unlabelled:
+        refuse_annotations(tree, where, top, choice)
+    if choice.unlabelled or (not top.folders and top.has_images and (split or not prefix)):
+        return Folders([top.path], skipped, has_classes=False)
+    if not top.folders:
         raise DatasetError(
-            f"{where} has no class folders, only {files[:5]}",
+            f"{where} has no class folders, only {top.files[:5]}",
             "expected images, one sub-folder per class, or give the table or tar file itself",
             parameter="location",
         )
-    if split is None:
-        _refuse_unchosen_splits(tree, location, prefix, folders)
-    _refuse_labels_elsewhere(where, folders, files)
-    skipped += strays(sorted(top), prefix)
-    return [prefix + folder for folder in folders], skipped
-
-
-def _skip_single_folders(tree: Tree, location: str, split: str | None) -> tuple[str, list[Skipped]]:
-    """The folders around the class folders, with a slash, and the entries beside them.
-
-    A program that unpacks an archive often makes a folder around the one inside it. A single folder
-    of folders is not the only class: there would be nothing to compare it with.
-    """
-    prefix, skipped = "", list[Skipped]()
-    for _ in range(MAX_TOPS):
-        entries = _scan_top(tree, location, prefix.rstrip("/"))
-        folders = [name for name, folder, _ in entries if folder and not has_image_extension(name)]
-        if len(folders) != 1 or folders[0] == split:
-            break
-        try:
-            inside = tree.scan(prefix + folders[0])
-        except OSError:  # listed as a class folder with the reason
-            break
-        has_images = any(not folder and has_image_extension(name) for name, folder, _ in inside)
-        if has_images or not any(folder for _, folder, _ in inside):
-            break
-        skipped += strays(sorted(entries), prefix)
-        prefix += f"{folders[0]}/"
-    return prefix, skipped
-
-
-def _refuse_labels_elsewhere(where: str, folders: list[str], files: list[str]) -> None:
-    """Refuses folders that are evidently no classes: the labels are in files."""
-    listed = [name for name in files if name.lower().endswith(_LABEL_FILES)]
-    listed = [name for name in listed if name not in _OWN_FILES]
-    if len(folders) == 1 and listed:
-        is_table = listed[0].lower().endswith(TABLE_EXTENSIONS)
-        raise DatasetError(
-            f"{where} has a single folder, {folders[0]!r}, with {listed[0]!r} beside it, where the "
-            "labels probably are",
-            "name that table as the dataset, unpacked if this is an archive"
-            if is_table
-            else "unpack it if it is an archive of boxes, whose folder is read; otherwise write a "
-            "CSV with the columns path and label, and name that as the dataset",
-            parameter="location",
-        )
-    names = {_YEAR.sub("", name.lower()) for name in folders}
-    if len(folders) > 1 and names & _OF_BOXES and names <= _OF_BOXES | SPLIT_NAMES:
-        raise DatasetError(
-            f"{where} has the folders {folders}, as datasets of boxes or masks do, and no classes",
-            "unpack it if it is an archive of boxes, whose folder is read; otherwise write one "
-            "sub-folder per class, or a CSV with the columns path and label",
-            parameter="location",
-        )
-
-
-def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
-    """The entries beside class folders, each with the reason why it is no sample."""
-    for name, is_dir, _ in entries:
-        if is_dir and has_image_extension(name):
-            yield prefix + name, "a folder with the extension of an image"
-        elif not is_dir:
-            kind = "an image" if has_image_extension(name) else "a file"
-            yield prefix + name, f"{kind} outside the class folders"
-
-
-def _why_empty(tree: Tree, folder: str) -> str:
-    try:
-        tree.scan(folder)
-    except OSError as error:
-        return f"a class folder that cannot be listed: {error.strerror or error}"
-    return "an empty class folder"
-
-
-def _scan_top(tree: Tree, location: str, folder: str) -> list[Entry]:
-    with reading(repr(location), "listed"):
-        return tree.scan(folder)
-
-
-def _refuse_unchosen_splits(tree: Tree, location: str, prefix: str, folders: list[str]) -> None:
-    if all(name.lower() in SPLIT_NAMES for name in folders) and all(
-        any(folder for _, folder, _ in _scan_top(tree, location, prefix + name)) for name in folders
-    ):
-        raise DatasetError(
-            f"{location!r} holds the splits {folders}, not classes",
-            "choose one, for example ",
-            Setting("split", folders[0]),
-            parameter="split",
-        )
-
-
-def _walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
-    """Path and size of each file and each empty folder below a class folder."""
-    samples: list[tuple[str, int]] = []
-    above = frozenset() if class_folder == WHOLE else frozenset([tree.identity(WHOLE)])
-    pending: list[tuple[str, frozenset[Hashable]]] = [(class_folder, above)]
-    while pending:
-        folder, above = pending.pop()
-        entries, identity = _scan_once(tree, folder, above)
-        if not entries and folder != class_folder:
-            samples.append((folder, 0))
-        for name, is_dir, size in entries:
-            path = f"{folder}/{name}" if folder else name
-            if is_dir and not has_image_extension(name):
-                pending.append((path, above | {identity}))
-            else:
-                samples.append((path, size))
-    return samples
-
-
-def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[list[Entry], Hashable]:
-    """Entries and identity of a folder; no entries if it is unreadable or contains itself."""
-    try:
-        identity = tree.identity(folder)
-        return ([] if identity in above else tree.scan(folder)), identity
-    except OSError:  # listed as an entry without content; opening it raises the reason
-        return [], None
+    if not choice.is_sure:
+        if is_one_of_images(tree, top):
+            return Folders([top.prefix + top.folders[0]], skipped, has_classes=False)
+        refuse_labels_elsewhere(where, top)
+        refuse_layout_inside(tree, where, top, choice)
+    skipped += strays(top.entries, top.prefix)
+    return Folders([top.prefix + folder for folder in top.folders], skipped)
 
 
 def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
@@ -310,24 +159,10 @@ def open_image_folder(location: str, options: DatasetOptions) -> Dataset:
             "check the path or URI",
             parameter="location",
         )
-    tree = _tree(place, location)
-    folders = find_class_folders(tree, location, options.split, unlabelled=options.unlabelled)
+    tree = tree_of(place, location)
+    folders = find_class_folders(tree, location, FolderChoice.of(options))
     open_at = partial(_open_at, place, folders.paths)
     return build_dataset(location, options, folders.listing(), open_at, folders.describe)
-
-
-def _tree(place: StoredPath, location: str) -> Tree:
-    if place.is_local:
-        identity = partial(_local_identity, place)
-        return Tree(lambda folder: visible(list_folder(place.join(folder))), identity)
-    with reading(repr(location), "listed"):
-        folders = list_tree(place)
-    return Tree(lambda folder: visible(folders.get(folder, [])), str)
-
-
-def _local_identity(place: StoredPath, folder: str) -> Hashable:
-    status = os.stat(place.join(folder).path)  # noqa: PTH116 - keeps names that are not UTF-8
-    return status.st_dev, status.st_ino
 
 
 def _open_at(

@@ -1,6 +1,7 @@
 """The files of a location: a single file, the files in a folder, or the matches of a glob.
 
-A glob is matched part by part, in a time that is linear in the length of the path.
+A glob is matched part by part, in a time that is linear in the length of the path. Braces name
+several locations, as shells and WebDataset have them: `{0000..0146}` and `{train,val}`.
 """
 
 import fnmatch
@@ -11,11 +12,18 @@ from pathlib import Path
 
 from pyarrow.fs import FileSelector, FileType
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.splits import (
+    SPLITS,
+    choose_split,
+    split_of_file,
+    split_of_folder,
+)
 from difficulty_service.datasets.storage import (
     Boundary,
     StoredFile,
     StoredPath,
+    common_folder,
     is_folder,
     list_folder,
     reading,
@@ -113,6 +121,10 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     disclosed.
     """
     place = resolve(location, boundary)
+    each = expand_braces(location)
+    if len(each) > 1 and is_folder(place, location) is None:
+        found = {file.place.path: file for one in each for file in find_files(one, boundary)}
+        return sorted(found.values(), key=lambda file: file.place.path)
     with reading(repr(location)):
         files = _find(place, location)
         if boundary is not None:
@@ -135,6 +147,39 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     )
 
 
+_BRACES = re.compile(r"\{(?:(\d{1,9})\.\.(\d{1,9})|([^{}]*,[^{}]*))\}")
+MAX_EXPANDED = 10_000
+"""Number of locations that braces may stand for."""
+
+
+def expand_braces(location: str) -> list[str]:
+    """The locations that braces stand for, in order; the location itself where it has none."""
+    pending, done = [location], list[str]()
+    while pending:
+        one = pending.pop()
+        found = _BRACES.search(one)
+        if found is None:
+            done.append(one)
+            continue
+        parts = _alternatives(found)
+        if len(pending) + len(done) + len(parts) > MAX_EXPANDED:
+            raise DatasetError(
+                f"the braces of {location!r} stand for more than {MAX_EXPANDED:,} files",
+                "use a wildcard such as `*`",
+                parameter="location",
+            )
+        pending += [one[: found.start()] + part + one[found.end() :] for part in reversed(parts)]
+    return done
+
+
+def _alternatives(braces: re.Match[str]) -> list[str]:
+    first, last, listed = braces.groups()
+    if listed is not None:
+        return [part.strip() for part in listed.split(",")]
+    numbers = range(int(first), min(int(last), int(first) + MAX_EXPANDED) + 1)
+    return [str(number).zfill(len(first)) for number in numbers]
+
+
 def find_files_ending(
     location: str, boundary: Boundary | None, endings: tuple[str, ...], kind: str
 ) -> list[StoredFile]:
@@ -148,6 +193,64 @@ def find_files_ending(
             parameter="location",
         )
     return files
+
+
+@dataclass(frozen=True)
+class SplitFiles:
+    """The files of one split.
+
+    Attributes:
+        split: Split that is still to be chosen, inside the files; None where they are of one.
+        common: The split that all are of by their names; None where they are of none or several.
+    """
+
+    files: list[StoredFile]
+    split: str | None
+    common: str | None = None
+
+
+def files_of_split(
+    files: list[StoredFile], split: str | None, location: str, *, inside: bool
+) -> SplitFiles:
+    """The files of a split, where their names or those of their folders say which they are of.
+
+    Files of different splits are not merged, unless `split` names several: `train+test`.
+
+    Args:
+        inside: Whether a file itself may say of which split each of its rows is.
+
+    Raises:
+        DatasetError: The files are of several splits and none is chosen, or not one of them.
+    """
+    folder = common_folder(files)
+    splits = {
+        file.place.path: _split_of(posixpath.relpath(file.place.path, folder)) for file in files
+    }
+    known = [each for each in SPLITS if each in splits.values()]
+    others = [file for file in files if splits[file.place.path] is None]
+    common = known[0] if len(known) == 1 and not others else None
+    if inside and common is not None and split is not None:
+        return SplitFiles(files, split, common)
+    if split is None and len(known) == 1 and others:
+        own = next(file for file in files if file not in others)
+        raise DatasetError(
+            f"{location!r} holds files of the split {known[0]!r}, such as {own.place.name!r}, and "
+            f"others, such as {others[0].place.name!r}",
+            "name the files that are meant, or choose the split as ",
+            Setting("split", known[0]),
+            parameter="location",
+        )
+    if not known or (split is None and len(known) == 1):
+        return SplitFiles(files, split, common)
+    names = [None] if split is None else split.split("+")
+    chosen = {choose_split(known, each, location) for each in names}
+    return SplitFiles([file for file in files if splits[file.place.path] in chosen], None)
+
+
+def _split_of(path: str) -> str | None:
+    """The split of a file by its name, or else by the nearest folder that is called as one."""
+    folders = path.split("/")[-2::-1]
+    return split_of_file(path) or next(filter(None, map(split_of_folder, folders)), None)
 
 
 def _find(place: StoredPath, location: str) -> list[StoredFile]:

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.datasets.declared_names import names_of_feature
-from difficulty_service.datasets.detection import HUB_PREFIX
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
@@ -27,6 +26,8 @@ from difficulty_service.datasets.table_columns import (
     sample_ids_of,
 )
 from difficulty_service.datasets.table_files import cause_in_storage
+
+HUB_PREFIX = "hf:"
 
 _ROWS_PER_READ = 64
 _ROWS_PER_SIZES = 16_384

@@ -75,6 +75,7 @@ class DatasetOptions:
     """Options for reading a dataset; an option that does not apply to its kind is an error.
 
     Attributes:
+        format: How the dataset is read, a key of DATASETS; None to recognise it.
         split: Sub-folder or named split to read, if the dataset has several.
         image_column: Column of a table with image bytes or paths; None to detect it.
         label_column: Column of a table with the labels; None to detect it.
@@ -90,6 +91,7 @@ class DatasetOptions:
         limits: Limits for tables; None for those that their owner reads.
     """
 
+    format: str | None = None
     split: str | None = None
     image_column: str | None = None
     label_column: str | None = None
@@ -182,6 +184,7 @@ class Dataset:
             list or class folders are written instead.
         scenes: The whole images where the samples are objects in boxes, without any limit; None
             where they are not.
+        format: How it is read, a key of DATASETS; None for images of a program.
     """
 
     location: str
@@ -197,6 +200,7 @@ class Dataset:
     containers: str | None = None
     revise: Revise | None = None
     scenes: Scenes | None = None
+    format: str | None = None
 
     @property
     def boxes(self) -> bool:

@@ -15,6 +15,9 @@ _WORDS = {
 }
 _SPLIT_OF_WORD = {word: split for split, words in _WORDS.items() for word in words}
 
+SPLITS = tuple(_WORDS)
+"""Splits by one word for each, in their usual order."""
+
 SPLIT_NAMES = frozenset(_SPLIT_OF_WORD)
 """Names that a split usually has."""
 
@@ -58,7 +61,7 @@ def split_of_file(name: str) -> str | None:
 
 
 def split_folders(names: Iterable[str]) -> dict[str, str]:
-    """The split of each folder that is one, of folders beside each other.
+    """The split of each folder that is one, of folders beside each other; `train` comes first.
 
     Two or more names that differ in the word for the split alone are splits, too: `WIDER_train` and
     `WIDER_val`.
@@ -75,7 +78,7 @@ def split_folders(names: Iterable[str]) -> dict[str, str]:
     for group in alike.values():
         if len(set(group.values())) > 1:
             found |= group
-    return found
+    return dict(sorted(found.items(), key=lambda each: SPLITS.index(each[1])))
 
 
 def choose_split(splits: Sequence[str], split: str | None, location: str) -> str:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 from pyarrow.fs import (
@@ -178,6 +178,17 @@ def is_uri(location: str) -> bool:
     return _URI.match(location) is not None
 
 
+_PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `resolve` takes literally
+
+
+def location_below(location: str, name: str) -> str:
+    """The location of something in the folder at a location; a URI keeps its query."""
+    if not is_uri(location):
+        return posixpath.join(location, name)
+    folder, question_mark, query = location.partition("?")
+    return f"{folder.rstrip('/')}/{quote(name, safe=_PLAIN)}{question_mark}{query}"
+
+
 def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     """Resolves a location to a file system and a path, without any access to it.
 
@@ -188,8 +199,10 @@ def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:
     if not is_uri(location):
         return StoredPath(LocalFileSystem(), Path(location).absolute().as_posix(), boundary)
     try:
-        # Brackets and spaces are not legal in a URI, but occur in globs and file names.
-        quoted = location.replace("[", "%5B").replace("]", "%5D").replace(" ", "%20")
+        # Brackets, braces and spaces are not legal in a URI, but occur in globs and file names.
+        quoted = location
+        for character in "[]{} ":
+            quoted = quoted.replace(character, quote(character))
         filesystem, path = FileSystem.from_uri(quoted)
     except pa.ArrowInvalid:
         return _resolve_with_fsspec(location, boundary)

@@ -1,7 +1,7 @@
 """Datasets in Parquet, CSV or JSON Lines tables with encoded images or paths, and labels."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from difficulty_service.datasets.labels import (
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.splits import match_split
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
@@ -42,6 +43,7 @@ from difficulty_service.datasets.table_files import (
     require_columns,
     require_rows,
 )
+from difficulty_service.datasets.table_images import ImageFolder, find_image_folder
 
 
 @dataclass(frozen=True)
@@ -79,11 +81,16 @@ class TableRows:
 
 @dataclass(frozen=True)
 class ListedTable:
-    """The samples of a table, before any limit."""
+    """The samples of a table, before any limit.
+
+    Attributes:
+        folders: Where the images of each file are, by its name.
+    """
 
     listing: Listing
     rows: TableRows
     image_column: str
+    folders: Mapping[str, ImageFolder]
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
@@ -93,7 +100,8 @@ def open_table(location: str, options: DatasetOptions) -> Dataset:
 
 def build_table(table: ListedTable, location: str, options: DatasetOptions) -> Dataset:
     """Makes a dataset of a listed table; arguments and errors as for `open_table`."""
-    open_at = partial(_open_at, table.rows, table.image_column, options.modality)
+    folders = None if options.modality == "text" else table.folders
+    open_at = partial(_open_at, table.rows, table.image_column, folders)
     return build_dataset(location, options, table.listing, open_at, table.rows.describe)
 
 
@@ -103,9 +111,10 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     The others are listed as skipped.
     """
     check_options(options, "a table", unused=())
-    tables = _open_files(location, options)
+    tables, split = _open_files(location, options)
     if options.limits is not None:
         require_rows(sum(table.num_rows for table in tables), options.limits, repr(location))
+    options = replace(options, split=split)
     columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
     names = columns.of_labels()
     parts = [
@@ -136,7 +145,10 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     if unlabelled:
         ids = [ids[row] for row in labels.rows.tolist()]
     others = columns.other_labels
+    is_image = options.modality == "image"
+    folders = {t.name: find_image_folder(t, columns.image) for t in tables if is_image}
     warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
+    warnings += [f"{name!r} {folder.note}" for name, folder in folders.items() if folder.note]
     warnings += labels.notes
     if columns.label is not None and others:
         warnings.append(several_labels_warning(columns.label, others))
@@ -159,7 +171,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         for table in tables
     )
     rows = TableRows(images, rows.starts, keep[labels.rows])
-    return ListedTable(listing, rows, columns.image)
+    return ListedTable(listing, rows, columns.image, folders)
 
 
 def _number_alike(
@@ -194,12 +206,13 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
     return sample_ids_of(texts, columns, rows.names(), rows.describe)
 
 
-def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
-    files = find_tables(location, options.boundary)
-    folder = common_folder(files)
+def _open_files(location: str, options: DatasetOptions) -> tuple[list[TableFile], str | None]:
+    """The files of the split, and the split that is still to be chosen in them by a column."""
+    found = find_tables(location, options.split, options.boundary)
+    folder = common_folder(found.files)
     special = (options.image_column, options.text_column, options.id_column, options.label_column)
     text_columns = TextColumns((*special, "split", *IMAGE_NAMES))
-    return [
+    tables = [
         open_table_file(
             file,
             posixpath.relpath(file.place.path, folder),
@@ -207,8 +220,12 @@ def _open_files(location: str, options: DatasetOptions) -> list[TableFile]:
             multiline=options.text_column is not None,
             limits=options.limits,
         )
-        for file in files
+        for file in found.files
     ]
+    is_whole = found.split and found.common and match_split([found.common], found.split)
+    if is_whole and "split" not in tables[0].schema.names:
+        return tables, None
+    return tables, found.split
 
 
 def _concat(parts: list[pa.Table]) -> pa.Table:
@@ -239,9 +256,16 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
 
 
 def _open_at(
-    rows: TableRows, column: str, modality: str, positions: NDArray[np.int64]
+    rows: TableRows,
+    column: str,
+    folders: Mapping[str, ImageFolder] | None,
+    positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     for table, numbers in rows.split_by_file(positions):
-        opener = partial(cell_opener, folder=table.file.place.parent, is_base64=table.is_json)
         cells = read_cells(table, column, numbers)
-        yield from map(text_opener if modality == "text" else opener, cells)
+        if folders is None:
+            yield from map(text_opener, cells)
+            continue
+        folder = folders[table.name]
+        opener = partial(cell_opener, folder=folder.place, is_base64=table.is_json)
+        yield from map(opener, map(folder.complete, cells))

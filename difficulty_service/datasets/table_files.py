@@ -20,7 +20,11 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.file_search import find_files_ending
+from difficulty_service.datasets.file_search import (
+    SplitFiles,
+    files_of_split,
+    find_files_ending,
+)
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.spreadsheets import SPREADSHEET_EXTENSIONS, read_spreadsheet
 from difficulty_service.datasets.storage import (
@@ -220,8 +224,20 @@ NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt")
 _ROWS_PER_BATCH = 64
 
 
-def find_tables(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
-    """The tables at a location, which is a file, a glob or a folder; there must be one."""
+def find_tables(
+    location: str, split: str | None = None, boundary: Boundary | None = None
+) -> SplitFiles:
+    """The tables of a split at a location, which is a file, a glob or a folder; there must be one.
+
+    Raises:
+        DatasetError: There is none, or they are of several splits and none is chosen.
+    """
+    files = find_all_tables(location, boundary)
+    return files_of_split(files, split, location, inside=True)
+
+
+def find_all_tables(location: str, boundary: Boundary | None = None) -> list[StoredFile]:
+    """The tables at a location, whatever their splits; there must be one."""
     return find_files_ending(location, boundary, table_endings(location, boundary), "table")
 
 

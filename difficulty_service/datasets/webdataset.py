@@ -6,7 +6,7 @@ they are read in order, several per request.
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import BinaryIO
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.wording import list_names
-from difficulty_service.datasets.file_search import find_files_ending
+from difficulty_service.datasets.file_search import files_of_split, find_files_ending
 from difficulty_service.datasets.image_openers import open_bytes, refusing
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import (
@@ -57,8 +57,11 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
 
     The label column is the key of the label in `.json` members.
     """
-    check_options(options, "WebDataset tars", ("split", "image_column", "id_column"))
-    files = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
+    every = find_files_ending(location, options.boundary, TAR_EXTENSIONS, "tar")
+    found = files_of_split(every, options.split, location, inside=False)
+    files = found.files
+    unused = ("split", "image_column", "id_column")
+    check_options(replace(options, split=found.split), "WebDataset tars", unused)
     unlabelled = options.unlabelled
     indices = [read_tar_index(file, options.label_column, unlabelled=unlabelled) for file in files]
     samples = [sample for index in indices for sample in index.samples]

@@ -73,6 +73,8 @@ class ImageSizes(Contract):
 class RecordedOptions(Contract):
     """Options that choose the samples of a dataset and their ids; absent where not given."""
 
+    format: str | None = None
+    """How the dataset was read, where a person said so."""
     split: str | None = None
     """Split that was read."""
     image_column: str | None = None

@@ -18,6 +18,7 @@ HOMES = {
     "leaks": "leaks",
     "missing_boxes": "missing",
     "open_scores": "scores",
+    "preview": "preview",
     "report": "report",
     "score": "score",
     "score_dataset": "score",

@@ -69,12 +69,14 @@ class EncoderOptions(DeviceChoices, total=False):
     max_pixels: int
 
 
-class ReadingOptions(EncoderOptions, total=False):
-    """Options of a backbone and of a dataset.
+class DatasetChoices(TypedDict, total=False):
+    """Options of how a dataset is read.
 
     Attributes:
         modality: `image` (default), or `text` for texts.
         text_column: Column of a table with texts; `text` by default.
+        format: How the dataset is read, such as `coco` or `image-folder`, where it may be read in
+            several ways; recognised by default.
         split: Sub-folder or named split to use.
         image_column: Column of a table with image bytes or paths.
         label_column: Column of a table with the labels.
@@ -82,14 +84,11 @@ class ReadingOptions(EncoderOptions, total=False):
         unlabelled: Whether labels are ignored, or absent; False by default.
         outlines: Whether what is outside of the outlines of objects in boxes becomes grey.
         limit: Number of samples to use, evenly spaced.
-        corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
-        augment_runs: Random crops and flips of each image; 0 (default) for none.
-        seed: Seed of augmentation, K-means and samples that are drawn.
-        on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
     """
 
     modality: Literal["image", "text"]
     text_column: str | None
+    format: str | None
     split: str | None
     image_column: str | None
     label_column: str | None
@@ -97,6 +96,18 @@ class ReadingOptions(EncoderOptions, total=False):
     unlabelled: bool
     outlines: bool
     limit: int | None
+
+
+class ReadingOptions(EncoderOptions, DatasetChoices, total=False):
+    """Options of a backbone and of a dataset.
+
+    Attributes:
+        corrupt: Corruption of every image before anything else, such as "fog:3"; none by default.
+        augment_runs: Random crops and flips of each image; 0 (default) for none.
+        seed: Seed of augmentation, K-means and samples that are drawn.
+        on_error: `skip` (default) lists images that cannot be read, `stop` ends at the first.
+    """
+
     corrupt: str | None
     augment_runs: int
     seed: int

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 
 from difficulty_service.base.errors import ImageError
-from difficulty_service.datasets.class_folders import IGNORED_NAMES
+from difficulty_service.datasets.folder_tree import IGNORED_NAMES
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.images.header import SIGNATURE_BYTES, find_plugin
 from difficulty_service.review.stored_images import StoredImage

@@ -19,7 +19,7 @@ from difficulty_service.base.errors import CleaningError, DatasetError, Setting
 from difficulty_service.base.files import filling, replacing
 from difficulty_service.base.tables import parquet_writer, write_parquet
 from difficulty_service.base.wording import count_of, list_names
-from difficulty_service.datasets.class_folders import DROPPED_FILE, SAMPLES_FILE
+from difficulty_service.datasets.folder_tree import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.labels import read_otherwise
 from difficulty_service.datasets.sample import Content, Revise, Revision

@@ -30,7 +30,7 @@ from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import PATH_NAMES, EveryColumn, has_paths
 from difficulty_service.datasets.table_files import (
     TableFile,
-    find_tables,
+    find_all_tables,
     open_table_file,
     read_columns,
     read_paths,
@@ -128,7 +128,7 @@ def open_label_table(source: str | Path | pa.Table) -> LabelTable:
             lambda: map(str, range(len(source))),
             _with_paths(source.schema, source.column_names),
         )
-    files = find_tables(str(source))
+    files = find_all_tables(str(source))
     folder = common_folder(files)
     # Ids and labels such as 007 are text.
     tables = [

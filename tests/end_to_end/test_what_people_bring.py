@@ -354,11 +354,12 @@ REFUSED = {
         ("'annotations.json' beside it", "CSV with the columns path and label"),
     ),
     "boxes": Refused(
-        folders("", classes=("images", "labels")), ("boxes or masks", "one sub-folder per class")
+        folders("", classes=("images", "labels")),
+        ("boxes or masks", "CSV with the columns path and label"),
     ),
     "two splits": Refused(
         lambda folder: folders("train/")(folders("test/")(folder)),
-        ("holds the splits ['test', 'train']", "choose one, for example split='test'"),
+        ("holds the splits ['train', 'test']", "choose one, for example split='train'"),
     ),
     **{
         f"a file ending in {ending}": Refused(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationInfo, field_validator
 
+from difficulty_service.dataset_formats import Format
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 from trainer.config.steps import CosineRate, Optimiser, RandomOrder, Sampling, Schedule, Sgd
 from trainer.config.table import Count, Fraction, Needs, NotNegative, Positive, Table, needs
@@ -77,6 +78,8 @@ class ImageData(ListedData):
     """Images, for networks of images."""
 
     kind: Literal["images"] = "images"
+    format: Format | None = None
+    """How the datasets are read, such as "coco" or "image-folder"; recognised by default."""
     distribution_column: str | None = None
     """Column of a table with a list per sample: how many votes, or what share, each class has."""
     image_column: str | None = None

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.table import list_table
 from difficulty_service.datasets.table_files import find_tables, open_table_file, read_columns
@@ -61,7 +61,7 @@ def _read(
     location: str, config: ImageData | FeatureData | TextData, column: str
 ) -> tuple[list[str], pa.ChunkedArray]:
     """The ids of the samples of a table, and their cells of a column."""
-    files = find_tables(location)
+    files = find_tables(location, config.split).files
     columns = tuple(each for each in (column, config.id_column) if each)
     tables = [open_table_file(file, file.place.name, columns) for file in files]
     # As where the samples were listed: ids may depend on which column the samples are.

@@ -9,7 +9,7 @@ from functools import partial
 import torch
 
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.interface.image_sources import open_images
 from trainer.config import ImageData
@@ -149,8 +149,9 @@ def _open_validation(
 def _options(
     config: ImageData, location: str, split: str | None, label_column: str | None
 ) -> DatasetOptions:
-    same_kind = are_of_one_kind(location, config.train)
+    same_kind = config.format is not None or are_of_one_kind(location, config.train)
     return DatasetOptions(
+        format=None if is_object(location) else config.format,
         split=split,
         image_column=config.image_column if same_kind else None,
         label_column=label_column,

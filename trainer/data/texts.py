@@ -152,10 +152,10 @@ def _read_table(
     *,
     unlabelled: bool = False,
 ) -> TextTable:
-    files = find_tables(location)
+    found = find_tables(location, split)
     names = (config.text_column, config.id_column, "label_name", "split", *encoding.column_names)
     text_columns = tuple(name for name in names if name)
-    tables = [open_table_file(file, file.place.name, text_columns) for file in files]
+    tables = [open_table_file(file, file.place.name, text_columns) for file in found.files]
     column = find_text_column(tables[0], config.text_column, encoding.column_names)
     # The service reads ids and labels; it takes the texts for paths of images and opens none.
     options = DatasetOptions(

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.class_folders import visible
+from difficulty_service.datasets.folder_tree import visible
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,

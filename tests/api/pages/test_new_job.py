@@ -109,11 +109,20 @@ def test_the_estimate_of_the_form_counts_the_samples_and_says_what_is_unknown(
         return html.unescape(re.sub("<[^>]+>", "", answer.text)).strip()
 
     unknown = "How long it takes is not known: no job with this network has finished here yet."
-    assert estimated() == f"3 samples. {unknown}"
-    assert estimated(flip="1", limit="2") == f"2 samples, 2 passes over each. {unknown}"
+    (tmp_path / "photos" / "cat" / "notes.txt").touch()
+    left_out = "1 left out, not an image file by its extension '.txt': cat/notes.txt."
+    four, two = (f"Read as one folder per class: {n} images of 1 class (cat {n})." for n in (4, 2))
+    assert estimated().split("\n") == [f"{four} {left_out}", f"4 samples. {unknown}"]
+    limited = estimated(flip="1", limit="2")
+    assert limited.split("\n") == [two, f"2 samples, 2 passes over each. {unknown}"]
     assert estimated(limit="x") == "limit: 'x' is no number."
-    assert estimated(path="no/where") == "there is no 'no/where' in the root 'photos'."
-    assert estimated(source="upload") == "Choose a file to see how long it may take."
+    assert estimated(path="no/where") == (
+        "there is no 'no/where' in the root 'photos'. "
+        "Name a folder, a file or files with wildcards below the root."
+    )
+    assert estimated(source="upload") == (
+        "Choose a file to see how it would be read, and how long it may take."
+    )
 
 
 def test_without_roots_there_is_nothing_to_browse(client: TestClient, tmp_path: Path) -> None:

@@ -64,14 +64,48 @@ def ask(client: TestClient, **options: Any) -> Body:  # noqa: ANN401
     return found
 
 
+def time_of(estimate: Body) -> Body:
+    """An estimate without how the dataset would be read."""
+    return {name: value for name, value in estimate.items() if name != "reading"}
+
+
 @pytest.mark.usefixtures("root", "new_interpreters")
 def test_before_any_job_has_finished_the_time_is_unknown_and_the_samples_are_counted(
     client: TestClient,
 ) -> None:
     expected = {"samples": 6, "passes": 1, "jobs": 0, "rate": None, "seconds": None}
 
-    assert ask(client) == expected
+    assert time_of(ask(client)) == expected
     assert client.get("/v1/jobs").json()["jobs"] == []
+
+
+def test_an_estimate_says_how_the_dataset_would_be_read(client: TestClient, root: Path) -> None:
+    (root / "train" / "empty").mkdir()
+    (root / "train" / "cat" / "notes.txt").write_text("about")
+
+    reading = ask(client)["reading"]
+
+    assert (reading["format"], reading["title"]) == ("image-folder", "one folder per class")
+    assert reading["classes"] == [{"name": "cat", "samples": 4}, {"name": "dog", "samples": 3}]
+    assert [(each["reason"], each["examples"]) for each in reading["left_out"]] == [
+        ("an empty class folder", ["empty"]),
+        ("not an image file by its extension '.txt'", ["cat/notes.txt"]),
+    ]
+
+
+def test_a_dataset_is_read_in_the_format_that_is_named(
+    client: TestClient, root: Path, assert_problem: Callable[..., None]
+) -> None:
+    write_image_folder(root / "both", ("train", "test"), each=2)
+    dataset = {"root": "photos", "path": "both"}
+
+    refused = client.post("/v1/estimates", json={"dataset": dataset})
+    reading = ask(client, dataset=dataset, format="image-folder")["reading"]
+    wrong = client.post("/v1/estimates", json={"dataset": dataset, "format": "images"})
+
+    assert "holds the splits ['train', 'test']" in refused.json()["detail"]
+    assert [each["name"] for each in reading["classes"]] == ["test", "train"]
+    assert_problem(wrong, 422, "invalid-request", field="format")
 
 
 def test_the_time_is_the_passes_over_all_samples_by_the_median_rate(
@@ -83,8 +117,9 @@ def test_the_time_is_the_passes_over_all_samples_by_the_median_rate(
 
     once, often = ask(client), ask(client, augment_runs=2, flip=True, limit=4)
 
-    assert once == {"samples": 6, "passes": 1, "jobs": 3, "rate": 12.0, "seconds": 0.5}
-    assert often == {"samples": 4, "passes": 4, "jobs": 3, "rate": 12.0, "seconds": 4 * 4 / 12}
+    known = {"jobs": 3, "rate": 12.0}
+    assert time_of(once) == {"samples": 6, "passes": 1, "seconds": 0.5, **known}
+    assert time_of(often) == {"samples": 4, "passes": 4, "seconds": 4 * 4 / 12, **known}
 
 
 def test_other_backbones_other_devices_and_features_of_earlier_jobs_do_not_count(

@@ -9,7 +9,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 
 Members = list[tuple[str, bytes]]

@@ -9,7 +9,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.class_folders import SAMPLES_FILE
+from difficulty_service.datasets.folder_tree import SAMPLES_FILE
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 

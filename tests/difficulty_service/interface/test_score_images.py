@@ -202,7 +202,10 @@ def test_several_splits_need_a_name(pixels: Pixels, folder: Path) -> None:
     rows = as_hugging_face(pixels, folder)
     splits = datasets.DatasetDict({"train": rows, "test": rows})
 
-    with pytest.raises(DatasetError, match=r"choose one of \['train', 'test'\] as split"):
+    with pytest.raises(
+        DatasetError,
+        match=r"holds the splits \['train', 'test'\]; choose one, for example split='train'",
+    ):
         score_dataset(splits, **OPTIONS, backbone=SMALL)
     assert len(score_dataset(splits, split="test", **OPTIONS, backbone=SMALL)) == NUM_IMAGES
 

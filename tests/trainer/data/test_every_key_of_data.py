@@ -27,7 +27,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 """Data that the changes apply to, with names in capitals for locations."""
 
-FAIL = {"kind", "max_pixels", "on_error"}
+FAIL = {"kind", "format", "max_pixels", "on_error"}
 """Keys whose second value makes these data an error."""
 
 
@@ -55,6 +55,7 @@ CHANGES = {
     "kind": change("features", "images", "probe"),
     "test": change(None, "TEST_FEATURES", "probe"),
     "validation": change(0.1, 0.3, "probe"),
+    "format": change("image-folder", "table", "images"),
     "split": change(None, "a"),
     "validation_split": change("a", "b", validation="OTHER_TEXTS"),
     "test_split": change(None, "a", test="TEXTS"),

@@ -67,6 +67,7 @@ EFFECTS: dict[str, tuple[str, set[str]]] = {
     "data.distribution_column": ("votes", OF_TABLES - {"trees", "second labels"}),
     "data.labels": ("noisy.parquet", OF_FEATURES),
     "data.limit": ("10", EVERY),
+    "data.format": ("image-folder", OF_IMAGES),
     "data.image_size": ("32", OF_IMAGES),
     "data.max_pixels": ("50000000", OF_IMAGES),
     "data.on_error": ("skip", OF_IMAGES),

@@ -11,7 +11,7 @@ from PIL import Image
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.command_options import MissingOptions
-from difficulty_service.datasets import detection, open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.objects import coco_files
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
@@ -60,7 +60,7 @@ def test_coco_is_recognised_whatever_key_is_the_first(
     folder = write_coco(tmp_path)
     path = _change(folder, lambda content: {**first, **content})
 
-    assert detection.detect_kind(str(folder)) == "coco"
+    assert recognition.detect_kind(str(folder)) == "coco"
     assert len(_open(path).sample_ids) == 7
 
 
@@ -95,7 +95,7 @@ def test_other_json_beside_classes_is_not_taken_for_coco(
     path.unlink()
     (tmp_path / "photos/notes.json").write_text(json.dumps(content))
 
-    assert detection.detect_kind(str(tmp_path / "photos")) == "image-folder"
+    assert recognition.detect_kind(str(tmp_path / "photos")) == "image-folder"
 
 
 def test_recognition_reads_a_bounded_part_of_a_file(
@@ -124,7 +124,7 @@ def test_the_folder_of_annotations_may_be_called_otherwise(tmp_path: Path, name:
     folder = write_coco(tmp_path)
     (folder / "annotations").rename(folder / name)
 
-    assert detection.detect_kind(str(folder)) == "coco"
+    assert recognition.detect_kind(str(folder)) == "coco"
     assert len(_open(folder).sample_ids) == 7
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import detection, open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from tests.boxed_images import write_coco, write_voc, write_yolo
 
@@ -90,7 +90,7 @@ def test_aliases_of_yaml_do_not_grow(tmp_path: Path) -> None:
     lists = "".join(f"l{n}: &l{n} [{', '.join([f'*l{n - 1}'] * 9)}]\n" for n in range(1, 12))
     (folder / "data.yaml").write_text(f"train: images/train\nl0: &l0 [a]\n{lists}names: *l11\n")
 
-    assert detection.detect_kind(str(folder)) == "yolo"
+    assert recognition.detect_kind(str(folder)) == "yolo"
     with pytest.raises(DatasetError, match=r"'data\.yaml' has classes that are neither a list"):
         open_dataset(str(folder), LIMITED)
 

@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import detection, open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
 from difficulty_service.datasets.storage import boundary_at
 from tests.boxed_images import (
@@ -66,7 +66,7 @@ def _expected(form: str) -> dict[str, str]:
 def test_a_box_is_a_sample_whose_label_is_its_category(form: str, tmp_path: Path) -> None:
     dataset = _open(WRITERS[form](tmp_path / "fruit"))
 
-    assert detection.detect_kind(dataset.location) == form
+    assert recognition.detect_kind(dataset.location) == form
     assert dataset.class_names == CATEGORIES
     assert _labels(dataset) == _expected(form)
 
@@ -470,7 +470,7 @@ def test_class_folders_called_like_parts_of_such_datasets_stay_class_folders(
     for name in ("cat", "Annotations"):
         write_image(tmp_path / "others" / name / "x.png", SCENES[0])
 
-    assert detection.detect_kind(str(tmp_path / "photos")) == "image-folder"
+    assert recognition.detect_kind(str(tmp_path / "photos")) == "image-folder"
     assert _open(tmp_path / "others").class_names == ("Annotations", "cat")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets import detection, open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.boxed_images import SCENES, shown, write_cvat, write_image, write_label_studio
 
@@ -184,7 +184,7 @@ def test_exports_without_regions_and_of_videos_are_not_taken_for_boxes(tmp_path:
     xml = write_cvat(tmp_path / "video") / "annotations.xml"
     xml.write_text(xml.read_text().replace("<image ", "<track ").replace("</image>", "</track>"))
 
-    assert detection.detect_kind(str(folder)) == "image-folder"
+    assert recognition.detect_kind(str(folder)) == "image-folder"
     with pytest.raises(DatasetError, match="has tracks of a video; export it from CVAT as"):
         _open(xml)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from difficulty_service.base.errors import CleaningError, DatasetError
-from difficulty_service.datasets import detection, open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.boxed_images import CATEGORIES, SCENES, shown, write_image, write_yolo
 
@@ -78,7 +78,7 @@ def test_boxes_without_a_file_about_them_are_recognised(
 ) -> None:
     folder = _write(tmp_path, {image: "", text: APPLE})
 
-    assert detection.detect_kind(str(folder)) == "yolo"
+    assert recognition.detect_kind(str(folder)) == "yolo"
     assert len(_open(folder).sample_ids) == 1
 
 
@@ -88,7 +88,7 @@ def test_descriptions_beside_images_are_no_boxes(tmp_path: Path) -> None:
     assert _open(_write(tmp_path / "both", files)).sample_ids == ["images/a.png#1"]
     del files["labels/a.txt"]
     folder = _write(tmp_path / "alone", files)
-    assert detection.detect_kind(str(folder)) == "image-folder"
+    assert recognition.detect_kind(str(folder)) == "image-folder"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_numbers_beside_images_that_are_no_shares_of_them_do_not_make_boxes_of_a
 ) -> None:
     files = {"images/a.png": "", "images/a.txt": text, "labels.csv": "path,label\nimages/a.png,x"}
 
-    assert detection.detect_kind(str(_write(tmp_path, files))) != "yolo"
+    assert recognition.detect_kind(str(_write(tmp_path, files))) != "yolo"
 
 
 def test_an_image_with_two_texts_that_differ_is_listed_and_others_are_read(tmp_path: Path) -> None:
@@ -253,7 +253,7 @@ def test_folders_of_splits_are_not_read_together(tmp_path: Path, first: str, sec
         files[image.replace("images", "labels").replace(".png", ".txt")] = text
     folder = _write(tmp_path, files)
 
-    assert detection.detect_kind(str(folder)) == "yolo"
+    assert recognition.detect_kind(str(folder)) == "yolo"
     with pytest.raises(DatasetError, match="holds the splits"):
         _open(folder)
     assert _open(folder, "train").sample_ids == [f"{first}#1"]

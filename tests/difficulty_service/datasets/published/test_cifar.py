@@ -15,7 +15,7 @@ from torchvision.datasets import CIFAR10, CIFAR100
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
 

@@ -11,7 +11,7 @@ from scipy.io import savemat
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import OUTSIDE, boundary_at
 

@@ -11,7 +11,7 @@ from torchvision.datasets import imagenet
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import open_dataset
-from difficulty_service.datasets.detection import detect_kind
+from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
 
 FISH, BIRD, DOG = "n01440764", "n01530575", "n02085620"

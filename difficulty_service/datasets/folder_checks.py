@@ -1,0 +1,344 @@
+"""Which folders are splits or classes, and what is asked about rather than guessed."""
+
+from dataclasses import dataclass, field
+
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.datasets.annotation_files import title_of_annotations
+from difficulty_service.datasets.folder_tree import Level, Tree, peek
+from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.layouts import (
+    CONVERT,
+    MVTEC,
+    annotates,
+    annotations_beside,
+    count_unread,
+    is_many,
+    layout_of,
+    masks_of,
+)
+from difficulty_service.datasets.sample import UNLABELLED, DatasetOptions, Skipped
+from difficulty_service.datasets.splits import (
+    BESIDE_SPLITS,
+    choose_split,
+    match_split,
+    split_folders,
+)
+from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
+
+_LOOKED_AT = 20
+"""Number of class folders in which another layout is looked for."""
+
+_UNPACK = "unpack it if it is an archive of boxes, whose folder is read; "
+
+
+@dataclass(frozen=True)
+class FolderChoice:
+    """Which folders of a tree are read, and as what.
+
+    Attributes:
+        split: Split to read; None for the only one.
+        unlabelled: Whether all files are samples of one class.
+        is_sure: Whether a person said that the folders are classes, so that nothing is guessed.
+        in_archive: Whether the tree is in an archive, in which no boxes are read.
+    """
+
+    split: str | None = None
+    unlabelled: bool = False
+    is_sure: bool = False
+    in_archive: bool = False
+
+    @classmethod
+    def of(cls, options: DatasetOptions, *, in_archive: bool = False) -> "FolderChoice":
+        """What the options of a dataset say about it."""
+        is_sure = options.format is not None
+        return cls(options.split, options.unlabelled, is_sure, in_archive)
+
+    def convert(self, *, may_be_read: bool = True) -> str:
+        """What to do with boxes or masks, which may be read where they are not in an archive."""
+        return (_UNPACK if self.in_archive and may_be_read else "") + CONVERT
+
+    @property
+    def sure(self) -> Setting:
+        """The setting by which a person says that folders are classes."""
+        return Setting("format", "archive" if self.in_archive else "image-folder")
+
+    @property
+    def classes_all_the_same(self) -> tuple[str, Setting]:
+        """The end of a remedy: nothing else is meant."""
+        return "; if the folders are classes all the same, set ", self.sure
+
+    @property
+    def images_alone(self) -> tuple[str, Setting]:
+        """The end of a remedy: other files are not read."""
+        return "; to read the images alone, set ", self.sure
+
+
+@dataclass
+class Folders:
+    """The folders with the samples, and what is beside them.
+
+    Attributes:
+        paths: Class folders; or, without labels, the one that holds all samples.
+        has_classes: Whether these are classes.
+    """
+
+    paths: list[str]
+    skipped: list[Skipped] = field(default_factory=list)
+    has_classes: bool = True
+
+
+def find_split(tree: Tree, location: str, top: Level, choice: FolderChoice) -> str | None:
+    """The folder of the split to read; None where the folders are no splits.
+
+    Raises:
+        DatasetError: There are several and none is chosen, or not the one that is.
+    """
+    if choice.split is not None:
+        found = match_split(top.folders, choice.split)
+        if found is None:
+            raise DatasetError(
+                f"{location!r} has no sub-folder {choice.split!r}",
+                f"it has {top.folders[:20]}",
+                parameter="split",
+            )
+        return found
+    if choice.is_sure:
+        return None
+    _refuse_layout(tree, repr(location), top, choice)
+    inside = {name: peek(tree, top.prefix + name) for name in split_folders(top.folders)}
+    if not _are_splits(tree, top, inside):
+        return None
+    for level in inside.values():
+        _refuse_layout(tree, repr(location), level, choice)
+    if MVTEC in top.folders:
+        raise DatasetError(
+            f"{location!r} has the layout of MVTec AD: {MVTEC!r} holds masks, and the kinds of "
+            "defects are the folders of one split",
+            "choose it as ",
+            Setting("split", match_split(inside, "test") or next(iter(inside))),
+            parameter="split",
+        )
+    beside = [name for name in top.folders if name.lower() in BESIDE_SPLITS]
+    filled = [name for name in (*inside, *beside) if peek(tree, top.prefix + name).entries]
+    return choose_split(filled or list(inside), None, location)
+
+
+def _are_splits(tree: Tree, top: Level, inside: dict[str, Level]) -> bool:
+    """Whether folders with the names of splits are that, and no classes.
+
+    A folder called `train` may be a class of vehicles. It is none where all folders have such
+    names, where two of them are of different splits, or where it holds folders and others do not,
+    or the same ones.
+    """
+    if not inside:
+        return False
+    others = [n for n in top.folders if n not in inside and n.lower() not in BESIDE_SPLITS]
+    if len(top.folders) > 1 and not others:
+        return True
+    if len(set(split_folders(inside).values())) > 1:
+        return True
+    for level in inside.values():
+        if level.folders and not level.has_images:
+            levels = [peek(tree, top.prefix + name) for name in others[:_LOOKED_AT]]
+            if any(not set(level.folders).isdisjoint(other.folders) for other in levels):
+                return True
+            if any(other.has_images and not other.folders for other in levels):
+                return True
+    return False
+
+
+def is_one_of_images(tree: Tree, top: Level) -> bool:
+    """Whether the only folder is called as one of images or of a split is, and so is no class."""
+    if len(top.folders) != 1 or top.label_files:
+        return False
+    name = top.folders[0].lower()
+    is_called = name in {"images", "imgs", "img", "data", "photos"} or bool(split_folders([name]))
+    inside = peek(tree, top.prefix + top.folders[0])
+    return is_called and inside.has_images and not inside.folders
+
+
+def refuse_labels_beside(
+    tree: Tree, location: str, top: Level, split: str, choice: FolderChoice
+) -> None:
+    """Refuses a split of images alone where a table beside it, or in it, has the labels."""
+    inside = peek(tree, f"{top.prefix}{split}")
+    tables = [*(inside.prefix + name for name in inside.label_files), *top.label_files]
+    if inside.folders or not tables or choice.unlabelled or choice.is_sure:
+        return
+    raise DatasetError(
+        f"the split {split!r} of {location!r} has images and no class folders; the labels are "
+        f"probably in {tables[0]!r}",
+        "name that table as the dataset, unpacked if this is an archive; or ignore them by ",
+        Setting("unlabelled", value=True),
+        parameter="location",
+    )
+
+
+def refuse_annotations(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+    """Refuses files beside images or their folders that another program wrote about them."""
+    for name in top.label_files[:_LOOKED_AT]:
+        title = _title_of(tree, top.prefix + name)
+        if title is not None:
+            raise DatasetError(
+                f"{where} has {name!r}, which has annotations as {title} writes them",
+                choice.convert(may_be_read=False),
+                *(choice.classes_all_the_same if top.folders else choice.images_alone),
+                parameter="location",
+            )
+
+
+def _title_of(tree: Tree, path: str) -> str | None:
+    """What wrote a file of annotations; None where that is not known, or the file unreadable."""
+    try:
+        return title_of_annotations(tree.head(path))
+    except OSError:
+        return None
+
+
+def _title_below(tree: Tree, level: Level, depth: int = 3) -> str | None:
+    """What wrote the annotations in folders beside those of images, by the first of them."""
+    others = [name for name in level.files if not has_image_extension(name)]
+    for name in others[:_LOOKED_AT]:
+        if (title := _title_of(tree, level.prefix + name)) is not None:
+            return title
+    folders = [peek(tree, level.prefix + name) for name in level.folders[:_LOOKED_AT] if depth]
+    titles = (_title_below(tree, each, depth - 1) for each in folders)
+    return next(filter(None, titles), None)
+
+
+def refuse_labels_elsewhere(where: str, top: Level) -> None:
+    """Refuses folders that are evidently no classes: the labels are in files."""
+    if len(top.folders) == 1 and top.label_files:
+        is_table = top.label_files[0].lower().endswith(TABLE_EXTENSIONS)
+        raise DatasetError(
+            f"{where} has a single folder, {top.folders[0]!r}, with {top.label_files[0]!r} beside "
+            "it, where the labels probably are",
+            "name that table as the dataset, unpacked if this is an archive"
+            if is_table
+            else "unpack it if it is an archive of boxes, whose folder is read; otherwise write a "
+            "CSV with the columns path and label, and name that as the dataset",
+            parameter="location",
+        )
+
+
+def _refuse_layout(tree: Tree, where: str, level: Level, choice: FolderChoice) -> None:
+    """Refuses folders that have the names of another layout."""
+    layout = layout_of(level.folders)
+    if layout is None:
+        return
+    what = f"{level.path!r} in {where}" if level.path else where
+    title = (layout.may_be_read and _title_below(tree, level)) or layout.title
+    raise DatasetError(
+        f"{what} has the folders {list_names(level.folders)}, as datasets of {title} do, and no "
+        "classes",
+        choice.convert(may_be_read=layout.may_be_read),
+        *choice.classes_all_the_same,
+        parameter="location",
+    )
+
+
+def refuse_layout_inside(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+    """Refuses folders that are of another layout, or hold splits or another layout each."""
+    _refuse_layout(tree, where, top, choice)
+    looked_at = [peek(tree, top.prefix + folder) for folder in top.folders[:_LOOKED_AT]]
+    others = [level for level in looked_at if layout_of(level.folders) is not None]
+    if others and 2 * len(others) >= len(looked_at):
+        _refuse_layout(tree, where, others[0], choice)
+    splits = [
+        level
+        for level in looked_at
+        if not level.has_images and len(set(split_folders(level.folders).values())) > 1
+    ]
+    if splits and 2 * len(splits) >= len(looked_at):
+        one = splits[0]
+        called = ", as MVTec AD has," if MVTEC in one.folders else ""
+        raise DatasetError(
+            f"{where} has splits in its folders{called} such as {one.folders} in {one.path!r}",
+            f"name one of them, such as {one.path!r}, with one of its splits as ",
+            Setting("split"),
+            *choice.classes_all_the_same,
+            parameter="location",
+        )
+
+
+def leave_out_others(
+    tree: Tree,
+    entries: dict[str, list[tuple[str, int]]],
+    folders: Folders,
+    location: str,
+    choice: FolderChoice,
+) -> None:
+    """Takes folders without images out of the classes; asks where much would be left unread.
+
+    Raises:
+        DatasetError: The files are evidently of another layout, or many would not be read.
+    """
+    paths = {folder: [path for path, _ in files] for folder, files in entries.items()}
+    images = [p for files in paths.values() for p in files if has_image_extension(p)]
+    bare = [name for name, files in paths.items() if not any(map(has_image_extension, files))]
+    if bare and not images:
+        _refuse_without_images(location, paths[bare[0]], choice)
+    unread = sum(map(count_unread, paths.values()))
+    unread += sum(not has_image_extension(p) or "outside" in why for p, why in folders.skipped)
+    for folder in bare:
+        if annotates(paths[folder], images):
+            raise DatasetError(
+                f"{folder!r} in {location!r} has files called as the images are, as annotations of "
+                "boxes or masks, and is no class",
+                choice.convert(),
+                *choice.classes_all_the_same,
+                parameter="location",
+            )
+        folders.skipped.append((folder, "a folder without images"))
+        del entries[folder], paths[folder]
+    _refuse_annotated(tree, location, paths, choice)
+    if is_many(unread, len(images)):
+        raise DatasetError(
+            f"{location!r} has {count_of(len(images), 'image')} where they are looked for, and "
+            f"{count_of(unread, 'other file')} that would not be read",
+            "move those elsewhere, or read what can be by ",
+            choice.sure,
+            parameter="location",
+        )
+    for folder in [each for each in entries if len(entries) > 1]:
+        if folder.rpartition("/")[2].lower() in {"unlabeled", UNLABELLED}:
+            folders.skipped.append((folder, "a folder of images without a label"))
+            del entries[folder]
+
+
+def _refuse_annotated(
+    tree: Tree, location: str, paths: dict[str, list[str]], choice: FolderChoice
+) -> None:
+    """Refuses images that have a file of annotations or a mask each."""
+    everything = [path for files in paths.values() for path in files]
+    images = count_of(sum(map(has_image_extension, everything)), "image")
+    extension = annotations_beside(everything)
+    if extension is not None:
+        first = next(path for path in everything if path.lower().endswith(f".{extension}"))
+        title = _title_of(tree, first)
+        raise DatasetError(
+            f"{location!r} has a .{extension} beside most of its {images}, as "
+            f"{f'datasets of {title} do' if title else 'boxes, captions or labels are kept'}",
+            choice.convert(),
+            *choice.images_alone,
+            parameter="location",
+        )
+    found = masks_of(paths)
+    if found is not None:
+        raise DatasetError(
+            f"{found[0]!r} in {location!r} seems to have masks of the images in {found[1]!r}",
+            f"name the folder {found[1]!r} alone, with a CSV of its labels or without labels",
+            *choice.classes_all_the_same,
+            parameter="location",
+        )
+
+
+def _refuse_without_images(location: str, files: list[str], choice: FolderChoice) -> None:
+    """Refuses folders with files none of which is an image by its name."""
+    raise DatasetError(
+        f"the folders of {location!r} hold no images, but {list_names([*map(repr, files)], 3)}",
+        f"{'unpack it and ' if choice.in_archive else ''}name what holds the samples, such as a "
+        "table or a tar, or write one sub-folder of images per class",
+        parameter="location",
+    )

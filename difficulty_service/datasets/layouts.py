@@ -1,0 +1,159 @@
+"""Which folders are no classes: splits, and the layouts of boxes, masks and sequences.
+
+A folder of images is read as a class only where nothing says otherwise. What does is looked for by
+the names of folders and by what is in them; the images themselves are not opened.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+
+from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.splits import split_of_folder
+
+_YEAR = re.compile(r"[_-]?\d{4}$")
+_MASK = re.compile(r"mask|annot|label|ground.?truth|(^|[^a-z])(gt|seg)", re.IGNORECASE)
+_OF_BOXES = frozenset(
+    ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
+)
+CONVERT = (
+    "boxes are read in the formats of COCO, YOLO, Pascal VOC, Label Studio and CVAT; to score "
+    "whole images, write a CSV with the columns path and label, and name that"
+)
+"""What to do with a dataset of boxes or masks in another layout."""
+
+Names = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A layout of other datasets whose folders are no classes.
+
+    Attributes:
+        title: Its name.
+        is_it: Whether the names of the folders beside each other, in small letters, are its own.
+        may_be_read: Whether its boxes are read where they are not in an archive.
+    """
+
+    title: str
+    is_it: Callable[[Names], bool]
+    may_be_read: bool = False
+
+
+def _one_and_any(first: str, *others: str) -> Callable[[Names], bool]:
+    return lambda names: first in names and not names.isdisjoint(others)
+
+
+def _is_camvid(names: Names) -> bool:
+    return any(f"{name}annot" in names for name in names)
+
+
+def _is_kitti(names: Names) -> bool:
+    views = [name for name in names if re.fullmatch(r"image_\d+", name)]
+    others = ("label_", "calib", "velodyne", "semantic", "instance", "disp_", "flow_", "prev_")
+    return bool(views) and any(name.startswith(others) for name in names)
+
+
+_PARTS_OF_VOC = ("annotations", "imagesets", "segmentationclass", "segmentationobject")
+
+LAYOUTS = (
+    Layout("Pascal VOC", _one_and_any("jpegimages", *_PARTS_OF_VOC), may_be_read=True),
+    Layout("Supervisely", {"img", "ann"}.issubset),
+    Layout("KITTI", _is_kitti),
+    Layout("DOTA", lambda names: any(name.startswith("labeltxt") for name in names)),
+    Layout("CamVid", _is_camvid),
+    Layout("Cityscapes", _one_and_any("leftimg8bit", "gtfine", "gtcoarse")),
+    Layout("MOT Challenge", _one_and_any("img1", "gt", "det")),
+    Layout("WIDER FACE", lambda names: "wider_face_split" in names),
+)
+"""Layouts by the names of their folders, each before those that it also looks like."""
+
+MVTEC = "ground_truth"
+"""The folder of masks beside `train` and `test` in MVTec AD, whose `test` has classes."""
+
+
+def layout_of(folders: Iterable[str]) -> Layout | None:
+    """The layout of folders beside each other; None where they may be classes or splits."""
+    names = frozenset(_YEAR.sub("", name.lower()) for name in folders)
+    named = next((layout for layout in LAYOUTS if layout.is_it(names)), None)
+    if named is not None:
+        return named
+    rest = {name for name in names if split_of_folder(name) is None}
+    if len(names) > 1 and names & _OF_BOXES and rest <= _OF_BOXES:
+        return Layout("boxes or masks", bool, may_be_read=True)
+    return None
+
+
+FEW, FEW_OF = 20, 20
+"""Entries that may be left unread without a question: this many, or one in so many images."""
+
+_FEWEST_MASKS = 3
+_ANNOTATIONS = frozenset(("json", "txt", "xml"))
+_OF_CAMERAS = frozenset(
+    ("aae", "arw", "cr2", "cr3", "dng", "mov", "mp4", "nef", "orf", "raf", "rw2", "thm", "xmp")
+)
+
+
+def _stem(path: str) -> str:
+    return path.rpartition(".")[0] or path
+
+
+def _extension(path: str) -> str:
+    return path.rpartition("/")[2].rpartition(".")[2].lower()
+
+
+def annotations_beside(paths: Collection[str]) -> str | None:
+    """The extension of files that most images have beside them, under the same name; else None."""
+    images = {_stem(path) for path in paths if has_image_extension(path)}
+    others = Counter(
+        _extension(path)
+        for path in paths
+        if _extension(path) in _ANNOTATIONS and _stem(path) in images
+    )
+    extension, number = max(others.items(), key=lambda each: each[1], default=("", 0))
+    return extension if images and 2 * number >= len(images) else None
+
+
+def annotates(folder: Collection[str], images: Collection[str]) -> bool:
+    """Whether the files of a folder have the names of images elsewhere, most of them."""
+    own = [_stem(path.rpartition("/")[2]) for path in folder]
+    known = {_stem(path.rpartition("/")[2]) for path in images}
+    return bool(own) and 2 * sum(name in known for name in own) >= len(own)
+
+
+def masks_of(classes: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+    """A folder of masks, and that of their images, by its name and the names of its files."""
+    called = {name: _MASK.search(name.rpartition("/")[2]) is not None for name in classes}
+    for masks in (name for name, is_mask in called.items() if is_mask):
+        known = {_without_mask(path) for path in classes[masks]}
+        for images in (name for name, is_mask in called.items() if not is_mask):
+            stems = [_without_mask(path) for path in classes[images]]
+            same = sum(stem in known for stem in stems)
+            if same >= _FEWEST_MASKS and 2 * same >= len(stems):
+                return masks, images
+    return None
+
+
+def _without_mask(path: str) -> str:
+    """The name of a file without what tells a mask from its image."""
+    return re.sub(r"[_-]?(mask|gt|seg|label|annotation)s?$", "", _stem(path.rpartition("/")[2]))
+
+
+def count_unread(paths: Iterable[str]) -> int:
+    """Number of files that are no images; what a camera writes beside its images is not counted."""
+    paths = list(paths)
+    others = [path for path in paths if not has_image_extension(path)]
+    if not others:
+        return 0
+    images = {_stem(path) for path in paths if has_image_extension(path)}
+    whole = {path for path in paths if has_image_extension(path)}
+    return sum(
+        not (_extension(path) in _OF_CAMERAS and _stem(path) in images) and _stem(path) not in whole
+        for path in others
+    )
+
+
+def is_many(unread: int, num_images: int) -> bool:
+    """Whether so many unread entries make a reading a guess that is asked about."""
+    return unread > max(FEW, num_images // FEW_OF)
