@@ -16,7 +16,7 @@ INSTALLED := $(VENV)/.installed
 ACCELERATOR = $(shell nvidia-smi >/dev/null 2>&1 && echo gpu || echo cpu)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
+.PHONY: help demo test test-all numeric-tests portable check lint types architecture audit advisories docs figures screenshots bench gpu mutants fuzz campaign compose-test evidence formats papers-quick study-quick study-scratch study-losses study-ablations study-pruning study-selection format clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-15s%s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,6 +145,9 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.copies
 	$(BIN)/python -m benchmarks.evidence.selection
 
+formats: $(INSTALLED) ## read what nine other programs write, and say every difference (two minutes, installs them in .formats)
+	$(BIN)/python -m benchmarks.formats
+
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick
 
@@ -171,7 +174,7 @@ format: $(INSTALLED) ## lay out the code and fix what can be fixed
 	$(BIN)/ruff format .
 
 clean: ## remove the environment and every tool's cache
-	rm -rf $(VENV) build dist mutants site *.egg-info .hypothesis .import_linter_cache .mypy_cache \
+	rm -rf $(VENV) .formats build dist mutants site *.egg-info .hypothesis .import_linter_cache .mypy_cache \
 	    .pytest_cache .ruff_cache
 
 # Some systems ship Python without ensurepip; there the system's pip fills the environment.

@@ -1,0 +1,112 @@
+"""Reads what other programs write, and compares it with what they were given.
+
+    python -m benchmarks.formats [FOLDER]
+
+Installs the programs into `.formats/` (or FOLDER), with versions of their own, lets them write the
+same few scenes in their formats, and reads, cleans and reads each again: with ours, and with the
+program's own reader. Writes `docs/figures/formats.csv` and `docs/formats.csv`. The exit code is 1
+where a difference has no explanation in `explained.py`, or an explanation has no difference.
+"""
+
+import csv
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from benchmarks.formats.explained import explain, stale
+from benchmarks.formats.table import TableRow, load, read_ours, row_of
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+TABLE = ROOT / "docs" / "formats.csv"
+HEADER = (
+    *("writer", "version", "format", "situation", "boxes", "ours", "its own reader"),
+    *("ours: pixels", "its own: pixels", "classes equal", "cleaned", "difference"),
+)
+
+
+def environment(folder: Path) -> Path:
+    """The interpreter of the programs, which are installed where they are not."""
+    python, done = folder / "bin" / "python", folder / "installed.txt"
+    files = [HERE / "requirements.txt", HERE / "requirements-alone.txt"]
+    wanted = "".join(file.read_text() for file in files)
+    if done.is_file() and done.read_text() == wanted:
+        return python
+    _run(sys.executable, "-m", "venv", "--clear", folder)
+    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    _run(*pip, "-r", files[0])
+    _run(*pip, "--no-deps", "-r", files[1])
+    done.write_text(wanted)
+    return python
+
+
+def _run(*words: object) -> None:
+    subprocess.run(list(map(str, words)), check=True, cwd=ROOT)  # noqa: S603 - our own words
+
+
+def rows_in(python: Path, folder: Path) -> list[TableRow]:
+    """Writes, reads and cleans every dataset below a folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with (folder / "log.txt").open("w") as log:
+        programs = (python, "-m", "benchmarks.formats.writers")
+        _logged(log, *programs, "write", folder)
+        entries = load(folder, "written.json")
+        found = {
+            entry["name"]: read_ours(entry, folder) for entry in entries if not entry["problem"]
+        }
+        _logged(log, *programs, "read", folder)
+    theirs = load(folder, "read.json")
+    return [
+        row_of(entry, found[entry["name"]], theirs.get(entry["name"], {}), folder)
+        for entry in entries
+        if entry["name"] in found
+    ]
+
+
+def _logged(log: object, *words: object) -> None:
+    command = list(map(str, words))
+    subprocess.run(command, check=True, cwd=ROOT, stdout=log, stderr=log)  # type: ignore[call-overload]  # noqa: S603
+
+
+def write_table(path: Path, rows: list[TableRow]) -> None:
+    """Writes the table, with a sentence for each difference."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(HEADER)
+        for row in rows:
+            sentences = list(dict.fromkeys(explain(row, each) or each for each in row.differences))
+            writer.writerow(
+                (
+                    *(row.writer, row.version, row.form, row.situation, row.expected, row.ours),
+                    *(row.tool, row.pixels, row.tool_pixels, row.classes, row.clean),
+                    " ".join(sentences),
+                )
+            )
+
+
+def main() -> int:
+    """Runs all; the number of differences without an explanation decides the exit code."""
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".formats").resolve()
+    rows = rows_in(environment(folder / "environment"), folder / "written")
+    write_table(TABLE, rows)
+    unexplained = [
+        f"{row.name}: {each}" for row in rows for each in row.differences if not explain(row, each)
+    ]
+    unused = stale(rows)
+    for each in unexplained:
+        print("unexplained:", each)
+    for sentence in unused:
+        print("explains nothing any more:", sentence)
+    differing = sum(bool(row.differences) for row in rows)
+    writers = len({row.writer for row in rows})
+    print(
+        f"{len(rows)} datasets of {writers} writers: {len(rows) - differing} as in the truth, "
+        f"{differing} with differences, {len(unexplained)} of these unexplained"
+    )
+    return int(bool(unexplained or unused))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

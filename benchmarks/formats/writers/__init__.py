@@ -1,0 +1,1 @@
+"""What programs write; runs in their environment, one file a program."""
