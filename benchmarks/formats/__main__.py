@@ -9,6 +9,7 @@ where a difference has no explanation in `explained.py`, or an explanation has n
 """
 
 import csv
+import os
 import shutil
 import subprocess
 import sys
@@ -67,7 +68,9 @@ def rows_in(python: Path, folder: Path) -> list[TableRow]:
 
 def _logged(log: object, *words: object) -> None:
     command = list(map(str, words))
-    subprocess.run(command, check=True, cwd=ROOT, stdout=log, stderr=log)  # type: ignore[call-overload]  # noqa: S603
+    # One program writes splits in the order of a set, and over each other.
+    fixed = {**os.environ, "PYTHONHASHSEED": "0"}
+    subprocess.run(command, check=True, env=fixed, cwd=ROOT, stdout=log, stderr=log)  # type: ignore[call-overload]  # noqa: S603
 
 
 def write_table(path: Path, rows: list[TableRow]) -> None:

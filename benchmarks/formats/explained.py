@@ -27,7 +27,120 @@ class Explanation:
         )
 
 
-EXPLANATIONS: tuple[Explanation, ...] = ()
+_FROM_0 = (
+    "It counts pixels from 0; corners of Pascal VOC are counted from 1, as ours reads them, so left "
+    "and top are a pixel less."
+)
+_NO_FILE = "It writes no XML file for an image without boxes, and ours counts images by these."
+_SKIPPED = "Ours lists boxes that are turned as skipped."
+_ONE_FILE = (
+    "It writes images of the same name in two splits over each other: the last one stays, in both "
+    "splits."
+)
+_UNTURNED = (
+    "It writes the sides that the box had before it was turned, from the corner that is the upper "
+    "left one afterwards."
+)
+
+EXPLANATIONS: tuple[Explanation, ...] = (
+    Explanation(
+        "datumaro-coco-turned-box",
+        ("* 1 missing",),
+        "It writes no turned box into COCO.",
+    ),
+    Explanation("datumaro-pascal-voc-same-name*", ("*",), _ONE_FILE),
+    Explanation("datumaro-pascal-voc-[!c]*", ("ours 1.00 px",), _FROM_0),
+    Explanation("labelformat-pascal-voc-*", ("ours 1.00 px",), _FROM_0),
+    Explanation("globox-pascal-voc-*", ("ours 1.00 px",), _FROM_0),
+    Explanation("label-studio-sdk-pascal-voc-[!f]*", ("ours 1.00 px",), _FROM_0),
+    Explanation(
+        "*-pascal-voc-empty-image",
+        ("ours 1 image fewer",),
+        _NO_FILE,
+    ),
+    Explanation(
+        "datumaro-*",
+        ("tool classes 'background'",),
+        "Its reader adds a class for the background.",
+    ),
+    Explanation(
+        "datumaro-pascal-voc-counted-from-1-plain",
+        ("tool 1.00 px",),
+        "Its reader counts from 0 unless it is told what the writer was told.",
+    ),
+    Explanation(
+        "datumaro-pascal-voc-counted-from-1-fractions*",
+        ("ours 0.?? px", "tool 0.?? px"),
+        "It rounds the corners outwards to whole pixels.",
+    ),
+    Explanation(
+        "datumaro-yolo-sub-folders",
+        ("tool fails: ItemImportError*",),
+        "Its reader takes the folder of an image for the name of a split, and fails.",
+    ),
+    Explanation("datumaro-cvat-for-images-turned-box", ("ours 1 missing",), _SKIPPED),
+    Explanation(
+        "datumaro-folders-of-classes-same-name*",
+        ("tool fails: DatasetImportError*",),
+        "Its reader fails where the splits have not the same classes.",
+    ),
+    Explanation(
+        "datumaro-dota-*",
+        ("tool ? missing",),
+        "It writes turned boxes alone into DOTA.",
+    ),
+    Explanation(
+        "supervision-pascal-voc-fractions*",
+        ("* 0.50 px",),
+        "It rounds to whole pixels.",
+    ),
+    Explanation(
+        "ultralytics-yolo-crowd",
+        ("* 1 missing",),
+        "Its converter leaves out crowds.",
+    ),
+    Explanation(
+        "label-studio-sdk-coco-turned-box",
+        ("ours 1 missing", "ours 1 more"),
+        "It turns boxes in percent of width and height, so that the box around a turned one is "
+        "another where these differ.",
+    ),
+    Explanation("label-studio-sdk-yolo-turned-box", ("* 1 missing", "* 1 more"), _UNTURNED),
+    Explanation(
+        "label-studio-sdk-pascal-voc-turned-box", ("ours 1 missing", "ours 1 more"), _UNTURNED
+    ),
+    Explanation(
+        "label-studio-sdk-pascal-voc-fractions*",
+        ("ours 1.?? px",),
+        f"It cuts off fractions. {_FROM_0}",
+    ),
+    Explanation(
+        "label-studio-sdk-label-studio-json-turned-box",
+        ("ours 1 missing",),
+        _SKIPPED,
+    ),
+    Explanation(
+        "label-studio-sdk-label-studio-json-of-coco-outlines",
+        ("ours 3 more",),
+        "Its importer makes a rectangle and a polygon of an annotation that has an outline.",
+    ),
+    Explanation(
+        "labelformat-yolo-turned-photograph",
+        ("tool *",),
+        "Its reader takes the size of the stored pixels, which EXIF turns, so that its boxes are "
+        "elsewhere.",
+    ),
+    Explanation(
+        "webdataset-tar-with-txt-plain",
+        ("ours refuses: *",),
+        "Texts are captions in these tars; ours takes labels from `.cls` and `.json`.",
+    ),
+    Explanation(
+        "webdataset-tar-with-json-names*",
+        ("* 2 missing", "ours is not cleaned*"),
+        "The name of a sample ends at its first dot, as WebDataset defines it.",
+    ),
+)
 
 
 def explain(row: TableRow, difference: str) -> str | None:

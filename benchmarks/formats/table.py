@@ -153,7 +153,7 @@ def _differences(ours: Compared | None) -> list[str]:
 
 
 def _is_named(entry: Mapping[str, Any], found: Found) -> bool:
-    return entry["layout"].lower() in found.refusal.lower()
+    return entry["layout"] in found.refusal
 
 
 def _outcome(entry: Mapping[str, Any], found: Found, ours: Compared | None) -> str:
