@@ -28,8 +28,8 @@ class Explanation:
 
 
 _FROM_0 = (
-    "It counts pixels from 0; corners of Pascal VOC are counted from 1, as ours reads them, so left "
-    "and top are a pixel less."
+    "It counts pixels from 0; corners of Pascal VOC are counted from 1, as ours reads them, so "
+    "left and top are a pixel less."
 )
 _NO_FILE = "It writes no XML file for an image without boxes, and ours counts images by these."
 _SKIPPED = "Ours lists boxes that are turned as skipped."
