@@ -69,6 +69,7 @@ NAVIGATION = {
         "findings": "Findings",
         "evidence": "Beside other packages",
         "benchmarks": "Benchmarks",
+        "formats": "Formats as other tools write them",
         "papers": "Tables and figures of the papers",
         "paper-figures": "Figures of the papers",
     },

@@ -4,8 +4,9 @@
 
 Installs the programs into `.formats/` (or FOLDER), with versions of their own, lets them write the
 same few scenes in their formats, and reads, cleans and reads each again: with ours, and with the
-program's own reader. Writes `docs/figures/formats.csv` and `docs/formats.csv`. The exit code is 1
-where a difference has no explanation in `explained.py`, or an explanation has no difference.
+program's own reader. Writes `docs/formats.csv` and the parts of `docs/formats.md` that are made of
+it. The exit code is 1 where a difference has no explanation in `explained.py`, or an explanation
+has no difference.
 """
 
 import csv
@@ -16,11 +17,11 @@ import sys
 from pathlib import Path
 
 from benchmarks.formats.explained import explain, stale
+from benchmarks.formats.page import TABLE, write_page
 from benchmarks.formats.table import TableRow, load, read_ours, row_of
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-TABLE = ROOT / "docs" / "formats.csv"
 HEADER = (
     *("writer", "version", "format", "situation", "boxes", "ours", "its own reader"),
     *("ours: pixels", "its own: pixels", "classes equal", "cleaned", "difference"),
@@ -94,6 +95,7 @@ def main() -> int:
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".formats").resolve()
     rows = rows_in(environment(folder / "environment"), folder / "written")
     write_table(TABLE, rows)
+    write_page()
     unexplained = [
         f"{row.name}: {each}" for row in rows for each in row.differences if not explain(row, each)
     ]

@@ -37,6 +37,10 @@ _ONE_FILE = (
     "It writes images of the same name in two splits over each other: the last one stays, in both "
     "splits."
 )
+_ONE_IMAGE = (
+    "It writes images of the same name in two splits over each other, so that boxes of one split "
+    "are beside the objects."
+)
 _UNTURNED = (
     "It writes the sides that the box had before it was turned, from the corner that is the upper "
     "left one afterwards."
@@ -49,6 +53,7 @@ EXPLANATIONS: tuple[Explanation, ...] = (
         "It writes no turned box into COCO.",
     ),
     Explanation("datumaro-pascal-voc-same-name*", ("*",), _ONE_FILE),
+    Explanation("datumaro-cvat-*-same-name*", ("ours 1 crops *",), _ONE_IMAGE),
     Explanation("datumaro-pascal-voc-[!c]*", ("ours 1.00 px",), _FROM_0),
     Explanation("labelformat-pascal-voc-*", ("ours 1.00 px",), _FROM_0),
     Explanation("globox-pascal-voc-*", ("ours 1.00 px",), _FROM_0),

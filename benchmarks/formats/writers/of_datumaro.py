@@ -141,10 +141,11 @@ CASES = (
     _case("coco_instances", "same name in two splits", "COCO", splits=_TWO),
     *(
         _case("voc_detection", situation, "Pascal VOC")
-        for situation in (
-            *("plain", "empty image", "names with blanks, dots and umlauts", "sub-folders"),
-            *("fractions of pixels", "at the borders"),
-        )
+        for situation in (*("plain", "empty image", "fractions of pixels", "at the borders"),)
+    ),
+    *(
+        _case("voc_detection", situation, "Pascal VOC", splits={"train": "train"})
+        for situation in ("names with blanks, dots and umlauts", "sub-folders")
     ),
     _case("voc_detection", "plain", "Pascal VOC counted from 1", options=_ONE_BASED),
     _case("voc_detection", "fractions of pixels", "Pascal VOC counted from 1", options=_ONE_BASED),
@@ -166,6 +167,7 @@ CASES = (
             *("fractions of pixels", "outlines", "turned box"),
         )
     ),
+    _case("cvat", "same name in two splits", "CVAT for images", splits=_TWO),
     _case("imagenet", "plain", "folders of classes", CLASSES, splits={"train": None}),
     _case(
         "imagenet_with_subset_dirs",
