@@ -34,7 +34,7 @@ _FROM_0 = (
 _NO_FILE = "It writes no XML file for an image without boxes, and ours counts images by these."
 _SKIPPED = "Ours lists boxes that are turned as skipped."
 _ONE_FILE = (
-    "It writes images of the same name in two splits over each other: the last one stays, in both "
+    "It writes images of the same name in two splits over each other: one of them stays, in both "
     "splits."
 )
 _ONE_IMAGE = (

@@ -4,6 +4,7 @@ The exports are made of tasks as a project has them after people drew boxes on u
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -74,6 +75,7 @@ def _export(form: str, folder: Path, scenes: Sequence[Scene]) -> None:
     tasks = _tasks(folder, scenes)
     converter = Converter(CONFIG, project_dir=str(folder), upload_dir=str(folder.parent / "source"))
     converter.convert(str(tasks), str(folder), form, is_dir=False)
+    shutil.rmtree(tasks.parent)  # who gets the export has no uploads
     if form in {"JSON", "COCO"}:  # have no images; people put them beside it
         draw_all(folder / "images", scenes)
 
