@@ -27,7 +27,7 @@ from difficulty_service.datasets.objects.boxes import (
 )
 from difficulty_service.datasets.objects.coco_files import LISTS, find_files
 from difficulty_service.datasets.objects.coco_images import CocoImages, find_images
-from difficulty_service.datasets.objects.files import above_both, below, nested, walk
+from difficulty_service.datasets.objects.files import above_both, below, find_folder, walk
 from difficulty_service.datasets.objects.json_text import (
     Span,
     Take,
@@ -40,7 +40,7 @@ from difficulty_service.datasets.objects.json_text import (
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.splits import choose_split
-from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, reading, resolve
+from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, resolve
 from difficulty_service.datasets.table_files import require_rows
 
 _MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
@@ -106,9 +106,7 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
     if not is_folder(place, location):
         check_options(options, "a single file of annotations", ("split",))
         return place, None
-    with reading(repr(location), "listed"):
-        found = ((root, find_files(root, entries)) for root, entries in nested(place))
-        root, files = next(each for each in found if each[1])
+    root, _, files = find_folder(place, location, options, find_files)
     return files[choose_split(list(files), options.split, location)], root
 
 

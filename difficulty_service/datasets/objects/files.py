@@ -1,13 +1,16 @@
 """The files of a dataset of boxes: its folder, what is below it, and many small ones at once."""
 
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.dataset_formats import DATASET_FORMATS
 from difficulty_service.datasets.folder_tree import visible
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -43,6 +46,34 @@ def nested(
         if len(folders) != 1 or len(entries) > 1:
             return
         place, entries = place.join(folders[0]), None
+
+
+Found = TypeVar("Found")
+
+
+def find_folder(
+    place: StoredPath,
+    location: str,
+    options: DatasetOptions,
+    find: Callable[[StoredPath, list[Entry]], Found],
+) -> tuple[StoredPath, list[Entry], Found]:
+    """The folder, of some around each other, in which a function finds a dataset; what it finds.
+
+    Raises:
+        DatasetError: It finds nothing: the format that a person named is another one.
+    """
+    with reading(repr(location), "listed"):
+        for folder, entries in nested(place):
+            found = find(folder, entries)
+            if found:
+                return folder, entries, found
+    raise DatasetError(
+        f"{location!r} has no {DATASET_FORMATS.get(str(options.format), 'boxes')}",
+        "leave out ",
+        Setting("format"),
+        " to see what it is",
+        parameter="format",
+    )
 
 
 def walk(place: StoredPath, folder: str = "") -> dict[str, int]:

@@ -9,10 +9,10 @@ from functools import partial
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
 from difficulty_service.datasets.objects.boxes import BoxedImage
-from difficulty_service.datasets.objects.files import nested, walk
+from difficulty_service.datasets.objects.files import find_folder, walk
 from difficulty_service.datasets.sample import Content, DatasetOptions, ImageOpener, Revision
 from difficulty_service.datasets.splits import choose_split
-from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, reading, resolve
+from difficulty_service.datasets.storage import Entry, StoredPath, is_folder, resolve
 
 LOOKED_AT = 100
 """Number of files of a folder that are tried."""
@@ -78,9 +78,7 @@ def choose_file(
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         return OneFile(place, place.parent, walk(place.parent), is_named=True, split=options.split)
-    with reading(repr(location), "listed"):
-        found = ((root, find(root, entries)) for root, entries in nested(place))
-        root, files = next(each for each in found if each[1])
+    root, _, files = find_folder(place, location, options, find)
     split = options.split if len(files) == 1 else None
     name = choose_split(list(files), options.split if len(files) > 1 else None, location)
     return OneFile(files[name], root, walk(root), is_named=False, split=split)

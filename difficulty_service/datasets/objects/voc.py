@@ -21,7 +21,7 @@ from difficulty_service.datasets.objects.boxes import (
     edited,
     once_each,
 )
-from difficulty_service.datasets.objects.files import nested, read_files, walk
+from difficulty_service.datasets.objects.files import find_folder, read_files, walk
 from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.voc_lists import Stems, find_lists, read_list
 from difficulty_service.datasets.objects.xml_text import XmlReader, as_content, without
@@ -32,7 +32,6 @@ from difficulty_service.datasets.storage import (
     StoredPath,
     list_folder,
     open_file,
-    reading,
     resolve,
 )
 from difficulty_service.datasets.table_files import require_rows
@@ -231,8 +230,7 @@ def _once_each(read: Sequence[_ReadFile]) -> tuple[list[bool], frozenset[str]]:
 def find_split(location: str, options: DatasetOptions) -> VocSplit:
     """The files of a dataset, or of a split of it."""
     place = resolve(location, options.boundary)
-    with reading(repr(location), "listed"):
-        root = next(root for root, entries in nested(place) if is_voc(root, entries))
+    root, *_ = find_folder(place, location, options, is_voc)
     everything = walk(root)
     images = {name: size for name, size in everything.items() if has_image_extension(name)}
     files = [name for name in everything if name.lower().endswith(EXTENSION)]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.objects.files import nested, read_or_reason, without_mark
+from difficulty_service.datasets.objects.files import find_folder, read_or_reason, without_mark
 from difficulty_service.datasets.objects.yolo_config import (
     DARKNET,
     YoloConfig,
@@ -61,8 +61,8 @@ def find_split(location: str, options: DatasetOptions) -> YoloSplit:
     """The files of a dataset, or of the split that is chosen of it."""
     place = resolve(location, options.boundary)
     if is_folder(place, location):
+        root, entries, _ = find_folder(place, location, options, is_yolo)
         with reading(repr(location), "listed"):
-            root, entries = next(each for each in nested(place) if is_yolo(*each))
             config = next(iter(find_configs(root, entries)), None) or find_darknet(root, entries)
     else:
         root = place.parent
