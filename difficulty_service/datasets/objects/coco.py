@@ -1,9 +1,10 @@
 """COCO: boxes in a JSON file with the keys images, annotations and categories.
 
-The name of a box is the id of its annotation. The images are found beside the file, in `images`, in
-a folder of the split, or in one of these beside the folder of the file. Elements of the lists are
-parsed one at a time, because outlines take many times the memory of boxes, and what is written back
-is the same text but for the annotations that somebody decided about.
+The name of a box is the id of its annotation, or its place in the list, counted from 1, where none
+has an id. The images are found beside the file, in `images`, in a folder of the split, or in one of
+these beside the folder of the file. Elements of the lists are parsed one at a time, because
+outlines take many times the memory of boxes, and what is written back is the same text but for the
+annotations that somebody decided about.
 """
 
 import json
@@ -65,7 +66,8 @@ class CocoText:
         lists: Where each of LISTS begins and ends.
         categories: Ids and names in the order of the ids.
         annotations: Of each annotation its id, the id of its image, that of its category, the
-            box, and the outline; in the order of the file, as everything else.
+            box, and the outline; in the order of the file, as everything else. Their places
+            stand for ids where no annotation has one.
         spans: Where each annotation begins and ends.
         image_spans: The same of each image.
         has_upright_boxes: Whether boxes are of upright photographs, whatever their sizes say.
@@ -128,6 +130,8 @@ def read_coco(
             "name a file with the boxes of objects, such as instances_train2017.json",
             parameter="location",
         )
+    if all(key is None for key, *_ in read.annotations):
+        read.annotations = [(place, *rest) for place, (_, *rest) in enumerate(read.annotations, 1)]
     read.categories.sort(key=lambda each: (isinstance(each[0], str), each[0]))
     return read
 

@@ -299,3 +299,49 @@ def test_exports_of_other_formats_in_json_are_not_coco(tmp_path: Path) -> None:
     path = write_label_studio(tmp_path) / "project-1.json"
 
     assert not coco_files.is_coco_file(_place(path))
+
+
+def _without_ids(content: dict[str, Any]) -> dict[str, Any]:
+    for annotation in content["annotations"]:
+        del annotation["id"]
+    return content
+
+
+def test_boxes_of_a_file_without_ids_are_called_by_their_places(
+    tmp_path: Path, read_samples: Contents
+) -> None:
+    before = _open(write_coco(tmp_path / "before"))
+    folder = write_coco(tmp_path / "after")
+    path = _change(folder, _without_ids)
+
+    after = _open(folder)
+
+    names = [each.replace("#10", "#") for each in before.sample_ids]
+    assert after.sample_ids == [f"{each[:-1]}{int(each[-1]) + 1}" for each in names]
+    assert not after.skipped
+    assert [*map(shown, read_samples(after).values())] == [
+        *map(shown, read_samples(before).values())
+    ]
+    assert after.revise is not None
+    first, last = after.sample_ids[0], after.sample_ids[-1]
+    revision = after.revise({first: "plum", last: None, "a.png#100": None})
+    given = json.loads(path.read_text())["annotations"]
+    content = revision.changed["annotations/instances_val.json"]
+    assert isinstance(content, bytes)
+    assert json.loads(content)["annotations"] == [given[0] | {"category_id": 13}, *given[1:-1]]
+    assert revision.unknown == ["a.png#100"]
+
+
+def test_boxes_beside_others_with_ids_are_listed_where_they_have_none(tmp_path: Path) -> None:
+    folder = write_coco(tmp_path)
+
+    def change(content: dict[str, Any]) -> dict[str, Any]:
+        del content["annotations"][1]["id"]
+        return content
+
+    _change(folder, change)
+
+    dataset = _open(folder)
+
+    assert dataset.skipped == [("a.png##1", "it has no id")]
+    assert len(dataset.sample_ids) == 6
