@@ -40,7 +40,7 @@ _NEEDS = {
     "coco": "JSON with the lists images, annotations and categories, alone or in annotations/",
     "voc": "XML files that begin with <annotation>",
     "label-studio": "JSON that is a list of tasks with regions",
-    "cvat": "XML that begins with <annotations> and <version>",
+    "cvat": "XML that begins with <annotations>, and has <version> or <image>",
     "hugging-face": "dataset_dict.json, or dataset_info.json and state.json",
     "table": f"files that end in {', '.join(TABLE_EXTENSIONS)}, and no folders",
     "webdataset": f"files that end in {', '.join(TAR_EXTENSIONS)}, and no folders",

@@ -5,6 +5,7 @@ box around it. Shapes that are neither, and boxes that are rotated, are listed a
 images are kept, and not read.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,7 +27,7 @@ from difficulty_service.datasets.objects.boxes import (
     once_each,
     within_limits,
 )
-from difficulty_service.datasets.objects.files import read_whole
+from difficulty_service.datasets.objects.files import read_start, read_whole
 from difficulty_service.datasets.objects.json_text import Span
 from difficulty_service.datasets.objects.one_file import (
     MOST_LIMITED,
@@ -44,14 +45,17 @@ from difficulty_service.datasets.objects.xml_text import (
 )
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, Revision
 from difficulty_service.datasets.splits import choose_split
-from difficulty_service.datasets.storage import Entry, StoredPath, open_file
+from difficulty_service.datasets.storage import Entry, StoredPath
 
 EXTENSION = ".xml"
 SIDES = ("xtl", "ytl", "xbr", "ybr")
 OTHERS = ("cuboid", "ellipse", "mask", "points", "polyline", "skeleton")
 """Shapes that are listed as skipped."""
 
-_HEAD_BYTES = 1024
+_HEAD_BYTES = 1 << 16  # labels may come before the first image
+_SHOWN = re.compile(rb"<version>|<image\s[^>]*\bname\s*=")
+"""What CVAT writes into `<annotations>`, and what programs that write for it do."""
+
 _LABELS = ("labels", "label")
 
 
@@ -59,12 +63,8 @@ def is_cvat_file(place: StoredPath) -> bool:
     """Whether a file begins as one of CVAT does."""
     if not place.name.lower().endswith(EXTENSION):
         return False
-    try:
-        with open_file(place) as file:
-            head = file.read(_HEAD_BYTES)
-    except OSError:
-        return False
-    return b"<annotations>" in head and b"<version>" in head
+    _, root, rest = read_start(place, _HEAD_BYTES).partition(b"<annotations>")
+    return bool(root) and _SHOWN.search(rest) is not None
 
 
 def is_cvat(place: StoredPath, entries: list[Entry]) -> bool:

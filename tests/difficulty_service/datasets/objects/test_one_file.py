@@ -214,3 +214,40 @@ def test_xml_that_is_damaged_declares_entities_or_is_wide_is_an_error(tmp_path: 
         path.write_text(broken)
         with pytest.raises(DatasetError, match=r"'annotations.xml' is damaged"):
             _open(path)
+
+
+def _as_others_write(folder: Path, labels: int = 0) -> Path:
+    """A file as programs write it that convert to CVAT: without a version."""
+    path = write_cvat(folder) / "annotations.xml"
+    more = "".join(f"<label><name>more {number}</name></label>" for number in range(labels))
+    text = path.read_text().replace("  <version>1.1</version>\n", "")
+    path.write_text(text.replace("</labels>", f"{more}</labels>"))
+    return path
+
+
+@pytest.mark.parametrize("labels", [0, 500])
+def test_cvat_of_other_programs_is_recognised_by_its_images(tmp_path: Path, labels: int) -> None:
+    path = _as_others_write(tmp_path, labels)
+
+    assert recognition.detect_kind(str(tmp_path)) == recognition.detect_kind(str(path)) == "cvat"
+    dataset = _open(tmp_path)
+    assert len(dataset.sample_ids) == 7
+    assert dataset.revise is not None
+    (content,) = dataset.revise({dataset.sample_ids[0]: "plum"}).changed.values()
+    assert isinstance(content, bytes)
+    assert content.count(b'label="plum"') == path.read_bytes().count(b'label="plum"') + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<annotations><picture name='a.png'/></annotations>",
+        "<annotations><image>a.png</image></annotations>",
+        "<dataset><image name='a.png'/></dataset>",
+    ],
+)
+def test_xml_about_something_else_is_not_of_cvat(tmp_path: Path, text: str) -> None:
+    (tmp_path / "annotations.xml").write_text(text)
+    write_image(tmp_path / "images/a.png", SCENES[0])
+
+    assert recognition.detect_kind(str(tmp_path)) == "image-folder"
