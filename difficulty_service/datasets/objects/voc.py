@@ -12,6 +12,7 @@ from functools import partial
 from xml.parsers import expat
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.annotation_files import HEAD_BYTES, title_of_annotations
 from difficulty_service.datasets.image_openers import has_image_extension, open_image, refusing
 from difficulty_service.datasets.listing import as_text, check_options
 from difficulty_service.datasets.objects.boxes import (
@@ -43,7 +44,8 @@ SIDES = ("xmin", "ymin", "xmax", "ymax")
 
 _ANNOTATION_FOLDERS = (ANNOTATIONS.lower(), "labels")
 _ROOT = re.compile(rb"<annotation[\s/>]")
-_HEAD_BYTES = 1024
+_ROOT_BYTES = 1024
+_BOX = b"<bndbox>"
 _LOOKED_AT = 20
 
 
@@ -62,12 +64,22 @@ def is_voc(place: StoredPath, entries: list[Entry]) -> bool:
 
 
 def _has_annotation(place: StoredPath, entries: list[Entry], levels: int = 0) -> bool:
-    """Whether a folder has a file of annotations, or a folder in it, some levels deep."""
+    """Whether a folder has a file of annotations, or a folder in it, some levels deep.
+
+    Of other programs' files that begin alike, those about images without objects do not tell.
+    """
     files = [name for name, is_dir, _ in entries if not is_dir and name.lower().endswith(EXTENSION)]
+    is_it = None
     for name in sorted(files)[:_LOOKED_AT]:
         with open_file(place.join(name)) as file:
-            if _ROOT.search(file.read(_HEAD_BYTES)):
-                return True
+            head = file.read(HEAD_BYTES)
+        if not _ROOT.search(head[:_ROOT_BYTES]):
+            continue
+        if _BOX in head:
+            return True
+        is_it = is_it is not False and title_of_annotations(head) is None
+    if is_it:
+        return True
     folders = [place.join(name) for name, is_dir, _ in sorted(entries) if is_dir and levels]
     return any(
         _has_annotation(each, list_folder(each), levels - 1) for each in folders[:_LOOKED_AT]

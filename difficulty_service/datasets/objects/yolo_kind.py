@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from itertools import islice
 
+from difficulty_service.datasets.annotation_files import title_of_annotations
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.objects.files import read_start
 from difficulty_service.datasets.objects.yolo_config import (
@@ -13,7 +14,7 @@ from difficulty_service.datasets.objects.yolo_config import (
     read_config,
     read_darknet,
 )
-from difficulty_service.datasets.objects.yolo_lines import has_box
+from difficulty_service.datasets.objects.yolo_lines import has_box, is_label_text
 from difficulty_service.datasets.objects.yolo_texts import (
     EXTENSION,
     IMAGE_FOLDERS,
@@ -91,18 +92,31 @@ def _has_labels_beside(place: StoredPath, folders: Sequence[str]) -> bool:
     """Whether there is a folder of images, and one of texts beside it."""
     if not any(name.lower() in IMAGE_FOLDERS for name in folders):
         return False
-    return any(_has_text(place.join(name)) for name in folders if name.lower() in _LABELS)
+    return any(_has_texts(place.join(name)) for name in folders if name.lower() in _LABELS)
 
 
-def _has_text(folder: StoredPath) -> bool:
-    """Whether a text is in a folder, or in the folders of it."""
+def _has_texts(folder: StoredPath) -> bool:
+    """Whether texts are in a folder, or in the folders of it, and not those of another format."""
     try:
         entries = list_folder(folder, _LOOKED_AT)
         folders = [folder.join(name) for name, is_dir, _ in entries if is_dir]
-        below = [list_folder(each, _LOOKED_AT) for each in folders[:_LOOKED_AT]]
+        below = [(each, list_folder(each, _LOOKED_AT)) for each in folders[:_LOOKED_AT]]
     except OSError:
         return False
-    return any(name.endswith(EXTENSION) for each in (entries, *below) for name, _, _ in each)
+    every = [(folder, entries), *below]
+    places = [
+        inside.join(name)
+        for inside, names in every
+        for name, is_dir, _ in sorted(names)
+        if not is_dir and name.endswith(EXTENSION)
+    ]
+    for text in places[:_TRIED]:
+        head = read_start(text, SHOWN_BYTES)
+        if is_label_text(head):
+            return True
+        if title_of_annotations(head) is not None:
+            return False
+    return bool(places)
 
 
 def _has_boxed_image(

@@ -7,7 +7,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.command_options import MissingOptions
-from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.unboxed_objects import find_windows
 from tests.boxed_images import write_voc
@@ -134,3 +134,24 @@ def test_a_split_is_refused_where_there_are_no_lists_or_none_of_boxes(tmp_path: 
     with pytest.raises(DatasetError, match="no lists of splits in ImageSets/Main; leave out split"):
         _open(folder, "val")
     assert len(_open(folder).sample_ids) == 7
+
+
+OUTLINE = "<object><name>apple</name>{}<polygon><pt><x>1</x><y>1</y></pt></polygon></object>"
+
+
+@pytest.mark.parametrize("folder", ["Annotations", "Annotations/train", "labels"])
+def test_outlines_of_labelme_are_not_of_pascal_voc(tmp_path: Path, folder: str) -> None:
+    texts = {"a": "<filename>a.png</filename>", "b": OUTLINE.format("")}
+    (tmp_path / "Images").mkdir()
+    (tmp_path / folder).mkdir(parents=True)
+    for name, text in texts.items():
+        path = tmp_path / folder / f"{name}.xml"
+        path.write_text(f"<annotation>{text}</annotation>")
+
+    other = recognition.detect_kind(str(tmp_path))
+    path.write_text(f"<annotation>{OUTLINE.format('<bndbox></bndbox>')}</annotation>")
+    with_boxes = recognition.detect_kind(str(tmp_path))
+    path.unlink()
+    without_objects = recognition.detect_kind(str(tmp_path))
+
+    assert (other, with_boxes, without_objects) == ("image-folder", "voc", "voc")

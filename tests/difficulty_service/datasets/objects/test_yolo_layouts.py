@@ -102,6 +102,29 @@ def test_numbers_beside_images_that_are_no_shares_of_them_do_not_make_boxes_of_a
     assert recognition.detect_kind(str(_write(tmp_path, files))) != "yolo"
 
 
+KITTI = "apple 0.00 0 -10 20.00 20.00 60.00 60.00 -1 -1 -1 -1000 -1000 -1000 -10\n"
+DOTA = "20 20 60 20 60 60 20 60 apple 0\n"
+
+
+@pytest.mark.parametrize("text", [KITTI, DOTA], ids=["KITTI", "DOTA"])
+@pytest.mark.parametrize("folder", ["", "train/"])
+def test_texts_of_another_format_are_not_of_yolo_whatever_their_folder_is_called(
+    tmp_path: Path, folder: str, text: str
+) -> None:
+    files = {
+        f"{folder}images/a.png": "",
+        f"{folder}labels/a.txt": "",
+        f"{folder}labels/b.txt": text,
+    }
+
+    kind = recognition.detect_kind(str(_write(tmp_path / "other", files)))
+    files[f"{folder}labels/a.txt"] = APPLE
+    damaged = recognition.detect_kind(str(_write(tmp_path / "damaged", files)))
+
+    assert kind == "image-folder"
+    assert damaged == "yolo"
+
+
 def test_an_image_with_two_texts_that_differ_is_listed_and_others_are_read(tmp_path: Path) -> None:
     files = dict.fromkeys((f"images/{name}.png" for name in "abc"), "")
     files |= {"images/a.txt": APPLE, "labels/a.txt": LEAF}
