@@ -31,7 +31,6 @@ _FROM_0 = (
     "It counts pixels from 0; corners of Pascal VOC are counted from 1, as ours reads them, so "
     "left and top are a pixel less."
 )
-_NO_FILE = "It writes no XML file for an image without boxes, and ours counts images by these."
 _SKIPPED = "Ours lists boxes that are turned as skipped."
 _ONE_FILE = (
     "It writes images of the same name in two splits over each other: one of them stays, in both "
@@ -58,11 +57,6 @@ EXPLANATIONS: tuple[Explanation, ...] = (
     Explanation("labelformat-pascal-voc-*", ("ours 1.00 px",), _FROM_0),
     Explanation("globox-pascal-voc-*", ("ours 1.00 px",), _FROM_0),
     Explanation("label-studio-sdk-pascal-voc-[!f]*", ("ours 1.00 px",), _FROM_0),
-    Explanation(
-        "*-pascal-voc-empty-image",
-        ("ours 1 image fewer",),
-        _NO_FILE,
-    ),
     Explanation(
         "datumaro-*",
         ("tool classes 'background'",),
