@@ -23,6 +23,7 @@ from difficulty_service.datasets.folder_checks import (
     is_one_of_images,
     leave_out_others,
     refuse_annotations,
+    refuse_groups,
     refuse_labels_beside,
     refuse_labels_elsewhere,
     refuse_layout_inside,
@@ -31,6 +32,7 @@ from difficulty_service.datasets.folder_tree import (
     WHOLE,
     Level,
     Tree,
+    peek,
     skip_single_folders,
     strays,
     tree_of,
@@ -94,13 +96,21 @@ def find_class_folders(tree: Tree, location: str, choice: FolderChoice) -> Class
     Raises:
         DatasetError: There are none, or the folders may be something else than classes.
     """
-    folders = _class_folders(tree, location, choice)
+    return _find_below(tree, location, choice, _class_folders(tree, location, choice))
+
+
+def _find_below(tree: Tree, location: str, choice: FolderChoice, folders: Folders) -> ClassFolders:
+    """The samples of class folders, or of those in the only one of these with images."""
     entries = {folder: sorted(walk(tree, folder)) for folder in folders.paths}
     for folder in [each for each in entries if not entries[each]]:
         del entries[folder]
         folders.skipped.append((folder, why_empty(tree, folder)))
     if not choice.is_sure and not choice.unlabelled:
         leave_out_others(tree, entries, folders, location, choice)
+        if len(entries) == 1 and len(folders.paths) > 1:
+            inner = _inside_of_only(tree, location, choice, next(iter(entries)), folders)
+            if inner is not None:
+                return _find_below(tree, location, choice, inner)
     samples = [each for folder in entries.values() for each in folder]
     counts = [len(folder) for folder in entries.values()]
     names = [as_text(folder.rpartition("/")[2]) for folder in entries]
@@ -113,19 +123,42 @@ def find_class_folders(tree: Tree, location: str, choice: FolderChoice) -> Class
     )
 
 
-def _class_folders(tree: Tree, location: str, choice: FolderChoice) -> Folders:
+def _inside_of_only(
+    tree: Tree, location: str, choice: FolderChoice, only: str, folders: Folders
+) -> Folders | None:
+    """The class folders in the only folder with images, beside others; None if it is a class."""
+    level = peek(tree, only)
+    bare = [folder for folder in folders.paths if folder != only]
+    if not level.folders or level.has_images:
+        files = [path for folder in bare for path, _ in walk(tree, folder)]
+        one = Level.of(tree, location, f"{only.rpartition('/')[0]}/".lstrip("/"))
+        one = replace(
+            one, entries=[each for each in one.entries if each[0] == only.rpartition("/")[2]]
+        )
+        refuse_labels_elsewhere(tree, repr(location), one, files, choice)
+        return None
+    inner = _class_folders(tree, location, replace(choice, split=None), level.prefix)
+    return replace(inner, skipped=folders.skipped + inner.skipped)
+
+
+def _class_folders(tree: Tree, location: str, choice: FolderChoice, start: str = WHOLE) -> Folders:
     """Class folders, sorted, and the entries beside them; paths relative to the location.
 
     Without labels, the folder that holds all samples, which is WHOLE unless there is a split.
     """
     if choice.unlabelled and choice.split is None:
         return Folders([WHOLE], has_classes=False)
-    prefix, skipped = skip_single_folders(tree, location, choice.split)
+    prefix, skipped = skip_single_folders(tree, location, choice.split, start)
     top = Level.of(tree, location, prefix)
     split = find_split(tree, location, top, choice)
     if split is not None:
-        refuse_labels_beside(tree, location, top, split, choice)
-        top = Level.of(tree, location, f"{prefix}{split}/")
+        levels = [top, Level.of(tree, location, f"{prefix}{split}/")]
+        if not choice.unlabelled:
+            prefix, beside = skip_single_folders(tree, location, None, levels[1].prefix)
+            levels.append(Level.of(tree, location, prefix))
+            skipped += beside
+        top = levels[-1]
+        refuse_labels_beside(tree, location, levels[::-1], split, choice)
     where = f"{location!r}, split {split!r}," if split else repr(location)
     if not choice.is_sure and not choice.unlabelled:
         refuse_annotations(tree, where, top, choice)
@@ -140,8 +173,9 @@ def _class_folders(tree: Tree, location: str, choice: FolderChoice) -> Folders:
     if not choice.is_sure:
         if is_one_of_images(tree, top):
             return Folders([top.prefix + top.folders[0]], skipped, has_classes=False)
-        refuse_labels_elsewhere(where, top)
+        refuse_labels_elsewhere(tree, where, top, [path for path, _ in skipped], choice)
         refuse_layout_inside(tree, where, top, choice)
+        refuse_groups(tree, where, top, choice)
     skipped += strays(top.entries, top.prefix)
     return Folders([top.prefix + folder for folder in top.folders], skipped)
 

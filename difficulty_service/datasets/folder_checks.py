@@ -1,20 +1,31 @@
 """Which folders are splits or classes, and what is asked about rather than guessed."""
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.annotation_files import title_of_annotations
-from difficulty_service.datasets.folder_tree import Level, Tree, peek
+from difficulty_service.datasets.folder_tree import (
+    Level,
+    Tree,
+    folders_inside,
+    holds_images,
+    label_files,
+    peek,
+)
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.layouts import (
     CONVERT,
     MVTEC,
     annotates,
     annotations_beside,
+    are_parts,
     count_unread,
     is_many,
     layout_of,
+    masks_beside,
     masks_of,
 )
 from difficulty_service.datasets.sample import UNLABELLED, DatasetOptions, Skipped
@@ -23,11 +34,15 @@ from difficulty_service.datasets.splits import (
     choose_split,
     match_split,
     split_folders,
+    split_of_file,
+    split_of_folder,
 )
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 
 _LOOKED_AT = 20
 """Number of class folders in which another layout is looked for."""
+
+_ARRAYS = (".mat", ".npy", ".npz", ".pkl", ".pickle", ".h5", ".hdf5")
 
 _UNPACK = "unpack it if it is an archive of boxes, whose folder is read; "
 
@@ -107,7 +122,9 @@ def find_split(tree: Tree, location: str, top: Level, choice: FolderChoice) -> s
         return None
     _refuse_layout(tree, repr(location), top, choice)
     inside = {name: peek(tree, top.prefix + name) for name in split_folders(top.folders)}
+    beside = [name for name in top.folders if name.lower() in BESIDE_SPLITS]
     if not _are_splits(tree, top, inside):
+        _refuse_unlabelled_beside(tree, location, top, beside)
         return None
     for level in inside.values():
         _refuse_layout(tree, repr(location), level, choice)
@@ -119,9 +136,37 @@ def find_split(tree: Tree, location: str, top: Level, choice: FolderChoice) -> s
             Setting("split", match_split(inside, "test") or next(iter(inside))),
             parameter="split",
         )
-    beside = [name for name in top.folders if name.lower() in BESIDE_SPLITS]
     filled = [name for name in (*inside, *beside) if peek(tree, top.prefix + name).entries]
+    if len(filled) == 1:
+        _refuse_images_beside(tree, location, top, filled[0], choice)
     return choose_split(filled or list(inside), None, location)
+
+
+def _refuse_unlabelled_beside(tree: Tree, location: str, top: Level, beside: list[str]) -> None:
+    """Asks which is meant of images without labels and the only folder of folders beside them."""
+    others = [name for name in top.folders if name not in beside]
+    filled = [name for name in beside if peek(tree, top.prefix + name).entries]
+    if len(others) == 1 and filled:
+        only = peek(tree, top.prefix + others[0])
+        if only.folders and not only.has_images:
+            choose_split([*others, *filled], None, location)
+
+
+def _refuse_images_beside(
+    tree: Tree, location: str, top: Level, split: str, choice: FolderChoice
+) -> None:
+    """Refuses to leave out folders of images that are called otherwise than the only split."""
+    rest = (name for name in top.folders if name != split)
+    other = next((name for name in rest if holds_images(tree, top.prefix + name)), None)
+    if other is not None:
+        raise DatasetError(
+            f"{location!r} has the folder {split!r}, which is called as a split, beside "
+            f"{other!r}, which is not",
+            "choose the split as ",
+            Setting("split", split),
+            *choice.classes_all_the_same,
+            parameter="split",
+        )
 
 
 def _are_splits(tree: Tree, top: Level, inside: dict[str, Level]) -> bool:
@@ -150,7 +195,11 @@ def _are_splits(tree: Tree, top: Level, inside: dict[str, Level]) -> bool:
 
 def is_one_of_images(tree: Tree, top: Level) -> bool:
     """Whether the only folder is called as one of images or of a split is, and so is no class."""
-    if len(top.folders) != 1 or top.label_files:
+    return not top.label_files and _has_images_alone(tree, top)
+
+
+def _has_images_alone(tree: Tree, top: Level) -> bool:
+    if len(top.folders) != 1:
         return False
     name = top.folders[0].lower()
     is_called = name in {"images", "imgs", "img", "data", "photos"} or bool(split_folders([name]))
@@ -159,19 +208,42 @@ def is_one_of_images(tree: Tree, top: Level) -> bool:
 
 
 def refuse_labels_beside(
-    tree: Tree, location: str, top: Level, split: str, choice: FolderChoice
+    tree: Tree, location: str, levels: Sequence[Level], split: str, choice: FolderChoice
 ) -> None:
-    """Refuses a split of images alone where a table beside it, or in it, has the labels."""
-    inside = peek(tree, f"{top.prefix}{split}")
-    tables = [*(inside.prefix + name for name in inside.label_files), *top.label_files]
-    if inside.folders or not tables or choice.unlabelled or choice.is_sure:
+    """Refuses a split of images alone where a file beside it, or in it, has the labels.
+
+    Args:
+        levels: The folder with the images, or with the only one of these, and those around it.
+    """
+    inside = levels[0]
+    is_flat = not inside.folders or _has_images_alone(tree, inside)
+    if not is_flat or choice.unlabelled or choice.is_sure:
         return
-    raise DatasetError(
-        f"the split {split!r} of {location!r} has images and no class folders; the labels are "
-        f"probably in {tables[0]!r}",
-        "name that table as the dataset, unpacked if this is an archive; or ignore them by ",
+    where = f"{location!r}, split {split!r},"
+    for level in levels:
+        refuse_annotations(tree, where, level, choice)
+    files = [level.prefix + name for level in levels for name in level.label_files]
+    meant = split_of_folder(split)
+    files.sort(key=lambda name: meant is None or split_of_file(name) != meant)
+    if files:
+        raise DatasetError(
+            f"the split {split!r} of {location!r} has images and no class folders; the labels are "
+            f"probably in {files[0]!r}",
+            *_of_labels_in(files[0]),
+            parameter="location",
+        )
+
+
+def _of_labels_in(name: str) -> tuple[str | Setting, ...]:
+    """What to do where a file has the labels of images that are in no class folders."""
+    is_table = name.lower().endswith(TABLE_EXTENSIONS)
+    return (
+        "name that table as the dataset, unpacked if this is an archive"
+        if is_table
+        else "write a CSV with the columns path and label, and name that as the dataset, or "
+        "unpack it if it is an archive of boxes, whose folder is read",
+        "; or ignore them by ",
         Setting("unlabelled", value=True),
-        parameter="location",
     )
 
 
@@ -207,19 +279,68 @@ def _title_below(tree: Tree, level: Level, depth: int = 3) -> str | None:
     return next(filter(None, titles), None)
 
 
-def refuse_labels_elsewhere(where: str, top: Level) -> None:
-    """Refuses folders that are evidently no classes: the labels are in files."""
-    if len(top.folders) == 1 and top.label_files:
-        is_table = top.label_files[0].lower().endswith(TABLE_EXTENSIONS)
+def refuse_labels_elsewhere(
+    tree: Tree, where: str, top: Level, around: list[str], choice: FolderChoice
+) -> None:
+    """Refuses a folder that is evidently no class: the labels are in a file.
+
+    Args:
+        around: Files beside the folders around it.
+    """
+    if len(top.folders) != 1:
+        return
+    files = [*(top.prefix + name for name in top.files), *around]
+    known = [*top.label_files, *label_files(around)]
+    if not known:
+        inside = peek(tree, top.prefix + top.folders[0])
+        known = [] if inside.folders else [name for name in files if _lists(tree, name, inside)]
+    if known:
         raise DatasetError(
-            f"{where} has a single folder, {top.folders[0]!r}, with {top.label_files[0]!r} beside "
-            "it, where the labels probably are",
-            "name that table as the dataset, unpacked if this is an archive"
-            if is_table
-            else "unpack it if it is an archive of boxes, whose folder is read; otherwise write a "
-            "CSV with the columns path and label, and name that as the dataset",
+            f"{where} has a single folder, {top.folders[0]!r}, with {known[0]!r} beside it, where "
+            "the labels probably are",
+            *_of_labels_in(known[0]),
+            *choice.classes_all_the_same,
             parameter="location",
         )
+
+
+def _lists(tree: Tree, name: str, images: Level) -> bool:
+    """Whether a file has something about each of some images: their names, or arrays."""
+    if name.lower().endswith(_ARRAYS):
+        return True
+    if not name.lower().endswith(".txt"):
+        return False
+    try:
+        head = tree.head(name)
+    except OSError:
+        return False
+    named = [each for each in images.files if has_image_extension(each)][:_LOOKED_AT]
+    return bool(named) and 2 * sum(each.encode() in head for each in named) > len(named)
+
+
+def refuse_groups(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+    """Refuses folders that may be groups of images, each with the same classes in it."""
+    looked_at = top.folders[:_LOOKED_AT]
+    inside = [folders_inside(tree, top.prefix + folder) for folder in looked_at]
+    number = Counter(name for folders in inside for name in folders)
+    common = [name for name, times in number.items() if times > 1 and 2 * times >= len(inside)]
+    if len(common) > 1:
+        what = f"the same folders in {list_names([*map(repr, looked_at)], 3)}, such as {common[:3]}"
+        remedy = f"name one of them, such as {top.prefix + looked_at[0]!r}, or write "
+    elif are_parts(top.folders):
+        what = f"folders called as parts of one dataset: {list_names(top.folders, 3)}"
+        remedy = "write "
+    else:
+        return
+    raise DatasetError(
+        f"{where} has {what}, and it does not say which are the classes",
+        f"{remedy}a CSV with the columns path and label, and name that as the dataset; to score "
+        "all images without labels, set ",
+        Setting("unlabelled", value=True),
+        "; if the outer folders are the classes, set ",
+        choice.sure,
+        parameter="location",
+    )
 
 
 def _refuse_layout(tree: Tree, where: str, level: Level, choice: FolderChoice) -> None:
@@ -283,10 +404,12 @@ def leave_out_others(
     unread += sum(not has_image_extension(p) or "outside" in why for p, why in folders.skipped)
     for folder in bare:
         if annotates(paths[folder], images):
+            others = [each for each in paths if each not in bare]
+            whole = f"; for classes in {others[0]!r}, name that" if len(others) == 1 else ""
             raise DatasetError(
                 f"{folder!r} in {location!r} has files called as the images are, as annotations of "
                 "boxes or masks, and is no class",
-                choice.convert(),
+                choice.convert() + whole,
                 *choice.classes_all_the_same,
                 parameter="location",
             )
@@ -322,6 +445,16 @@ def _refuse_annotated(
             f"{f'datasets of {title} do' if title else 'boxes, captions or labels are kept'}",
             choice.convert(),
             *choice.images_alone,
+            parameter="location",
+        )
+    pair = masks_beside(everything)
+    if pair is not None:
+        raise DatasetError(
+            f"{location!r} has {pair[0]!r} beside {pair[1]!r}, and more that seem to be masks of "
+            "the images beside them",
+            "move them elsewhere, or write a CSV with the columns path and label of the images, "
+            "and name that; to read masks as images, too, set ",
+            choice.sure,
             parameter="location",
         )
     found = masks_of(paths)

@@ -1,7 +1,7 @@
 """The folders below a location, on disk, on remote storage or in an archive."""
 
 import os
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,7 +31,10 @@ _LABEL_FILES = (*TABLE_EXTENSIONS, ".json", ".xml")
 WHOLE = ""
 """The path of the location itself, relative to it."""
 
-IGNORED_NAMES = frozenset(("Thumbs.db", "desktop.ini", "__MACOSX"))
+IGNORED_NAMES = frozenset((
+    "Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "#recycle", "$RECYCLE.BIN",
+    "System Volume Information", "lost+found",
+))  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,13 @@ class Level:
     @property
     def label_files(self) -> list[str]:
         """Files that may hold the labels."""
-        known = [name for name in self.files if name.lower().endswith(_LABEL_FILES)]
-        return [name for name in known if name not in _OWN_FILES]
+        return label_files(self.files)
+
+
+def label_files(paths: Iterable[str]) -> list[str]:
+    """Those of some files that may hold the labels."""
+    known = [path for path in paths if path.lower().endswith(_LABEL_FILES)]
+    return [path for path in known if path.rpartition("/")[2] not in _OWN_FILES]
 
 
 def peek(tree: Tree, folder: str) -> Level:
@@ -115,13 +123,38 @@ def peek(tree: Tree, folder: str) -> Level:
         return Level(f"{folder}/", [])
 
 
-def skip_single_folders(tree: Tree, location: str, split: str | None) -> tuple[str, list[Skipped]]:
+def holds_images(tree: Tree, folder: str) -> bool:
+    """Whether a folder has an image at any depth that is looked at; stops at the first."""
+    pending = [(folder, 0)]
+    while pending:
+        path, depth = pending.pop()
+        level = peek(tree, path)
+        if level.has_images:
+            return True
+        if depth < MAX_TOPS:
+            pending += [(level.prefix + name, depth + 1) for name in reversed(level.folders)]
+    return False
+
+
+def folders_inside(tree: Tree, folder: str) -> list[str]:
+    """The folders in a folder, or in the single one in it; none where it has images of its own."""
+    for _ in range(MAX_TOPS):
+        level = peek(tree, folder)
+        if level.has_images or len(level.folders) != 1:
+            break
+        folder = level.prefix + level.folders[0]
+    return [] if level.has_images else level.folders
+
+
+def skip_single_folders(
+    tree: Tree, location: str, split: str | None, start: str = WHOLE
+) -> tuple[str, list[Skipped]]:
     """The folders around the class folders, with a slash, and the entries beside them.
 
     A program that unpacks an archive often makes a folder around the one inside it. A single folder
     of folders is not the only class: there would be nothing to compare it with.
     """
-    prefix, skipped = "", list[Skipped]()
+    prefix, skipped = start, list[Skipped]()
     for _ in range(MAX_TOPS):
         level = Level.of(tree, location, prefix)
         if len(level.folders) != 1 or level.folders[0] == split:

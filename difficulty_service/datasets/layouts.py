@@ -10,10 +10,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.splits import split_of_folder
+from difficulty_service.datasets.splits import split_of_folder, words_of
 
 _YEAR = re.compile(r"[_-]?\d{4}$")
-_MASK = re.compile(r"mask|annot|label|ground.?truth|(^|[^a-z])(gt|seg)", re.IGNORECASE)
+_MASK = re.compile(
+    r"mask|annot|(?<!un)label|ground.?truth|segment|(^|[^a-z])(gt|seg|lbl)(?![a-z])", re.IGNORECASE
+)
+_OF_MASK = re.compile(r"[_-]?(mask|gt|seg|label|annotation)s?([_-]?\d{1,2})?$", re.IGNORECASE)
+_PARTS = frozenset((
+    "batch", "chunk", "data", "files", "fold", "frames", "images", "img", "imgs", "part", "photos",
+    "pictures", "subset",
+))  # fmt: skip
 _OF_BOXES = frozenset(
     ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
 )
@@ -89,6 +96,7 @@ FEW, FEW_OF = 20, 20
 """Entries that may be left unread without a question: this many, or one in so many images."""
 
 _FEWEST_MASKS = 3
+_FEW_PAIRS = 10
 _ANNOTATIONS = frozenset(("json", "txt", "xml"))
 _OF_CAMERAS = frozenset(
     ("aae", "arw", "cr2", "cr3", "dng", "mov", "mp4", "nef", "orf", "raf", "rw2", "thm", "xmp")
@@ -127,17 +135,51 @@ def masks_of(classes: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
     called = {name: _MASK.search(name.rpartition("/")[2]) is not None for name in classes}
     for masks in (name for name, is_mask in called.items() if is_mask):
         known = {_without_mask(path) for path in classes[masks]}
+        alike = []
         for images in (name for name, is_mask in called.items() if not is_mask):
             stems = [_without_mask(path) for path in classes[images]]
             same = sum(stem in known for stem in stems)
             if same >= _FEWEST_MASKS and 2 * same >= len(stems):
-                return masks, images
+                alike.append(images)
+        # Where several have equal names, these only count the images of each.
+        of_images = [name for name in alike if len(alike) == 1 or _is_of_images(name)]
+        if of_images:
+            return masks, of_images[0]
     return None
+
+
+def _is_of_images(folder: str) -> bool:
+    """Whether a folder is called as one of images, or of the images of a split, is."""
+    name = folder.rpartition("/")[2]
+    return split_of_folder(name) is not None or any(word in _PARTS for word in words_of(name))
+
+
+def masks_beside(paths: Collection[str]) -> tuple[str, str] | None:
+    """A mask beside the image of the same name, where there are several such: `7_mask` and `7`."""
+    images = {_stem(path): path for path in paths if has_image_extension(path)}
+    pairs = [
+        (path, images[whole])
+        for stem, path in images.items()
+        if (whole := _OF_MASK.sub("", stem)) != stem and whole in images
+    ]
+    is_usual = len(pairs) >= _FEWEST_MASKS and _FEW_PAIRS * len(pairs) >= len(images)
+    return pairs[0] if is_usual else None
+
+
+def are_parts(folders: Collection[str]) -> bool:
+    """Whether all folders are called as parts of one dataset: `images_001`, `images_002`.
+
+    Their names differ in a number alone, and say that it is one of parts.
+    """
+    alike = {re.sub(r"\d+", "", name).lower() for name in folders}
+    words = {word for name in alike for word in words_of(name)}
+    is_numbered = all(any(map(str.isdigit, name)) for name in folders)
+    return len(folders) > 1 and len(alike) == 1 and is_numbered and not words.isdisjoint(_PARTS)
 
 
 def _without_mask(path: str) -> str:
     """The name of a file without what tells a mask from its image."""
-    return re.sub(r"[_-]?(mask|gt|seg|label|annotation)s?$", "", _stem(path.rpartition("/")[2]))
+    return _OF_MASK.sub("", _stem(path.rpartition("/")[2]))
 
 
 def count_unread(paths: Iterable[str]) -> int:

@@ -11,7 +11,7 @@ _WORDS = {
     "test": ("test", "testing"),
     "trainval": ("trainval",),
     "dev": ("dev",),
-    "eval": ("eval",),
+    "eval": ("eval", "evaluation"),
 }
 _SPLIT_OF_WORD = {word: split for split, words in _WORDS.items() for word in words}
 
@@ -35,7 +35,8 @@ _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 _MOST_LENGTH = 200
 
 
-def _words(name: str) -> list[str]:
+def words_of(name: str) -> list[str]:
+    """The words in the name of a folder or file, in small letters."""
     words = [word.lower() for word in _WORD.findall(name[:_MOST_LENGTH])]
     return [part for word in words for part in _unglued(word)]
 
@@ -50,14 +51,14 @@ def split_of_folder(name: str) -> str | None:
 
     None for `bullet_train`, which may be a class.
     """
-    splits = [word for word in _words(name) if word not in _FILLERS]
+    splits = [word for word in words_of(name) if word not in _FILLERS]
     return _SPLIT_OF_WORD.get(splits[0]) if len(splits) == 1 else None
 
 
 def split_of_file(name: str) -> str | None:
     """The split in the name of a file: `test` for `data-test-00000-of-00003.parquet`."""
     stem = name.rpartition("/")[2].partition(".")[0]
-    return next((_SPLIT_OF_WORD[word] for word in _words(stem) if word in SPLIT_NAMES), None)
+    return next((_SPLIT_OF_WORD[word] for word in words_of(stem) if word in SPLIT_NAMES), None)
 
 
 def split_folders(names: Iterable[str]) -> dict[str, str]:
@@ -70,7 +71,7 @@ def split_folders(names: Iterable[str]) -> dict[str, str]:
     found = {name: split for name in names if (split := split_of_folder(name)) is not None}
     alike: dict[tuple[str, ...], dict[str, str]] = {}
     for name in names:
-        words = _words(name)
+        words = words_of(name)
         inside = [word for word in words if word in SPLIT_NAMES]
         if len(inside) == 1:
             rest = tuple("" if word in SPLIT_NAMES else word for word in words)
