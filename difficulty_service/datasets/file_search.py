@@ -122,7 +122,7 @@ def find_files(location: str, boundary: Boundary | None = None) -> list[StoredFi
     """
     place = resolve(location, boundary)
     each = expand_braces(location)
-    if len(each) > 1 and is_folder(place, location) is None:
+    if each != [location] and is_folder(place, location) is None:
         found = {file.place.path: file for one in each for file in find_files(one, boundary)}
         return sorted(found.values(), key=lambda file: file.place.path)
     with reading(repr(location)):

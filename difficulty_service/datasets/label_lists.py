@@ -1,5 +1,6 @@
 """Cells with several labels, of which a sample has one here: told by their type or their texts."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -23,6 +24,8 @@ _SEPARATORS = (*_SURE_SEPARATORS, ",")
 _MOST_PARTS = 20  # of a name; beyond, nobody has listed labels
 _REPEATED = 2
 _SHOWN = 3
+_NUMBER = re.compile(r"[+-]?\d{1,9}(\.\d{1,6})?", re.ASCII)
+_MISSING = frozenset(("nan", "NaN", "NaT", "<NA>"))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -105,19 +108,38 @@ def combinations_warning(names: Sequence[str], source: str) -> str | None:
 def similar_names_warning(names: Sequence[str], source: str) -> str | None:
     """A sentence where names of classes differ only in blanks or capital letters; None elsewhere.
 
-    They stay the classes that they are.
+    So do those that are the same number: 1, 1.0 and 01. They stay the classes that they are.
     """
     if len(names) > MAX_NAMES:
         return None
     alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        alike.setdefault(" ".join(name.split()).casefold(), []).append(name)
+        alike.setdefault(_likeness(name), []).append(name)
     pairs = [" and ".join(map(repr, each)) for each in alike.values() if len(each) > 1]
     if not pairs:
         return None
+    are_numbers = all(_NUMBER.fullmatch(each[0].strip()) for each in alike.values() if each[1:])
+    how = "are the same numbers" if are_numbers else "differ only in blanks or capital letters"
     return (
-        f"{source} has classes whose names differ only in blanks or capital letters, and each is a "
-        f"class of its own: {list_names(pairs, _SHOWN)}"
+        f"{source} has classes whose names {how}, and each is a class of its own: "
+        f"{list_names(pairs, _SHOWN)}"
+    )
+
+
+def _likeness(name: str) -> str:
+    """What a name and others that are probably meant to be the same have in common."""
+    folded = " ".join(name.split()).casefold()
+    return str(float(folded) + 0.0) if _NUMBER.fullmatch(folded) else folded
+
+
+def missing_names_warning(names: Sequence[str], source: str) -> str | None:
+    """A sentence where a class has the name that programs write for no label; None elsewhere."""
+    found = next((name for name in names if name.strip() in _MISSING and len(names) > 1), None)
+    if found is None:
+        return None
+    return (
+        f"{source} has the class {found!r}, which programs write where there is no label; leave "
+        "these cells empty if they have none"
     )
 
 

@@ -20,6 +20,7 @@ from difficulty_service.base.tables import to_arrow
 from difficulty_service.datasets.label_lists import (
     combinations_warning,
     is_list,
+    missing_names_warning,
     one_of_each,
     similar_names_warning,
 )
@@ -144,7 +145,8 @@ def index_labels(
         names = names.take(pa.array(rows))
     class_names, positions = name_classes(found, found.indices[rows], names, declared, source)
     combined = None if found.are_numbers else combinations_warning(class_names, source)
-    notes = (combined, similar_names_warning(class_names, source))
+    absent = None if found.are_numbers or declared else missing_names_warning(class_names, source)
+    notes = (combined, similar_names_warning(class_names, source), absent)
     return IndexedLabels(
         class_names,
         positions.astype(np.int32),
@@ -267,10 +269,13 @@ def no_labels(num_rows: int) -> IndexedLabels:
 
 
 def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary-encoded column; any other column unchanged."""
+    """The values of a dictionary-encoded column, or of one of views of text as plain text.
+
+    Any other column is unchanged.
+    """
     if pa.types.is_dictionary(column.type):
-        return column.cast(column.type.value_type)
-    return column
+        column = column.cast(column.type.value_type)
+    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def is_text(data_type: pa.DataType) -> bool:

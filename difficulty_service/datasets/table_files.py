@@ -223,6 +223,11 @@ NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt")
 
 _ROWS_PER_BATCH = 64
 
+_EVEN = (
+    "write the names of the columns into the first line, and as many cells into each other line, "
+    "in quotes where what is between columns is part of them"
+)
+
 
 def find_tables(
     location: str, split: str | None = None, boundary: Boundary | None = None
@@ -306,9 +311,10 @@ def open_table_file(
         else:
             table, note = read_text_table(file.place, name, text_columns, multiline=multiline)
     except (OSError, pa.ArrowException, UnicodeError) as error:
-        raise DatasetError(f"{file.place.path!r} cannot be read as a table: {error}") from (
-            cause_in_storage(file.place, error)
-        )
+        is_uneven = isinstance(error, pa.ArrowInvalid) and "columns, got" in str(error)
+        raise DatasetError(
+            f"{file.place.path!r} cannot be read as a table: {error}", _EVEN if is_uneven else ""
+        ) from cause_in_storage(file.place, error)
     _refuse_invalid(table, name)
     return TableFile(file, name, table.schema, table.num_rows, table, limits, note)
 

@@ -27,6 +27,7 @@ _TABS = (".tsv", ".txt")  # extensions of files whose columns usually end at tab
 _HEAD = 1 << 16  # bytes of the start of a file by which it is told
 _HEAD_ROWS = 200
 _BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
+_EXCEL = re.compile(r"sep=.?\r?\n")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _FALLBACK = "cp1252"  # what programs of Windows write in western Europe and America
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -178,6 +179,11 @@ def _detect(place: StoredPath, name: str, usual: str = "utf8") -> _Dialect:
             "save it as UTF-8",
         )
     head = data.decode("utf-8-sig" if encoding == "utf8" else encoding, "replace")
+    if _EXCEL.match(head):
+        raise DatasetError(
+            f"{name!r} begins with the line {head.splitlines()[0]!r}, which only Excel reads",
+            "remove that line",
+        )
     if len(data) == _HEAD:  # the last line is not whole
         head = head[: head.rfind("\n") + 1] or head
     delimiter = _delimiter(head, _usual_delimiter(name))

@@ -35,6 +35,8 @@ from difficulty_service.datasets.tar_files import (
     read_tar_index,
 )
 
+_OF_FOLDERS = "; where the folders in a tar are the classes, name that tar itself"
+
 
 @dataclass(frozen=True)
 class _Members:
@@ -111,12 +113,14 @@ def open_webdataset(location: str, options: DatasetOptions) -> Dataset:
 
 def _no_labels(location: str, indices: Sequence[TarIndex]) -> DatasetError:
     skipped = [entry for index in indices for entry in index.skipped]
+    in_folders = all("/" in name for name, _ in skipped)
     return DatasetError(
         "; ".join((f"{location!r} has no sample with a label", *skip_warnings(skipped))),
         "name the key of the label in the .json members as ",
         Setting("label_column"),
         ", or score without labels by ",
         Setting("unlabelled", value=True),
+        _OF_FOLDERS if in_folders else "",
         parameter="label_column",
     )
 

@@ -90,7 +90,9 @@ def test_masks_beside_several_folders_of_images_are_no_class(tmp_path: Path) -> 
 
 
 def test_classes_in_the_only_folder_with_images_are_found_beside_others(tmp_path: Path) -> None:
-    write(tmp_path, *below("photos"), "annotations/red/outline_1.mat", "meta/classes.md", "readme.md")
+    write(
+        tmp_path, *below("photos"), "annotations/red/outline_1.mat", "meta/classes.md", "readme.md"
+    )
 
     dataset = read(tmp_path)
 

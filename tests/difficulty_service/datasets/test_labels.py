@@ -105,6 +105,44 @@ def test_names_that_differ_in_blanks_or_capitals_are_told_in_one_sentence() -> N
     )
 
 
+@pytest.mark.parametrize(
+    ("values", "pairs"),
+    [
+        (["1", "1.0", "x"], "'1' and '1.0'"),
+        (["007", "7", "8"], "'007' and '7'"),
+        (["-0", "0"], "'-0' and '0'"),
+    ],
+)
+def test_names_that_are_the_same_number_are_told_in_one_sentence(
+    values: list[str], pairs: str
+) -> None:
+    column = pa.chunked_array([pa.array(values)])
+
+    indexed = index_labels(column, None, "column 'y'", "row {}".format)
+
+    assert indexed.class_names == tuple(sorted(values))
+    assert indexed.notes == (
+        "column 'y' has classes whose names are the same numbers, and each is a class of its own: "
+        f"{pairs}",
+    )
+
+
+@pytest.mark.parametrize("name", ["nan", "NaN", "<NA>"])
+def test_a_class_called_as_programs_write_no_label_is_told(name: str) -> None:
+    column = pa.chunked_array([pa.array(["cat", name, "NA"])])
+
+    (note,) = index_labels(column, None, "column 'y'", "row {}".format).notes
+
+    assert note == (
+        f"column 'y' has the class {name!r}, which programs write where there is no label; leave "
+        "these cells empty if they have none"
+    )
+
+
+def test_views_of_text_are_labels_as_other_text_is() -> None:
+    assert _index(pa.array(["cat", "dog", "cat"], pa.string_view()))[0] == ("cat", "dog")
+
+
 def test_a_name_may_be_null_if_another_row_names_the_class() -> None:
     assert _index(pa.array([0, 0, 1]), pa.array([None, "cat", None])) == (("cat", "1"), [0, 0, 1])
 

@@ -140,3 +140,9 @@ def test_braces_and_splits_hold_on_remote_storage(put_objects: PutObjects) -> No
 
     assert len(find_files(f"{bucket}/train-{{0,1}}.csv")) == 2
     assert read(bucket, "test").sample_ids == ["test-0.csv#0", "test-1.csv#0"]
+
+
+def test_braces_may_stand_for_a_single_file(repository: Path) -> None:
+    dataset = read(repository / "data" / "validation-{00000..00000}-of-00001.parquet")
+
+    assert len(dataset.labels) == 4

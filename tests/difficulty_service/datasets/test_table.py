@@ -309,3 +309,28 @@ def test_the_training_set_of_cifar10_opens_by_a_glob(shared: Path) -> None:
     assert dataset.class_names[9] == "truck"
     assert dataset.sample_ids[0].endswith(".png")
     assert len(set(dataset.sample_ids)) == 50_000
+
+
+def test_labels_in_views_of_text_are_read(tmp_path: Path, images: list[bytes]) -> None:
+    labels = pa.array(["cat", "dog", None], pa.string_view())
+    path = _write(tmp_path / "t.parquet", {"image": images[:3], "label": labels})
+
+    dataset = open_dataset(path, DatasetOptions())
+
+    assert dataset.class_names == ("cat", "dog")
+    assert dataset.labels.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "remedy"),
+    [
+        ("sep=;\npath;label\n1.png;cat\n", "begins with the line 'sep=;'.*remove that line"),
+        ("about cats\npath,label\n1.png,cat\n", "names of the columns into the first line"),
+        ("path,label\n1.png,cat,\n2.png,cat,\n", "as many cells into each other line"),
+    ],
+)
+def test_a_table_of_uneven_lines_says_what_to_do(tmp_path: Path, text: str, remedy: str) -> None:
+    (tmp_path / "t.csv").write_text(text)
+
+    with pytest.raises(DatasetError, match=remedy):
+        open_dataset(str(tmp_path / "t.csv"), DatasetOptions())

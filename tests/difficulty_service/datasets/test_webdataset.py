@@ -113,6 +113,17 @@ def test_numbers_as_text_and_in_json_are_the_same_classes(tmp_path: Path) -> Non
     assert dataset.labels.tolist() == [1, 0, 1]
 
 
+def test_a_folder_with_a_tar_of_class_folders_is_told_to_name_the_tar(
+    tmp_path: Path, images: list[bytes]
+) -> None:
+    path = _write(tmp_path / "s.tar", [("cat/1.jpg", images[0]), ("dog/2.jpg", images[1])])
+
+    with pytest.raises(DatasetError, match="the folders in a tar are the classes, name that tar"):
+        open_dataset(str(tmp_path), DatasetOptions())
+
+    assert open_dataset(path, DatasetOptions()).class_names == ("cat", "dog")
+
+
 def test_shards_without_any_label_name_the_ways_to_read_them(
     tmp_path: Path, images: list[bytes]
 ) -> None:
