@@ -152,13 +152,14 @@ def _class_folders(tree: Tree, location: str, choice: FolderChoice, start: str =
     top = Level.of(tree, location, prefix)
     split = find_split(tree, location, top, choice)
     if split is not None:
+        around = [path for path, _ in skipped]
         levels = [top, Level.of(tree, location, f"{prefix}{split}/")]
         if not choice.unlabelled:
             prefix, beside = skip_single_folders(tree, location, None, levels[1].prefix)
             levels.append(Level.of(tree, location, prefix))
             skipped += beside
         top = levels[-1]
-        refuse_labels_beside(tree, location, levels[::-1], split, choice)
+        refuse_labels_beside(tree, location, levels[::-1], around, choice)
     where = f"{location!r}, split {split!r}," if split else repr(location)
     if not choice.is_sure and not choice.unlabelled:
         refuse_annotations(tree, where, top, choice)

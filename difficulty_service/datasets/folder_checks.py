@@ -208,35 +208,43 @@ def _has_images_alone(tree: Tree, top: Level) -> bool:
 
 
 def refuse_labels_beside(
-    tree: Tree, location: str, levels: Sequence[Level], split: str, choice: FolderChoice
+    tree: Tree, location: str, levels: Sequence[Level], around: list[str], choice: FolderChoice
 ) -> None:
     """Refuses a split of images alone where a file beside it, or in it, has the labels.
 
     Args:
-        levels: The folder with the images, or with the only one of these, and those around it.
+        levels: The folder with the images, or with the only one of these, and those around it up
+            to that with the splits.
+        around: Files beside the folders around these.
     """
     inside = levels[0]
     is_flat = not inside.folders or _has_images_alone(tree, inside)
     if not is_flat or choice.unlabelled or choice.is_sure:
         return
+    split = levels[-2].path.rpartition("/")[2]
     where = f"{location!r}, split {split!r},"
     for level in levels:
         refuse_annotations(tree, where, level, choice)
     files = [level.prefix + name for level in levels for name in level.label_files]
+    files += label_files(around)
     meant = split_of_folder(split)
     files.sort(key=lambda name: meant is None or split_of_file(name) != meant)
     if files:
         raise DatasetError(
             f"the split {split!r} of {location!r} has images and no class folders; the labels are "
             f"probably in {files[0]!r}",
-            *_of_labels_in(files[0]),
+            *_of_labels_in(files[0], inside.path),
             parameter="location",
         )
 
 
-def _of_labels_in(name: str) -> tuple[str | Setting, ...]:
-    """What to do where a file has the labels of images that are in no class folders."""
-    is_table = name.lower().endswith(TABLE_EXTENSIONS)
+def _of_labels_in(name: str, images: str = "") -> tuple[str | Setting, ...]:
+    """What to do where a file has the labels of images that are in no class folders.
+
+    A table finds those in folders beside it.
+    """
+    is_beside = f"{images}/".startswith(name.rpartition("/")[0])
+    is_table = name.lower().endswith(TABLE_EXTENSIONS) and is_beside
     return (
         "name that table as the dataset, unpacked if this is an archive"
         if is_table
@@ -290,7 +298,7 @@ def refuse_labels_elsewhere(
     if len(top.folders) != 1:
         return
     files = [*(top.prefix + name for name in top.files), *around]
-    known = [*top.label_files, *label_files(around)]
+    known = [*(top.prefix + name for name in top.label_files), *label_files(around)]
     if not known:
         inside = peek(tree, top.prefix + top.folders[0])
         known = [] if inside.folders else [name for name in files if _lists(tree, name, inside)]
@@ -298,7 +306,7 @@ def refuse_labels_elsewhere(
         raise DatasetError(
             f"{where} has a single folder, {top.folders[0]!r}, with {known[0]!r} beside it, where "
             "the labels probably are",
-            *_of_labels_in(known[0]),
+            *_of_labels_in(known[0], top.prefix + top.folders[0]),
             *choice.classes_all_the_same,
             parameter="location",
         )

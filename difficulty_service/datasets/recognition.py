@@ -105,6 +105,7 @@ def recognise(location: str, options: DatasetOptions) -> Recognition:
         DatasetError: Nothing is there that can be read, or a person has to say what is meant.
     """
     if options.format is not None:
+        _require_boxes(options.format, location, options)
         return Recognition(options.format, location, options)
     of_prefix = _kind_of_prefix(location)
     if of_prefix is not None:
@@ -113,6 +114,27 @@ def recognise(location: str, options: DatasetOptions) -> Recognition:
     if is_folder(place, location):
         return _of_folder(place, location, options)
     return Recognition(_kind_of_files(location, options), location, options)
+
+
+def _require_boxes(kind: str, location: str, options: DatasetOptions) -> None:
+    """Refuses a location that has no boxes of the format that is asked for."""
+    form = OBJECT_FORMATS.get(kind)
+    if form is None:
+        return
+    place = resolve(location, options.boundary)
+    folder = is_folder(place, location)
+    if folder is None:
+        return  # which its reader says
+    with reading(repr(location), "listed"):
+        is_it = _is_of_format(form, place, list_folder(place)) if folder else form.is_file(place)
+    if not is_it:
+        raise DatasetError(
+            f"{location!r} is not of the format {DATASET_FORMATS[kind]}: it lacks {_NEEDS[kind]}",
+            "leave out ",
+            Setting("format"),
+            ", or name the folder that has it",
+            parameter="format",
+        )
 
 
 def detect_kind(location: str, split: str | None = None) -> str:
@@ -251,6 +273,10 @@ def _refuse_with_remedy(name: str, location: str) -> None:
             )
 
 
+def _extension(name: str) -> str:
+    return next(each for each in NAMED_EXTENSIONS if name.lower().endswith(each))
+
+
 _ALL_EXTENSIONS = (*NAMED_EXTENSIONS, *TAR_EXTENSIONS, ZIP_EXTENSION)
 
 
@@ -261,7 +287,7 @@ def _kind_by_extension(names: list[str], location: str) -> str | None:
     if tables and tars:
         raise DatasetError(
             f"{location!r} holds tables ({tables[0]!r}) and tars ({tars[0]!r})",
-            "choose one kind by a glob such as '*.parquet'",
+            f"choose one kind by a glob such as '*{_extension(tables[0])}'",
             parameter="location",
         )
     if not names or len(tables) + len(tars) < len(names):

@@ -7,7 +7,11 @@ import numpy as np
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.image_openers import has_image_extension
-from difficulty_service.datasets.splits import match_split
+from difficulty_service.datasets.splits import (
+    match_split,
+    split_of_file,
+    split_of_folder,
+)
 from difficulty_service.datasets.storage import (
     StoredPath,
     is_folder,
@@ -20,6 +24,7 @@ from difficulty_service.datasets.table_files import TableFile, read_cells
 _TRIED = 5
 """Number of paths by which their folder is found."""
 
+_DEPTH = 3  # of folders in each other
 _USUAL_FOLDERS = ("images", "imgs", "img", "data", "photos")
 _ENDINGS = ("", ".jpg", ".jpeg", ".png", ".JPG", ".JPEG", ".PNG", ".webp", ".tif", ".bmp")
 """What is tried after names that have no ending, as ids of images have not."""
@@ -71,16 +76,40 @@ def _note(folder: str, ending: str) -> str:
 
 
 def _folders_beside(table: TableFile) -> list[str]:
-    """Folders in which the images of a table may be: that of its split, then the usual ones."""
-    try:
-        entries = list_folder(table.file.place.parent)
-    except OSError:
-        return []
-    folders = sorted(name for name, is_dir, _ in entries if is_dir)
+    """Folders in which the images of a table may be, and those in these, the likeliest first."""
     stem = posixpath.basename(table.name).partition(".")[0]
-    own = [name for name in (stem, match_split(folders, stem)) if name in folders]
-    usual = [name for name in folders if name.lower() in _USUAL_FOLDERS]
-    return list(dict.fromkeys([*own, *usual]))
+    found: list[str] = []
+    above = [""]
+    for _ in range(_DEPTH):
+        above = [
+            posixpath.join(folder, name)
+            for folder in above
+            for name in _likely(_folders_in(table.file.place.parent.join(folder)), stem, folder)
+        ]
+        found += above
+    return found
+
+
+def _likely(folders: list[str], stem: str, above: str) -> list[str]:
+    """Those of some folders that may hold the images of a table, the likeliest first.
+
+    They are called as the table, as its split, as images or as the folder around them are, or are
+    the only one. Where the table says of which split it is, none is of another split.
+    """
+    split = split_of_file(stem)
+    others = [name for name in folders if split is None or split_of_folder(name) in (None, split)]
+    own = [name for name in (stem, match_split(others, stem)) if name in others]
+    same = [name for name in others if name == posixpath.basename(above)]
+    usual = [name for name in others if name.lower() in _USUAL_FOLDERS]
+    only = others if len(others) == 1 else []
+    return list(dict.fromkeys([*own, *usual, *same, *only]))
+
+
+def _folders_in(place: StoredPath) -> list[str]:
+    try:
+        return sorted(name for name, is_dir, _ in list_folder(place) if is_dir)
+    except (OSError, DatasetError, ValueError):  # not readable, or outside of the boundary
+        return []
 
 
 def _is_file(place: StoredPath) -> bool:

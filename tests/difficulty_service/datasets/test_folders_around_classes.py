@@ -18,6 +18,12 @@ def test_classes_are_found_below_the_only_folder_of_a_split(tmp_path: Path, insi
     assert dataset.sample_ids[0] == f"train/{inside}/green/3.png"
 
 
+def test_the_table_beside_the_folder_of_the_splits_has_their_labels(tmp_path: Path) -> None:
+    write(tmp_path, "jpeg/train/1.png", "jpeg/test/2.png", "train.csv")
+
+    assert "probably in 'train.csv'" in refused(tmp_path, split="train")
+
+
 @pytest.mark.parametrize("inside", ["train", "train/images"])
 def test_the_table_of_a_split_is_named_however_deep_its_images_are(
     tmp_path: Path, inside: str
@@ -104,7 +110,10 @@ def test_classes_in_the_only_folder_with_images_are_found_beside_others(tmp_path
 def test_labels_in_a_folder_beside_the_only_one_of_images_are_named(tmp_path: Path) -> None:
     write(tmp_path, "frames/1.png", "frames/2.png", "lists/classes.csv")
 
-    assert "'lists/classes.csv'" in refused(tmp_path)
+    sentence = refused(tmp_path)
+
+    assert "'lists/classes.csv'" in sentence
+    assert "write a CSV with the columns path and label" in sentence
 
 
 def test_labels_beside_the_folders_around_the_only_one_are_named(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
+from difficulty_service.datasets.objects import OBJECT_FORMATS
 from difficulty_service.datasets.recognition import detect_kind
 from difficulty_service.datasets.sample import DatasetOptions
 
@@ -90,3 +91,25 @@ def test_a_limited_dataset_reads_the_chosen_samples_in_any_shard_size(
         with sample.open() as file:
             assert file.read() == (class_folders / sample.sample_id).read_bytes()
     assert limited.fingerprint != whole.fingerprint
+
+
+@pytest.mark.parametrize("kind", sorted(OBJECT_FORMATS))
+def test_a_format_of_boxes_that_is_not_there_is_an_error(tmp_path: Path, kind: str) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "1.png").write_bytes(b"")
+
+    with pytest.raises(DatasetError, match=r"is not of the format .* it lacks") as caught:
+        open_dataset(str(tmp_path), DatasetOptions(format=kind))
+
+    assert caught.value.parameter == "format"
+
+
+def test_tables_beside_tars_are_chosen_by_a_glob_that_matches_them(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("path,label\n1.png,cat\n")
+    (tmp_path / "b.tar").write_bytes(b"")
+
+    with pytest.raises(DatasetError, match=r"by a glob such as '\*\.csv'"):
+        open_dataset(str(tmp_path), DatasetOptions())
+
+    assert open_dataset(str(tmp_path / "*.csv"), DatasetOptions()).class_names == ("cat",)

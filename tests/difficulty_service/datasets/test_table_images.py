@@ -61,7 +61,34 @@ def test_images_beside_the_table_come_first(tmp_path: Path) -> None:
         next(dataset.read_shard(0)).open()
 
 
-def test_images_in_other_folders_are_not_looked_for(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "folder",
+    ["train/train", "train/images", "faces/faces", "jpeg/train", "pictures", "a/train/images"],
+)
+def test_images_are_found_in_the_only_folder_or_in_the_likely_ones_in_it(
+    tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / folder).parent.joinpath("test").mkdir(parents=True)
+
+    dataset = read(tmp_path, folder)
+
+    assert images_of(dataset) == [PNG] * 3
+    assert dataset.warnings == (f"'train.csv' has its images below {folder!r}",)
+
+
+@pytest.mark.parametrize("folder", ["test", "test/images", "images/test", "a/test"])
+def test_images_of_another_split_are_not_taken_for_those_of_a_table(
+    tmp_path: Path, folder: str
+) -> None:
+    dataset = read(tmp_path, folder)
+
+    with pytest.raises(ImageError, match="no such file"):
+        next(dataset.read_shard(0)).open()
+
+
+def test_images_in_one_of_several_other_folders_are_not_looked_for(tmp_path: Path) -> None:
+    (tmp_path / "more").mkdir()
+
     dataset = read(tmp_path, "elsewhere")
 
     with pytest.raises(ImageError, match="no such file"):
