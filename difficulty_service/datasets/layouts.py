@@ -17,6 +17,10 @@ _MASK = re.compile(
     r"mask|annot|(?<!un)label|ground.?truth|segment|(^|[^a-z])(gt|seg|lbl)(?![a-z])", re.IGNORECASE
 )
 _OF_MASK = re.compile(r"[_-]?(mask|gt|seg|label|annotation)s?([_-]?\d{1,2})?$", re.IGNORECASE)
+_WORD_OF_MASK = re.compile(r"mask|gt|seg|label|annotation", re.IGNORECASE)
+_LONGEST_END = 16
+"""Characters at the end of a name that tell a mask from its image, at most."""
+
 _PARTS = frozenset((
     "batch", "chunk", "data", "files", "fold", "frames", "images", "img", "imgs", "part", "photos",
     "pictures", "subset",
@@ -160,7 +164,9 @@ def masks_beside(paths: Collection[str]) -> tuple[str, str] | None:
     pairs = [
         (path, images[whole])
         for stem, path in images.items()
-        if (whole := _OF_MASK.sub("", stem)) != stem and whole in images
+        if _WORD_OF_MASK.search(stem, max(len(stem) - _LONGEST_END, 0))
+        and (whole := _OF_MASK.sub("", stem)) != stem
+        and whole in images
     ]
     is_usual = len(pairs) >= _FEWEST_MASKS and _FEW_PAIRS * len(pairs) >= len(images)
     return pairs[0] if is_usual else None
