@@ -1,5 +1,6 @@
 """Batches in an order by difficulty, for data loaders; resumable, and shared among processes."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, TypedDict, Unpack
 
@@ -36,8 +37,13 @@ class DifficultySampler(Sampler[list[int]]):
     - "random": each epoch has all samples.
 
     The order depends on the seed and the epoch alone, so that it is the same after `state_dict` and
-    `load_state_dict`. Every pass over the sampler is one epoch. Among several processes each gets
-    its share of every batch: shares differ by at most one sample, and no sample is there twice.
+    `load_state_dict`. Every pass that draws a batch is one epoch, however early it stops; only the
+    first one after `load_state_dict` has fewer batches. Among several processes each gets its share
+    of every batch: shares differ by at most one sample, and no sample is there twice.
+
+    Attributes:
+        epoch: Number of the epoch of the latest pass, or of the first one before that.
+        batch: Number of its batches that were drawn.
     """
 
     def __init__(
@@ -61,7 +67,7 @@ class DifficultySampler(Sampler[list[int]]):
             epochs: Number of all epochs, which "easy_first" and "hard_first" need.
             seed: Seed of the order, the same in every process.
             process: Number of this process, from zero, and of all processes; by default those of
-                `torch.distributed`.
+                `torch.distributed` as a pass begins, as Lightning starts them late.
 
         Raises:
             ConfigError: An option is unknown, wrong or without effect.
@@ -77,63 +83,146 @@ class DifficultySampler(Sampler[list[int]]):
             raise ConfigError(
                 f"order={order!r} grows over the epochs", "give their number as epochs"
             )
-        self.difficulty, self.batch_size, self.seed = difficulty, batch_size, seed
+        self.difficulty, self.seed, self.process = difficulty, seed, process
+        # Accelerate drops or fills up every batch below an attribute `batch_size`.
+        self._batch_size = batch_size
         self.epochs = 1 if epochs is None else epochs
-        self.rank, self.processes = process_of_all() if process is None else process
-        smallest = len(difficulty) // len(self)
-        if smallest < self.processes:
-            raise ValueError(
-                f"batches of {smallest} samples for {self.processes} processes; make batch_size "
-                "larger"
-            )
-        self.epoch = self.batch = 0
+        self._share()
+        self.epoch, self.batch, self._passes = 0, 0, 0
+        self._next: tuple[int, int] | None = (0, 0)
+
+    @property
+    def sampler(self) -> "DifficultySampler":
+        """Itself: Lightning and Accelerate call `set_epoch` of the sampler in a batch sampler."""
+        return self
 
     def __len__(self) -> int:
         """Number of batches of every epoch."""
-        return -(-len(self.difficulty) // self.batch_size)
+        return -(-len(self.difficulty) // self._batch_size)
 
     def __iter__(self) -> Iterator[list[int]]:
-        """The remaining batches of the epoch, this process's share of each."""
-        plan = plan_by_difficulty(
-            self.difficulty, self.batch_size, self.seed, self.epoch, self.epochs, self.sampling
-        )
-        for batch in plan[self.batch :]:
-            self.batch += 1
-            yield batch.tensor_split(self.processes)[self.rank].tolist()
-        self.epoch, self.batch = self.epoch + 1, 0
+        """The batches of the next epoch, this process's share of each.
+
+        The pass begins with its first batch: a `DataLoader` with worker processes makes two
+        iterators at first, and draws from the second.
+
+        Raises:
+            ConfigError: Accelerate shares out the batches, too.
+            ValueError: A process would get nothing of a batch.
+        """
+        return _Pass(self)
 
     def set_epoch(self, epoch: int) -> None:
-        """Begins another epoch, counted from zero; does nothing where that one is under way."""
+        """Makes the next pass that of an epoch, counted from zero.
+
+        It has all of the epoch, but for one that `load_state_dict` put the sampler into.
+        """
         if epoch != self.epoch:
-            self.epoch, self.batch = epoch, 0
+            self._begin_at(epoch, 0)
+        elif self._next is None:
+            self._next = epoch, 0
 
     def state_dict(self, batches: int | None = None) -> dict[str, int]:
         """Where the sampler is, for a checkpoint.
 
         Args:
-            batches: Number of batches of this epoch that are done. By default all that were drawn,
-                but worker processes of a `DataLoader` draw some ahead.
+            batches: Number of batches of the epoch of the latest pass that are done. By default all
+                that were drawn, but worker processes of a `DataLoader` draw some ahead.
         """
         return {
             "epoch": self.epoch,
             "batch": self.batch if batches is None else batches,
             "seed": self.seed,
             "samples": len(self.difficulty),
-            "batch_size": self.batch_size,
+            "batch_size": self._batch_size,
         }
 
     def load_state_dict(self, state: Mapping[str, int]) -> None:
         """Goes on where a checkpoint was made, on any number of processes.
 
+        After the last batch of an epoch that is the next one, so that no pass is empty.
+
         Raises:
             ValueError: It was made with other samples or another batch size.
         """
-        for name, value in (("samples", len(self.difficulty)), ("batch_size", self.batch_size)):
+        for name, value in (("samples", len(self.difficulty)), ("batch_size", self._batch_size)):
             if state[name] != value:
                 raise ValueError(
                     f"the checkpoint has {name} {state[name]}, and this sampler {value}"
                 )
-        self.epoch, self.batch, self.seed = state["epoch"], state["batch"], state["seed"]
+        self.seed = state["seed"]
+        whole, batch = divmod(state["batch"], len(self))
+        self._begin_at(state["epoch"] + whole, batch)
+
+    def _batches(self, place: tuple[int, int] | None) -> Iterator[list[int]]:
+        """The batches of a pass that begins at an epoch and batch, or at the next epoch."""
+        rank, processes = self._share()
+        self.epoch, self.batch = place or self._next or (self.epoch + 1, 0)
+        self._next = None
+        self._passes += 1
+        this_pass = self._passes
+        plan = plan_by_difficulty(
+            self.difficulty, self._batch_size, self.seed, self.epoch, self.epochs, self.sampling
+        )
+        for drawn, batch in enumerate(plan[self.batch :], self.batch + 1):
+            if self._passes == this_pass:  # an older pass may still be drawn from
+                self.batch = drawn
+            yield batch.tensor_split(processes)[rank].tolist()
+
+    def _begin_at(self, epoch: int, batch: int) -> None:
+        """Makes this the place where the next pass begins; one under way counts no more."""
+        self._next = self.epoch, self.batch = epoch, batch
+        self._passes += 1
+
+    def _share(self) -> tuple[int, int]:
+        """Number of this process, and of all, that the batches are shared among."""
+        rank, processes = process_of_all() if self.process is None else self.process
+        smallest = len(self.difficulty) // len(self)
+        if smallest < processes:
+            raise ValueError(
+                f"batches of {smallest} samples for {processes} processes; make batch_size larger"
+            )
+        if processes > 1 and _is_prepared_by_accelerate(self):
+            raise ConfigError(
+                f"each of {processes} processes draws its share of every batch, and Accelerate "
+                "gives it only some of those",
+                "leave this data loader out of accelerator.prepare",
+            )
+        return rank, processes
+
+
+class _Pass(Iterator[list[int]]):
+    """One pass over a sampler, with a place of its own for `StatefulDataLoader` of torchdata.
+
+    That one loads the end of an epoch, too, and throws the iterator away: it has to be empty.
+    """
+
+    def __init__(self, sampler: DifficultySampler) -> None:
+        self._sampler = sampler
+        self._batches: Iterator[list[int]] | None = None
+        self._place: tuple[int, int] | None = None
+
+    def __next__(self) -> list[int]:
+        if self._batches is None:
+            self._batches = self._sampler._batches(self._place)
+        return next(self._batches)
+
+    def state_dict(self) -> dict[str, int]:
+        return self._sampler.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, int]) -> None:
+        self._place = state["epoch"], state["batch"]
+
+
+def _is_prepared_by_accelerate(sampler: DifficultySampler) -> bool:
+    """Whether the data loader that is being drawn from is one of Accelerate around this sampler."""
+    state = sys.modules.get("accelerate.state")
+    if state is None or not state.GradientState._shared_state:
+        return False
+    part = state.GradientState().active_dataloader
+    while part is not None and part is not sampler:
+        part = getattr(part, "batch_sampler", None)
+    return part is sampler
 
 
 _SAMPLING: TypeAdapter[Sampling] = TypeAdapter(Sampling)
