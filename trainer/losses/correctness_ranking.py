@@ -69,6 +69,10 @@ class CorrectnessRanking:
     epoch. Where all samples were always correct, that code divides zero by zero; here all samples
     have equal rank.
 
+    Of a sample that an epoch has several times, as samplers by difficulty or with replacement draw
+    it and a last batch that is filled up repeats it, the first prediction of the epoch counts; one
+    that an epoch leaves out was not correct in it.
+
     The loop calls `before_training`, then `before_epoch`, and around each step `before_batch` and
     `after_batch`.
     """
@@ -78,7 +82,7 @@ class CorrectnessRanking:
     ) -> None:
         self.coefficient = coefficient
         self.confidence: Confidence = confidence
-        self._most = 1
+        self._most, self._epoch = 1, 0
         self._batch: Tensor = torch.empty(0, dtype=torch.int64)
         self.before_training([])
 
@@ -86,10 +90,14 @@ class CorrectnessRanking:
         """Starts an empty history of the training samples."""
         self._rows = {sample_id: row for row, sample_id in enumerate(sample_ids)}
         self._counts = torch.zeros(len(self._rows), dtype=torch.int64)
+        self._counted = torch.zeros(len(self._rows), dtype=torch.bool)
 
     def before_epoch(self, epoch: int, _epochs: int) -> None:
         """Sets the number of finished epochs; epochs are counted from zero."""
         self._most = max(1, epoch)
+        if epoch != self._epoch:  # a run that resumes within an epoch begins it twice
+            self._epoch = epoch
+            self._counted = torch.zeros_like(self._counted)
 
     def before_batch(self, sample_ids: Sequence[str]) -> None:
         """Sets the samples of the next call.
@@ -126,18 +134,32 @@ class CorrectnessRanking:
         return F.cross_entropy(logits, targets, reduction="none") + self.coefficient * term
 
     def after_batch(self, correct: Tensor) -> None:
-        """Counts the correct predictions, after the step."""
-        self._counts[self._batch] += correct.detach().to("cpu", torch.int64)
+        """Counts the correct predictions, after the step, of samples that are new in the epoch."""
+        right = correct.detach().to("cpu", torch.int64)
+        rows, place = self._batch.unique(return_inverse=True)
+        order = torch.arange(len(place))
+        first = torch.full_like(rows, len(place)).scatter_reduce(0, place, order, "amin")
+        new = ~self._counted[rows]
+        self._counts[rows[new]] += right[first[new]]
+        self._counted[rows] = True
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint."""
-        return {"sample_ids": list(self._rows), "counts": self._counts, "most": self._most}
+        return {
+            "sample_ids": list(self._rows),
+            "counts": self._counts,
+            "most": self._most,
+            "epoch": self._epoch,
+            "counted": self._counted,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores the state of a checkpoint."""
         self.before_training(state["sample_ids"])
         self._counts = state["counts"].clone()
         self._most = state["most"]
+        if "counted" in state:  # an older checkpoint has none, and its epoch begins anew
+            self._epoch, self._counted = state["epoch"], state["counted"].clone()
 
     def _correctness(self) -> Tensor:
         """Normalised counts of the batch. Shape (samples,)."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from trainer.losses.correctness_ranking import Confidence, CorrectnessRanking, ranking_term
+from trainer.training.sampling import DifficultySampler
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 IDS = [f"image-{row}" for row in range(120)]
@@ -122,10 +123,56 @@ def test_the_history_follows_ids_through_any_order_of_batches() -> None:
 
     loss.before_batch(["c", "a"])
     loss.after_batch(torch.tensor([True, False]))
+    loss.before_epoch(1, 2)
     loss.before_batch(["b", "c"])
     loss.after_batch(torch.tensor([True, True]))
 
     assert loss.state_dict()["counts"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("ends_within", [False, True])
+def test_a_sample_counts_once_an_epoch_by_its_first_prediction(
+    ends_within: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    draws = torch.randint(6, (3, 4, 8), generator=generator)  # epochs, batches, samples
+    right = torch.rand(draws.shape, generator=generator) < 0.5
+    expected = [0] * 6
+    for epoch_draws, epoch_right in zip(draws.flatten(1), right.flatten(1), strict=True):
+        for sample in set(epoch_draws.tolist()):
+            first = epoch_draws.tolist().index(sample)
+            expected[sample] += int(epoch_right[first])
+    loss = CorrectnessRanking()
+    loss.before_training(IDS[:6])
+
+    for epoch in range(3):
+        loss.before_epoch(epoch, 3)
+        for batch in range(4):
+            if ends_within:
+                state, loss = loss.state_dict(), CorrectnessRanking()
+                loss.load_state_dict(state)
+                loss.before_epoch(epoch, 3)
+            loss.before_batch([IDS[sample] for sample in draws[epoch, batch].tolist()])
+            loss.after_batch(right[epoch, batch])
+
+    assert loss.state_dict()["counts"].tolist() == expected
+
+
+@pytest.mark.parametrize("order", ["easy_first", "hard_first"])
+def test_correctness_is_never_more_than_one_as_an_epoch_begins(
+    order: Literal["easy_first", "hard_first"],
+) -> None:
+    sampler = DifficultySampler(torch.arange(100.0), 10, order, epochs=10, start=0.1)
+    loss = CorrectnessRanking()
+    loss.before_training(IDS[:100])
+
+    for epoch in range(10):
+        loss.before_epoch(epoch, 10)
+        loss.before_batch(IDS[:100])
+        assert loss._correctness().max() <= 1
+        for batch in sampler:
+            loss.before_batch([IDS[sample] for sample in batch])
+            loss.after_batch(torch.ones(len(batch)))
 
 
 def test_a_sample_outside_the_training_set_is_named() -> None:
