@@ -232,7 +232,8 @@ class SampleObjective:
         self.objective = Objective(make_loss(loss) if isinstance(loss, str) else loss, alpha)
         self.weights = weights
         self._ids = list(sample_ids)
-        self._started = self._learned = False
+        self._epoch: int | None = None
+        self._learned = False
         call_hook(self.loss, "before_training", self._ids)
 
     @property
@@ -243,16 +244,26 @@ class SampleObjective:
     def start_epoch(self, epoch: int, epochs: int) -> None:
         """Tells the loss which epoch begins, counted from zero, of how many.
 
+        It may say so again, as where a run resumes within the epoch.
+
         Raises:
             RuntimeError: The loss learns from validation predictions, and got none of the epoch
                 before.
+            ValueError: There is no such epoch.
         """
-        if self._started and not self._learned and hasattr(self.loss, "after_epoch"):
+        if epoch < 0 or epochs < 1:
+            raise ValueError(
+                f"epoch {epoch} of {epochs}: epochs are counted from zero, and there is at least "
+                "one of them"
+            )
+        another = self._epoch is not None and epoch != self._epoch
+        if another and not self._learned and hasattr(self.loss, "after_epoch"):
             raise RuntimeError(
                 "the loss learns from validation predictions; call end_epoch with them after every "
                 "epoch"
             )
-        self._started, self._learned = True, False
+        if epoch != self._epoch:
+            self._epoch, self._learned = epoch, False
         call_hook(self.loss, "before_epoch", epoch, epochs)
 
     def __call__(self, logits: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
@@ -272,7 +283,7 @@ class SampleObjective:
         Raises:
             RuntimeError: No epoch was started, and the loss depends on it.
         """
-        if not self._started and hasattr(self.loss, "before_epoch"):
+        if self._epoch is None and hasattr(self.loss, "before_epoch"):
             raise RuntimeError("the loss depends on the epoch; call start_epoch before each")
         own = positions.tolist()
         call_hook(self.loss, "before_batch", [self._ids[position] for position in own])

@@ -186,6 +186,28 @@ def test_a_call_that_a_loss_with_memory_lacks_is_an_error() -> None:
         learning.start_epoch(1, 2)
 
 
+def test_an_epoch_may_begin_again_where_a_run_resumes_within_it() -> None:
+    logits, targets = batch(40)
+    objective = trainer.SampleObjective("adafocal", sample_ids=list("abcdef"))
+
+    objective.start_epoch(1, 3)
+    objective.start_epoch(1, 3)
+
+    with pytest.raises(RuntimeError, match="call end_epoch"):
+        objective.start_epoch(2, 3)
+    objective.end_epoch(logits, targets)
+    objective.start_epoch(2, 3)
+
+
+@pytest.mark.parametrize("epoch_of", [(0, -1), (0, 0), (-1, 3)])
+def test_an_epoch_that_there_cannot_be_is_refused(epoch_of: tuple[int, int]) -> None:
+    """Such as of the -1 epochs that Lightning has with max_steps."""
+    objective = trainer.SampleObjective("scheduled_focal", sample_ids=list("abcdef"))
+
+    with pytest.raises(ValueError, match="epochs are counted from zero"):
+        objective.start_epoch(*epoch_of)
+
+
 def test_weights_without_effect_or_of_other_samples_are_refused() -> None:
     ids: Sequence[str] = list("abc")
     with pytest.raises(ValueError, match="no effect with alpha 0"):
