@@ -118,4 +118,12 @@ def _widget_class() -> Callable[..., ReviewWidget]:
         def _read_marks(self, change: dict[str, Any]) -> None:
             self.marks = to_frame(change["new"])
 
+        def get_state(
+            self,
+            key: Any = None,  # noqa: ANN401 - of ipywidgets
+            drop_defaults: bool = False,  # noqa: FBT001, FBT002, ARG002 - of ipywidgets
+        ) -> Any:  # noqa: ANN401 - of ipywidgets
+            # The code of the widget counts as a default, without which a saved page is empty.
+            return super().get_state(key, drop_defaults=False)
+
     return Widget

@@ -1,11 +1,14 @@
 """`Scores.review`: the page of a widget, and marks that come back from it."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from ipywidgets.embed import embed_minimal_html
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -59,6 +62,23 @@ def test_the_page_has_the_samples_to_check_their_pictures_and_joined_columns(
     assert "default-src &#39;none&#39;; img-src data:;" in widget.page
     assert 'href="#' not in widget.page  # which would leave the frame
     assert widget.height == 500
+
+
+@pytest.mark.filterwarnings("ignore:there are no pictures")
+def test_a_saved_page_of_widgets_has_the_code_of_the_widget(scores: Scores, tmp_path: Path) -> None:
+    widget: Any = scores.review()
+
+    embed_minimal_html(tmp_path / "page.html", [widget])
+
+    page = (tmp_path / "page.html").read_text()
+    found = re.search(
+        r'type="application/vnd.jupyter.widget-state\+json">(.*?)</script>', page, re.DOTALL
+    )
+    assert found
+    state = json.loads(found[1])["state"][widget.model_id]["state"]
+    assert "export default" in state["_esm"]
+    assert state["_anywidget_id"]
+    assert state["page"] == widget.page
 
 
 def test_without_images_a_warning_says_how_to_bring_them(scores: Scores) -> None:
