@@ -48,7 +48,7 @@ class ColumnOptions(Options):
 
     format: Format | None = None
     """How the dataset is read, where it may be read in several ways; recognised where none is
-    named. --dry-run says what was recognised."""
+    named."""
 
     split: Column | None = None
     """Sub-folder or named split to use."""

@@ -32,6 +32,6 @@ def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:
     assert answer.status_code in (200, 202), answer.text
     found = answer.json()
     while found["state"] == "running":
-        time.sleep(0.1)
+        time.sleep(0.3)
         found = client.get(found["links"]["self"]).raise_for_status().json()
     return dict(found)

@@ -89,7 +89,10 @@ def score(
         show_reading(source, extraction.scored_by(scoring), output)
         return
     if out is None:
-        raise WrongCall("--out FILE is missing, the score file to write; --dry-run needs none")
+        raise WrongCall(
+            "score needs --out: score file to write, ending in .parquet, .csv or .jsonl; --dry-run "
+            "needs none"
+        )
     from difficulty_service.cli.score_result import (
         Limit,
         ScoreResult,

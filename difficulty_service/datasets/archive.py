@@ -249,10 +249,12 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     if is_compressed(place):
         offsets = [members[path].offset if path in members else 0 for path in classes.paths]
         classes = classes.in_order(np.argsort(offsets, kind="stable"))
+    listed = classes.listing((files[0].size,))
+    slow = _warn_of_shards(place, len(classes.paths), options.shard_size)
     listing = replace(
-        classes.listing((files[0].size,)),
+        listed,
         containers=[place],
-        warnings=_warn_of_shards(place, len(classes.paths), options.shard_size),
+        warnings=(*listed.warnings, *slow),
     )
     # An empty folder is a sample without a member.
     samples = [members.get(path) for path in classes.paths]

@@ -44,6 +44,7 @@ from difficulty_service.datasets.image_openers import (
     has_image_extension,
     open_image,
 )
+from difficulty_service.datasets.label_lists import similar_names_warning
 from difficulty_service.datasets.listing import Listing, as_text, build_dataset, check_options
 from difficulty_service.datasets.sample import (
     UNLABELLED,
@@ -76,7 +77,9 @@ class ClassFolders:
         """A listing with the paths as ids."""
         ids = [as_text(path) for path in self.paths]
         skipped = [(as_text(path), reason) for path, reason in self.skipped]
-        return Listing(self.names, ids, self.labels, self.sizes, files, skipped)
+        similar = similar_names_warning(self.names, "the dataset")
+        notes = () if similar is None else (similar,)
+        return Listing(self.names, ids, self.labels, self.sizes, files, skipped, notes)
 
     def in_order(self, order: NDArray[np.int64]) -> "ClassFolders":
         """The same samples in another order of their positions."""

@@ -1,8 +1,9 @@
 """Which folders are splits or classes, and what is asked about rather than guessed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of, list_names
@@ -40,7 +41,10 @@ from difficulty_service.datasets.splits import (
 from difficulty_service.datasets.table_files import TABLE_EXTENSIONS
 
 _LOOKED_AT = 20
-"""Number of class folders in which another layout is looked for."""
+"""Number of class folders in which another layout is looked for, and of files of annotations."""
+
+_FOLDERS_BELOW = 5
+"""Number of folders in a folder in which annotations are looked for."""
 
 _ARRAYS = (".mat", ".npy", ".npz", ".pkl", ".pickle", ".h5", ".hdf5")
 
@@ -276,15 +280,19 @@ def _title_of(tree: Tree, path: str) -> str | None:
         return None
 
 
-def _title_below(tree: Tree, level: Level, depth: int = 3) -> str | None:
-    """What wrote the annotations in folders beside those of images, by the first of them."""
-    others = [name for name in level.files if not has_image_extension(name)]
-    for name in others[:_LOOKED_AT]:
-        if (title := _title_of(tree, level.prefix + name)) is not None:
-            return title
-    folders = [peek(tree, level.prefix + name) for name in level.folders[:_LOOKED_AT] if depth]
-    titles = (_title_below(tree, each, depth - 1) for each in folders)
+def _title_below(tree: Tree, level: Level) -> str | None:
+    """What wrote the annotations in folders beside those of images, by the first files of them."""
+    titles = (_title_of(tree, path) for path in islice(_others_below(tree, level), _LOOKED_AT))
     return next(filter(None, titles), None)
+
+
+def _others_below(tree: Tree, level: Level, depth: int = 2) -> Iterator[str]:
+    """Files that are no images in a folder, and in the first folders below it."""
+    for name in level.files:
+        if not has_image_extension(name):
+            yield level.prefix + name
+    for name in level.folders[:_FOLDERS_BELOW] if depth else ():
+        yield from _others_below(tree, peek(tree, level.prefix + name), depth - 1)
 
 
 def refuse_labels_elsewhere(
@@ -330,7 +338,8 @@ def refuse_groups(tree: Tree, where: str, top: Level, choice: FolderChoice) -> N
     """Refuses folders that may be groups of images, each with the same classes in it."""
     looked_at = top.folders[:_LOOKED_AT]
     inside = [folders_inside(tree, top.prefix + folder) for folder in looked_at]
-    number = Counter(name for folders in inside for name in folders)
+    # Years and months are in classes, and no classes.
+    number = Counter(name for folders in inside for name in folders if any(map(str.isalpha, name)))
     common = [name for name, times in number.items() if times > 1 and 2 * times >= len(inside)]
     if len(common) > 1:
         what = f"the same folders in {list_names([*map(repr, looked_at)], 3)}, such as {common[:3]}"

@@ -100,6 +100,7 @@ FEW, FEW_OF = 20, 20
 """Entries that may be left unread without a question: this many, or one in so many images."""
 
 _FEWEST_MASKS = 3
+_MOST_MASKS = 20  # folders called so; of more, each is compared with all others
 _FEW_PAIRS = 10
 _ANNOTATIONS = frozenset(("json", "txt", "xml"))
 _OF_CAMERAS = frozenset(
@@ -137,13 +138,15 @@ def annotates(folder: Collection[str], images: Collection[str]) -> bool:
 def masks_of(classes: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
     """A folder of masks, and that of their images, by its name and the names of its files."""
     called = {name: _MASK.search(name.rpartition("/")[2]) is not None for name in classes}
-    for masks in (name for name, is_mask in called.items() if is_mask):
-        known = {_without_mask(path) for path in classes[masks]}
+    likely = [name for name, is_mask in called.items() if is_mask][:_MOST_MASKS]
+    if not likely:
+        return None
+    stems = {name: {_without_mask(path) for path in files} for name, files in classes.items()}
+    for masks in likely:
         alike = []
         for images in (name for name, is_mask in called.items() if not is_mask):
-            stems = [_without_mask(path) for path in classes[images]]
-            same = sum(stem in known for stem in stems)
-            if same >= _FEWEST_MASKS and 2 * same >= len(stems):
+            same = len(stems[images] & stems[masks])
+            if same >= _FEWEST_MASKS and 2 * same >= len(stems[images]):
                 alike.append(images)
         # Where several have equal names, these only count the images of each.
         of_images = [name for name in alike if len(alike) == 1 or _is_of_images(name)]

@@ -96,11 +96,15 @@ def choose_split(splits: Sequence[str], split: str | None, location: str) -> str
     found = None if split is None else match_split(splits, split)
     if found is not None:
         return found
+    if split is not None and not splits:
+        raise DatasetError(
+            f"{location!r} has no splits", "leave out ", Setting("split"), parameter="split"
+        )
     if split is None:
         raise DatasetError(
             f"{location!r} holds the splits {list(splits)}",
             "choose one, for example ",
-            Setting("split", splits[0] if splits else None),
+            Setting("split", splits[0]),
             parameter="split",
         )
     raise DatasetError(
@@ -116,6 +120,6 @@ def match_split(splits: Collection[str], split: str) -> str | None:
     if split in splits:
         return split
     meant = split_of_folder(split)
-    same = [name for name in splits if meant is not None and split_of_folder(name) == meant]
+    same = [name for name, each in split_folders(splits).items() if each == meant is not None]
     begin = [name for name in splits if name.startswith(split)]
     return next((found[0] for found in (same, begin) if len(found) == 1), None)

@@ -244,15 +244,15 @@ def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray
     if split is None:
         return np.arange(texts.num_rows)
     names = texts.column("split").cast(pa.string())
-    rows = np.flatnonzero(pc.fill_null(pc.equal(names, split), fill_value=False).to_numpy())
-    if not len(rows):
-        splits = sorted(name for name in pc.unique(names).to_pylist() if name is not None)
+    splits = sorted(name for name in pc.unique(names).to_pylist() if name is not None)
+    chosen = match_split(splits, split)
+    if chosen is None:
         raise DatasetError(
             f"{location!r} has no row of split {split!r}",
             f"there are {splits[:20]}",
             parameter="split",
         )
-    return rows
+    return np.flatnonzero(pc.fill_null(pc.equal(names, chosen), fill_value=False).to_numpy())
 
 
 def _open_at(

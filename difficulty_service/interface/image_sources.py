@@ -177,7 +177,17 @@ def _pairs_of_frame(frame: Any, options: DatasetOptions) -> tuple[Zipped, list[s
     label = _column_name(names, options.label_column, like, "label")
     others = like[1:] if options.label_column is None else []
     guesses = [several_labels_warning(label, others)] if others else []
-    return Zipped(_by_position(frame[image]), _by_position(frame[label]), ids), guesses
+    return Zipped(_by_position(frame[image]), _names_of(frame, names, label), ids), guesses
+
+
+def _names_of(frame: Any, names: list[str], label: str) -> Any:  # noqa: ANN401
+    """The labels of a table: their names where a column beside them has one for each."""
+    beside = f"{label}_name"
+    labels = _by_position(frame[label])
+    if beside not in names:
+        return labels
+    texts = _by_position(frame[beside])
+    return texts if all(isinstance(text, str) and text.strip() for text in texts) else labels
 
 
 def _column_name(names: list[str], chosen: str | None, usual: list[str], role: str) -> str:

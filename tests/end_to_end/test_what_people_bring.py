@@ -16,7 +16,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError, MissingPackage
+from difficulty_service.dataset_formats import DATASET_FORMATS
 from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.preview import preview
 from difficulty_service.datasets.sample import DatasetOptions, TableLimits
 from difficulty_service.datasets.storage import boundary_at
 from tests.end_to_end.conftest import Command
@@ -416,6 +418,10 @@ def test_a_dataset_is_read_as_it_was_meant(tmp_path: Path, kind: str) -> None:
 
     dataset = open_dataset(str(brought.make(tmp_path)), DatasetOptions())
 
+    shown = preview(dataset, None)
+    assert sorted(each.name for each in shown.classes) == sorted(brought.classes)
+    assert (shown.samples, shown.left_out, shown.notes) == (len(LABELS), (), brought.notes)
+    assert shown.title == DATASET_FORMATS[shown.format]
     names = [dataset.class_names[label] for label in dataset.labels.tolist()]
     assert sorted(set(names)) == sorted(brought.classes)
     assert len(names) == len(LABELS)

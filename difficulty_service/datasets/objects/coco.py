@@ -108,7 +108,7 @@ def _choose_file(location: str, options: DatasetOptions) -> tuple[StoredPath, St
     if not is_folder(place, location):
         check_options(options, "a single file of annotations", ("split",))
         return place, None
-    root, _, files = find_folder(place, location, options, find_files)
+    root, _, files = find_folder(place, location, find_files)
     return files[choose_split(list(files), options.split, location)], root
 
 

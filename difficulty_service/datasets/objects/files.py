@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
-from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.dataset_formats import DATASET_FORMATS
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.folder_tree import visible
-from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.datasets.storage import (
     Entry,
     StoredPath,
@@ -54,13 +52,12 @@ Found = TypeVar("Found")
 def find_folder(
     place: StoredPath,
     location: str,
-    options: DatasetOptions,
     find: Callable[[StoredPath, list[Entry]], Found],
 ) -> tuple[StoredPath, list[Entry], Found]:
     """The folder, of some around each other, in which a function finds a dataset; what it finds.
 
     Raises:
-        DatasetError: It finds nothing: the format that a person named is another one.
+        DatasetError: It finds nothing, though the format was recognised.
     """
     with reading(repr(location), "listed"):
         for folder, entries in nested(place):
@@ -68,11 +65,7 @@ def find_folder(
             if found:
                 return folder, entries, found
     raise DatasetError(
-        f"{location!r} has no {DATASET_FORMATS.get(str(options.format), 'boxes')}",
-        "leave out ",
-        Setting("format"),
-        " to see what it is",
-        parameter="format",
+        f"{location!r} has changed while it was read", "try again", parameter="location"
     )
 
 

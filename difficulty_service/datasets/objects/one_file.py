@@ -78,7 +78,7 @@ def choose_file(
     place = resolve(location, options.boundary)
     if not is_folder(place, location):
         return OneFile(place, place.parent, walk(place.parent), is_named=True, split=options.split)
-    root, _, files = find_folder(place, location, options, find)
+    root, _, files = find_folder(place, location, find)
     split = options.split if len(files) == 1 else None
     name = choose_split(list(files), options.split if len(files) > 1 else None, location)
     return OneFile(files[name], root, walk(root), is_named=False, split=split)

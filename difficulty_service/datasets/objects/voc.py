@@ -242,7 +242,7 @@ def _once_each(read: Sequence[_ReadFile]) -> tuple[list[bool], frozenset[str]]:
 def find_split(location: str, options: DatasetOptions) -> VocSplit:
     """The files of a dataset, or of a split of it."""
     place = resolve(location, options.boundary)
-    root, *_ = find_folder(place, location, options, is_voc)
+    root, *_ = find_folder(place, location, is_voc)
     everything = walk(root)
     images = {name: size for name, size in everything.items() if has_image_extension(name)}
     files = [name for name in everything if name.lower().endswith(EXTENSION)]

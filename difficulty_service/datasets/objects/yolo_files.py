@@ -61,7 +61,7 @@ def find_split(location: str, options: DatasetOptions) -> YoloSplit:
     """The files of a dataset, or of the split that is chosen of it."""
     place = resolve(location, options.boundary)
     if is_folder(place, location):
-        root, entries, _ = find_folder(place, location, options, is_yolo)
+        root, entries, _ = find_folder(place, location, is_yolo)
         with reading(repr(location), "listed"):
             config = next(iter(find_configs(root, entries)), None) or find_darknet(root, entries)
     else:

@@ -12,7 +12,7 @@ from difficulty_service.datasets.objects.files import read_file, read_start, wal
 from difficulty_service.datasets.objects.yolo_config import YoloConfig
 from difficulty_service.datasets.objects.yolo_texts import EXTENSION, SHOWN_BYTES, is_list
 from difficulty_service.datasets.sample import Skipped
-from difficulty_service.datasets.splits import choose_split, split_folders, split_of_folder
+from difficulty_service.datasets.splits import choose_split, split_folders
 from difficulty_service.datasets.storage import StoredPath, is_folder, is_uri, list_folder
 
 
@@ -59,18 +59,11 @@ def images_of_split(
         return _listed(root, lists[chosen], known, lists.values())
     if split is None and len(splits) <= 1:
         return SplitImages(known)
-    chosen = choose_split(splits, _meant(splits, split), location)
+    chosen = choose_split(splits, split, location)
     found = {name: size for name, size in known.items() if folders[name] == chosen}
     left = sum(each is None for each in folders.values())
     note = f"{count_of(left, 'image')} in no folder of a split: not read"
     return SplitImages(found, notes=[note] if left else [])
-
-
-def _meant(splits: Sequence[str], split: str | None) -> str | None:
-    """The folder that a split is, where its name has other words than the one for it."""
-    word = None if split is None or split in splits else split_of_folder(split)
-    same = [name for name, each in split_folders(splits).items() if each == word]
-    return same[0] if word is not None and len(same) == 1 else split
 
 
 def _configured(

@@ -120,7 +120,8 @@ def test_a_call_without_what_a_command_needs_names_it_and_says_what_it_is(
 
     assert code == 2
     assert capsys.readouterr().err == (
-        "error: score needs --out: score file to write, ending in .parquet, .csv or .jsonl\n"
+        "error: score needs --out: score file to write, ending in .parquet, .csv or .jsonl; "
+        "--dry-run needs none\n"
     )
 
 

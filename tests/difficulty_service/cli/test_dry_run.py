@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import difficulty_service as ds
@@ -96,7 +97,7 @@ def test_scores_need_a_name_without_it(photos: Path, run: Run) -> None:
     code, _, err = run(photos)
 
     assert code == 2
-    assert "--out FILE is missing" in err
+    assert "score needs --out" in err
 
 
 def test_its_json_is_what_python_says(photos: Path, run: Run) -> None:
@@ -166,6 +167,21 @@ def test_each_kind_that_is_asked_says_what_it_misses(photos: Path) -> None:
 
     assert [verdict.kind for verdict in verdicts if verdict.is_it] == ["image-folder"]
     assert all(verdict.why.startswith("it lacks ") for verdict in verdicts if not verdict.is_it)
+
+
+@pytest.mark.parametrize("make", [dict, pa.table], ids=["dict", "table"])
+def test_labels_of_a_table_in_memory_have_the_names_beside_them(
+    make: Callable[[dict[str, list[object]]], object],
+) -> None:
+    columns: dict[str, list[object]] = {
+        "path": ["1.png", "2.png", "3.png"],
+        "label": [0, 1, 0],
+        "label_name": ["cat", "dog", "cat"],
+    }
+
+    found = ds.preview(make(columns))
+
+    assert [(each.name, each.samples) for each in found.classes] == [("cat", 2), ("dog", 1)]
 
 
 def test_an_archive_is_previewed_by_its_directory_alone(tmp_path: Path) -> None:

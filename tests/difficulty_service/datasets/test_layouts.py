@@ -215,6 +215,16 @@ def test_annotations_of_other_programs_are_named(
     assert title.strip() in refused(tmp_path)
 
 
+def test_class_folders_that_differ_in_capitals_are_told(tmp_path: Path) -> None:
+    write(tmp_path, "Cat/1.png", "cat/2.png", "dog/3.png")
+
+    dataset = read(tmp_path)
+
+    assert dataset.class_names == ("Cat", "cat", "dog")
+    assert "differ only in blanks or capital letters" in dataset.warnings[0]
+    assert "'Cat' and 'cat'" in dataset.warnings[0]
+
+
 def test_a_file_that_says_nothing_of_annotations_is_no_reason_to_ask(tmp_path: Path) -> None:
     write(tmp_path, *CLASSES)
     (tmp_path / "about.json").write_text('{"author": "somebody"}')
@@ -300,6 +310,12 @@ def test_the_only_folder_is_no_class_where_it_is_called_as_one_of_images(
     write(tmp_path, f"{folder}/1.png", f"{folder}/2.png")
 
     assert read(tmp_path).class_names == (UNLABELLED,)
+
+
+def test_years_in_each_class_are_no_classes(tmp_path: Path) -> None:
+    write(tmp_path, *(f"{c}/{year}/1.png" for c in ("cat", "dog") for year in (2019, 2020)))
+
+    assert read(tmp_path).class_names == ("cat", "dog")
 
 
 def test_the_only_folder_is_a_class_where_it_may_be_one(tmp_path: Path) -> None:

@@ -76,6 +76,14 @@ def test_a_column_of_splits_is_read_in_a_file_that_is_called_as_one(tmp_path: Pa
     assert len(read(path, "val").labels) == 1
 
 
+@pytest.mark.parametrize("asked", ["val", "validation", "Val"])
+def test_a_split_in_a_column_is_found_by_any_word_for_it(tmp_path: Path, asked: str) -> None:
+    path = tmp_path / "photos.csv"
+    path.write_text("path,label,split\n1.png,a,Train\n2.png,b,validation\n3.png,a,Train\n")
+
+    assert read(path, asked).sample_ids == ["2.png"]
+
+
 def test_files_of_a_split_beside_others_are_asked_about(repository: Path) -> None:
     for table in (repository / "data").glob("validation*"):
         table.rename(table.with_name("more.parquet"))

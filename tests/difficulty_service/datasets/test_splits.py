@@ -72,6 +72,15 @@ def test_several_splits_are_named_where_none_is_asked_for() -> None:
         choose_split(["a", "b"], None, "photos")
 
 
+def test_a_split_is_found_where_its_folders_have_a_name_of_their_own() -> None:
+    assert choose_split(["obj_train_data", "obj_val_data"], "train", "x") == "obj_train_data"
+
+
+def test_a_split_of_a_dataset_without_any_is_to_be_left_out() -> None:
+    with pytest.raises(DatasetError, match=r"'photos' has no splits; leave out split"):
+        choose_split([], "train", "photos")
+
+
 def test_a_split_that_may_be_one_of_two_is_an_error() -> None:
     with pytest.raises(DatasetError, match=r"no split 'train'; choose one of"):
         choose_split(["train2014", "train2017"], "train", "photos")

@@ -140,17 +140,6 @@ def test_images_that_are_missing_or_damaged_are_the_reason_at_each_of_their_boxe
         )
 
 
-def test_a_format_that_a_person_names_and_that_a_folder_has_not_is_an_error(
-    form: str, tmp_path: Path
-) -> None:
-    write_image(tmp_path / "apple/1.png", SCENES[0])
-
-    with pytest.raises(DatasetError, match=r"has no boxes .*; leave out format") as caught:
-        _open(tmp_path, format=form)
-
-    assert caught.value.parameter == "format"
-
-
 def test_boxes_that_are_none_are_listed_with_the_reason(form: str, tmp_path: Path) -> None:
     folder = WRITERS[form](tmp_path / "fruit")
     if form == "coco":
