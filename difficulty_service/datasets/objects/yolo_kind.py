@@ -47,11 +47,12 @@ def is_yolo(place: StoredPath, entries: list[Entry]) -> bool:
     files = {name for name, is_dir, _ in entries if not is_dir}
     folders = [name for name, is_dir, _ in entries if is_dir]
     images = [name for name in folders if name.lower() in IMAGE_FOLDERS]
-    if "obj.names" in files or (images and "classes.txt" in files):
+    if "obj.names" in files:
         return True
     try:
         return (
             find_darknet(place, entries) is not None
+            or ("classes.txt" in files and any(_is_flat(place.join(name)) for name in images))
             or _has_labels_beside(place, folders)
             or _has_boxed_image(place, entries)
             or any(_has_boxed_image(place.join(name), levels=1) for name in images)
@@ -114,9 +115,21 @@ def _has_texts(folder: StoredPath) -> bool:
         head = read_start(text, SHOWN_BYTES)
         if is_label_text(head):
             return True
-        if title_of_annotations(head) is not None:
+        if title_of_annotations(head) is not None or _lists_images(head):
             return False
     return bool(places)
+
+
+def _lists_images(head: bytes) -> bool:
+    """Whether a text names images in its lines, as a list of a split does."""
+    first = head.partition(b"\n")[0].split()
+    return bool(first) and has_image_extension(first[0].decode(errors="replace"))
+
+
+def _is_flat(folder: StoredPath) -> bool:
+    """Whether a folder has images of its own: those of CUB-200 are in a folder for each class."""
+    entries = list_folder(folder, _LOOKED_AT)
+    return any(has_image_extension(name) for name, is_dir, _ in entries if not is_dir)
 
 
 def _has_boxed_image(

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.datasets.sample import UNLABELLED
+from difficulty_service.datasets.recognition import recognise
+from difficulty_service.datasets.sample import UNLABELLED, DatasetOptions
 from tests.difficulty_service.datasets.test_layouts import CLASSES, PNG, below, read, refused, write
 
 
@@ -194,3 +195,20 @@ def test_thumbnails_of_a_storage_are_no_class(tmp_path: Path) -> None:
     (tmp_path / "@eaDir" / "1.png").write_bytes(PNG)
 
     assert read(tmp_path).class_names == ("green", "red")
+
+
+def test_the_classes_of_cub_200_are_its_folders_of_images(tmp_path: Path) -> None:
+    write(tmp_path, *below("images", ("001.Albatross/a.jpg", "002.Auklet/b.jpg")))
+    write(tmp_path, "classes.txt", "images.txt", "train_test_split.txt", "bounding_boxes.txt")
+    write(tmp_path, "parts/parts.txt", "attributes/attributes.txt", "README")
+
+    assert read(tmp_path).class_names == ("001.Albatross", "002.Auklet")
+
+
+def test_lists_of_splits_beside_class_folders_are_no_boxes(tmp_path: Path) -> None:
+    write(tmp_path, *below("images", ("banded/1.jpg", "dotted/2.jpg")))
+    write(tmp_path, "labels/train1.txt", "imdb/imdb.mat")
+    (tmp_path / "labels/train1.txt").write_text("banded/1.jpg\ndotted/2.jpg\n")
+
+    assert recognise(str(tmp_path), DatasetOptions()).kind == "image-folder"
+    assert read(tmp_path / "images").class_names == ("banded", "dotted")
