@@ -54,7 +54,7 @@ class ClassSize(Found):
     """A class, and how many samples it has."""
 
     name: str
-    samples: int
+    num_samples: int
 
 
 class LeftOut(Found):
@@ -78,7 +78,7 @@ class DatasetPreview(Found):
     """Split that was chosen."""
     noun: str
     """What a sample is: image, text or object."""
-    samples: int
+    num_samples: int
     """Number of samples, those that cannot be images by their names included."""
     num_classes: int
     """Number of classes with samples; 0 where there are no labels."""

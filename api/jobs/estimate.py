@@ -49,7 +49,7 @@ def estimate_job(
     reading = None
     try:
         reading = previews.call_within(LONGEST_COUNT, wanted, location, settings)
-        samples = reading.samples
+        samples = reading.num_samples
     except ProcessEnded:
         pass
     except (DifficultyError, OSError) as error:

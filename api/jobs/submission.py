@@ -22,9 +22,9 @@ from difficulty_service.backbones.text_encoders import (
 from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.base.errors import BackboneError, DatasetError, as_keyword
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
-from difficulty_service.datasets.file_search import parse_glob
+from difficulty_service.datasets.file_search import expand_braces, parse_glob
 
-WILDCARDS = frozenset("*?[{")
+WILDCARDS = frozenset("*?[")
 
 
 def validate_submission(
@@ -91,11 +91,12 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
     location = resolve_dataset(settings, dataset.root, dataset.path)
     try:
         parse_glob(dataset.path)
+        is_several = expand_braces(dataset.path) != [dataset.path]
     except DatasetError as error:
         remedy = error.remedy_text(as_keyword)
         raise invalid(error.problem, remedy, "dataset.path") from None
     boundary = root_boundary(settings, dataset.root)
-    if not boundary.is_local or WILDCARDS & set(dataset.path):
+    if not boundary.is_local or is_several or WILDCARDS & set(dataset.path):
         return
     try:
         exists = Path(boundary.require(location, is_local=True)).exists()

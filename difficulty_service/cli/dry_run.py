@@ -41,11 +41,11 @@ def show_reading(source: str, extraction: ExtractionOptions, output: OutputOptio
     out.print(f"{source}{split} would be read as {found.title} ({found.format})", markup=False)
     if output.verbose:
         show_verdicts(source, options)
-    number = count_of(found.samples, found.noun)
+    number = count_of(found.num_samples, found.noun)
     if found.num_classes:
         out.print(f"{number} of {count_of(found.num_classes, 'class', 'classes')}:")
         shown = found.classes if output.verbose else found.classes[:CLASSES_SHOWN]
-        print_table(("class", found.noun + "s"), [(each.name, each.samples) for each in shown])
+        print_table(("class", found.noun + "s"), [(each.name, each.num_samples) for each in shown])
         if len(shown) < found.num_classes:
             out.print(f"… and {found.num_classes - len(shown):,} more; --verbose shows all")
     else:

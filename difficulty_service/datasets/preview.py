@@ -28,7 +28,7 @@ def preview(dataset: Dataset, split: str | None, most_classes: int | None = None
     """Describes a dataset that is listed; with the first of its classes, or with all."""
     sizes = np.bincount(dataset.labels, minlength=len(dataset.class_names)).tolist()
     classes = [
-        ClassSize(name=name, samples=size)
+        ClassSize(name=name, num_samples=size)
         for name, size in zip(dataset.class_names, sizes, strict=True)
         if size and dataset.has_labels
     ]
@@ -39,7 +39,7 @@ def preview(dataset: Dataset, split: str | None, most_classes: int | None = None
         title=DATASET_FORMATS.get(kind, kind),
         split=split,
         noun=dataset.noun,
-        samples=len(dataset.labels),
+        num_samples=len(dataset.labels),
         num_classes=len(classes),
         classes=tuple(classes[:most_classes]),
         left_out=tuple(_left_out(dataset)),

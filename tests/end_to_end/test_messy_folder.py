@@ -17,6 +17,7 @@ from difficulty_service.scores.file import read_scores
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 SKIPPED = {
+    "only documents": "a folder without images",
     "labels.csv": "a file outside the class folders",
     "cover.JPG": "an image outside the class folders",
     "empty class": "an empty class folder",
@@ -31,7 +32,6 @@ UNREADABLE = {
     "bird/truncated.jpg": "truncated",
     "bird/IMG_2044.HEIC": "HEI",
     "cat/huge.png": "9000 x 6000 pixels are more than the 50000000 allowed",
-    "only documents/a.pdf": "not an image file by its extension '.pdf'",
 }
 READABLE = (
     "bird/really a png.jpg",
@@ -118,15 +118,15 @@ def test_a_messy_folder_is_scored_and_whatever_is_left_out_is_named(
     scored = read_scores(scores)
     assert set(READABLE) <= set(scored.table["sample_id"].to_pylist())
     assert len(scored.table) == 600 + len(READABLE)
-    assert "only documents" in scored.provenance.class_names
+    assert "only documents" not in scored.provenance.class_names
     for warning in (
-        "9 images could not be read; 4 entries of the dataset were skipped;",
+        "8 images could not be read; 5 entries of the dataset were skipped;",
         "  1 image, bird/IMG_2044.MOV: not an image file by its extension '.MOV'\n",
         "  1 image, bird/empty.jpg: the file is empty\n",
         "50000000 allowed; raise --max-pixels if the image is genuine\n",
         "1 entry is skipped (a file outside the class folders): 'labels.csv'",
         "2 entries are skipped (an empty class folder): 'empty class', 'ignored files'",
-        "no image of these classes can be read: only documents",
+        "1 entry is skipped (a folder without images): 'only documents'",
     ):
         assert warning in done.stderr
     assert any("'cover.JPG'" in sentence for sentence in scored.provenance.warnings)

@@ -420,7 +420,7 @@ def test_a_dataset_is_read_as_it_was_meant(tmp_path: Path, kind: str) -> None:
 
     shown = preview(dataset, None)
     assert sorted(each.name for each in shown.classes) == sorted(brought.classes)
-    assert (shown.samples, shown.left_out, shown.notes) == (len(LABELS), (), brought.notes)
+    assert (shown.num_samples, shown.left_out, shown.notes) == (len(LABELS), (), brought.notes)
     assert shown.title == DATASET_FORMATS[shown.format]
     names = [dataset.class_names[label] for label in dataset.labels.tolist()]
     assert sorted(set(names)) == sorted(brought.classes)

@@ -86,7 +86,10 @@ def test_an_estimate_says_how_the_dataset_would_be_read(client: TestClient, root
     reading = ask(client)["reading"]
 
     assert (reading["format"], reading["title"]) == ("image-folder", "one folder per class")
-    assert reading["classes"] == [{"name": "cat", "samples": 4}, {"name": "dog", "samples": 3}]
+    assert reading["classes"] == [
+        {"name": "cat", "num_samples": 4},
+        {"name": "dog", "num_samples": 3},
+    ]
     assert [(each["reason"], each["examples"]) for each in reading["left_out"]] == [
         ("an empty class folder", ["empty"]),
         ("not an image file by its extension '.txt'", ["cat/notes.txt"]),

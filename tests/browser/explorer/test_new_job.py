@@ -111,7 +111,9 @@ def test_axe_finds_nothing_in_the_dialog(
 
 def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") -> None:
     estimate = form.locator("#estimate")
-    assert estimate.inner_text() == "Choose a dataset to see how long it may take."
+    assert estimate.inner_text() == (
+        "Choose a dataset to see how it would be read, and how long it may take."
+    )
 
     form.get_by_label(PATH).fill("train")
     form.get_by_label(PATH).press("Tab")

@@ -104,7 +104,7 @@ def test_its_json_is_what_python_says(photos: Path, run: Run) -> None:
     _, out, _ = run(photos, "--dry-run", "--json", "--limit", "3")
 
     assert json.loads(out) == ds.preview(photos, limit=3).model_dump(mode="json")
-    assert json.loads(out)["samples"] == 3
+    assert json.loads(out)["num_samples"] == 3
 
 
 def test_its_details_say_why_it_is_of_no_other_kind(photos: Path, run: Run) -> None:
@@ -181,7 +181,7 @@ def test_labels_of_a_table_in_memory_have_the_names_beside_them(
 
     found = ds.preview(make(columns))
 
-    assert [(each.name, each.samples) for each in found.classes] == [("cat", 2), ("dog", 1)]
+    assert [(each.name, each.num_samples) for each in found.classes] == [("cat", 2), ("dog", 1)]
 
 
 def test_an_archive_is_previewed_by_its_directory_alone(tmp_path: Path) -> None:
@@ -191,5 +191,5 @@ def test_an_archive_is_previewed_by_its_directory_alone(tmp_path: Path) -> None:
 
     found = ds.preview(tmp_path / "photos.zip")
 
-    assert (found.format, found.samples) == ("archive", 2)
+    assert (found.format, found.num_samples) == ("archive", 2)
     assert [each.name for each in found.classes] == ["cat", "dog"]
