@@ -349,7 +349,7 @@ REFUSED = {
     ),
     "a zip of a table and its images": Refused(
         packed("zip", "photos/", "labels.csv", classes=("img",)),
-        ("a single folder, 'img', with 'labels.csv'", "name that table", "unpacked"),
+        ("a single folder, 'img', with 'photos/labels.csv'", "name that table", "unpacked"),
     ),
     "annotations in JSON": Refused(
         folders("", "annotations.json", classes=("img",)),
