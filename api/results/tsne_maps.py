@@ -16,8 +16,8 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
-from api.jobs.files import TSNE_FILE, count_result
-from api.jobs.store import Job
+from api.jobs.files import TSNE_FILE, count_result, job_prefix
+from api.jobs.store import Job, get_job
 from api.results.maps import Maps, SimilarImages
 from api.results.one_by_one import OneByOne, Progress, Refusal, Work, answer
 from api.results.score_columns import OpenScores
@@ -74,6 +74,10 @@ class TsneMaps:
             path = Path(folder) / "map.parquet"
             write_parquet(path, pa.table({"row": rows, "x": x, "y": y}))
             self.artifacts.put(path, f"{job.result.prefix}/{TSNE_FILE}")
+        if get_job(self.engine, None, job.id) is None:
+            # Deleted meanwhile: nobody would delete this file any more.
+            self.artifacts.delete_prefix(job_prefix(job.id))
+            return "the job was deleted"
         count_result(self.engine, self.artifacts, job)
         return None
 

@@ -4,12 +4,14 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from fastapi.testclient import TestClient
 
-from api.jobs.store import Job
+from api.jobs.store import Job, get_job
 from api.pages import map_page
 from api.results import tsne_maps
 from api.storage.artifacts import Artifacts
@@ -72,6 +74,28 @@ def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: J
     assert artifacts.size(key)
     assert 'data-tsne="ready"' in client.get(f"/jobs/{job.id}/map").text
     assert ask(client, job) == ([], None, content)
+
+
+def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
+    client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
+    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    write = tsne_maps.write_parquet
+
+    def write_late(path: Path, points: pa.Table) -> None:
+        client.delete(f"/v1/jobs/{job.id}").raise_for_status()
+        write(path, points)
+
+    monkeypatch.setattr(tsne_maps, "write_parquet", write_late)
+
+    state = client.app.state  # type: ignore[attr-defined]
+    finished = get_job(state.engine, None, job.id)
+
+    why_not = state.tsne_maps._write(finished)
+
+    assert why_not == "the job was deleted"
+    assert artifacts.size(f"jobs/{job.id}/a1/tsne/map.parquet") is None
 
 
 @pytest.mark.slow
