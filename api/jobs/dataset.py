@@ -17,13 +17,12 @@ from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.bodies.jobs import JobDataset, JobRequest
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLimits
-from difficulty_service.datasets.storage import Boundary, boundary_at, is_uri
+from difficulty_service.datasets.storage import LITERAL, Boundary, boundary_at, is_uri
 from difficulty_service.datasets.tags import TagTable
 from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.scores.given_tags import open_given_tags
 
 MAX_DECODINGS = 5  # nested percent-encoding beyond this is refused
-_PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `storage.resolve` takes literally
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 
 
@@ -55,7 +54,7 @@ def resolve_dataset(settings: Settings, root: str, path: str) -> str:
         return "/".join([location.rstrip("/"), *below])
     # The URI of a root may have a query, such as its server; requests must not add to it.
     folder, question_mark, query = location.partition("?")
-    quoted = [quote(part, safe=_PLAIN) for part in below]
+    quoted = [quote(part, safe=LITERAL) for part in below]
     return "/".join([folder.rstrip("/"), *quoted]) + question_mark + query
 
 

@@ -118,12 +118,11 @@ def _extension(path: str) -> str:
 
 def annotations_beside(paths: Collection[str]) -> str | None:
     """The extension of files that most images have beside them, under the same name; else None."""
+    likely = [path for path in paths if _extension(path) in _ANNOTATIONS]
+    if not likely:
+        return None
     images = {_stem(path) for path in paths if has_image_extension(path)}
-    others = Counter(
-        _extension(path)
-        for path in paths
-        if _extension(path) in _ANNOTATIONS and _stem(path) in images
-    )
+    others = Counter(_extension(path) for path in likely if _stem(path) in images)
     extension, number = max(others.items(), key=lambda each: each[1], default=("", 0))
     return extension if images and 2 * number >= len(images) else None
 

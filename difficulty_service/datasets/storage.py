@@ -178,7 +178,8 @@ def is_uri(location: str) -> bool:
     return _URI.match(location) is not None
 
 
-_PLAIN = "*[]!$&'()+,;=:@~ "  # characters that `resolve` takes literally
+LITERAL = "*[]!$&'()+,;=:@~ "
+"""Characters of a part of a URI that `resolve` takes literally."""
 
 
 def location_below(location: str, name: str) -> str:
@@ -186,7 +187,7 @@ def location_below(location: str, name: str) -> str:
     if not is_uri(location):
         return posixpath.join(location, name)
     folder, question_mark, query = location.partition("?")
-    return f"{folder.rstrip('/')}/{quote(name, safe=_PLAIN)}{question_mark}{query}"
+    return f"{folder.rstrip('/')}/{quote(name, safe=LITERAL)}{question_mark}{query}"
 
 
 def resolve(location: str, boundary: Boundary | None = None) -> StoredPath:

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.objects.files import read_file, read_start, walk, without_mark
@@ -49,10 +49,6 @@ def images_of_split(
     if not folders:
         lists = lists or _lists_beside(root)
     splits = sorted({each for each in folders.values() if each is not None}) or [*lists]
-    if not splits and split is not None:
-        raise DatasetError(
-            f"{location!r} has no splits", "leave out ", Setting("split"), parameter="split"
-        )
     if lists:
         same = len({tuple(_lines(root, file)) for file in lists.values()}) == 1
         chosen = choose_split(splits, splits[0] if same and split is None else split, location)
