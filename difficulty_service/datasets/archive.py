@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,13 +48,12 @@ _ENCRYPTED = 0x1
 _UNIX = 3
 _LOCAL_HEADER_BYTES = 30
 _MAX_DEPTH = 32
-_UNSAFE = re.compile(r"^/|^[A-Za-z]:|[\x00-\x1f\x7f\\]|(^|/)\.\.(/|$)")
+_UNSAFE = re.compile(r"^/|^[A-Za-z]:|[\x00-\x1f\x7f\\]")
 _CHECKED_HEADERS = 4096
 _CHECKED_HEADERS_REMOTE = 256
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One file or folder of an archive.
 
     Attributes:
@@ -113,19 +112,22 @@ def _tar_members(place: StoredPath) -> Iterator[Member]:
 
 
 def _safe_path(name: str, archive_name: str) -> str:
-    if _UNSAFE.search(name):
+    parts = name.split("/")
+    if _UNSAFE.search(name) or ".." in parts:
         raise DatasetError(
             f"the member {as_text(name)[:200]!r} of {archive_name!r} has a name that leads outside "
             "or has unsafe characters",
             "write the archive again with relative names and `/` between their parts",
         )
-    parts = [part for part in name.split("/") if part not in ("", ".")]
+    if "" in parts or "." in parts:
+        parts = [part for part in parts if part not in ("", ".")]
+        name = "/".join(parts)
     if len(parts) > _MAX_DEPTH:
         raise DatasetError(
             f"the member {as_text(name)[:200]!r} of {archive_name!r} is {len(parts)} folders deep",
             f"the maximum depth is {_MAX_DEPTH}",
         )
-    return "/".join(parts)
+    return name
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.layouts import (
     CONVERT,
     MVTEC,
+    Files,
     annotates,
     annotations_beside,
     are_parts,
@@ -412,16 +413,16 @@ def leave_out_others(
     Raises:
         DatasetError: The files are evidently of another layout, or many would not be read.
     """
-    paths = {folder: [path for path, _ in files] for folder, files in entries.items()}
-    images = [p for files in paths.values() for p in files if has_image_extension(p)]
-    bare = [name for name, files in paths.items() if not any(map(has_image_extension, files))]
+    inside = {folder: Files.of(path for path, _ in files) for folder, files in entries.items()}
+    images = [path for files in inside.values() for path in files.images]
+    bare = [name for name, files in inside.items() if not files.images]
     if bare and not images:
-        _refuse_without_images(location, paths[bare[0]], choice)
-    unread = sum(map(count_unread, paths.values()))
+        _refuse_without_images(location, inside[bare[0]].others, choice)
+    unread = sum(map(count_unread, inside.values()))
     unread += sum(not has_image_extension(p) or "outside" in why for p, why in folders.skipped)
     for folder in bare:
-        if annotates(paths[folder], images):
-            others = [each for each in paths if each not in bare]
+        if annotates(inside[folder].others, images):
+            others = [each for each in inside if each not in bare]
             whole = f"; for classes in {others[0]!r}, name that" if len(others) == 1 else ""
             raise DatasetError(
                 f"{folder!r} in {location!r} has files called as the images are, as annotations of "
@@ -431,8 +432,8 @@ def leave_out_others(
                 parameter="location",
             )
         folders.skipped.append((folder, "a folder without images"))
-        del entries[folder], paths[folder]
-    _refuse_annotated(tree, location, paths, choice)
+        del entries[folder], inside[folder]
+    _refuse_annotated(tree, location, inside, choice)
     if is_many(unread, len(images)):
         raise DatasetError(
             f"{location!r} has {count_of(len(images), 'image')} where they are looked for, and "
@@ -448,14 +449,14 @@ def leave_out_others(
 
 
 def _refuse_annotated(
-    tree: Tree, location: str, paths: dict[str, list[str]], choice: FolderChoice
+    tree: Tree, location: str, folders: dict[str, Files], choice: FolderChoice
 ) -> None:
     """Refuses images that have a file of annotations or a mask each."""
-    everything = [path for files in paths.values() for path in files]
-    images = count_of(sum(map(has_image_extension, everything)), "image")
-    extension = annotations_beside(everything)
+    files = Files.together(folders.values())
+    images = count_of(len(files.images), "image")
+    extension = annotations_beside(files)
     if extension is not None:
-        first = next(path for path in everything if path.lower().endswith(f".{extension}"))
+        first = next(path for path in files.others if path.lower().endswith(f".{extension}"))
         title = _title_of(tree, first)
         raise DatasetError(
             f"{location!r} has a .{extension} beside most of its {images}, as "
@@ -464,7 +465,7 @@ def _refuse_annotated(
             *choice.images_alone,
             parameter="location",
         )
-    pair = masks_beside(everything)
+    pair = masks_beside(files.images)
     if pair is not None:
         raise DatasetError(
             f"{location!r} has {pair[0]!r} beside {pair[1]!r}, and more that seem to be masks of "
@@ -474,7 +475,7 @@ def _refuse_annotated(
             choice.sure,
             parameter="location",
         )
-    found = masks_of(paths)
+    found = masks_of(folders)
     if found is not None:
         raise DatasetError(
             f"{found[0]!r} in {location!r} seems to have masks of the images in {found[1]!r}",

@@ -18,8 +18,8 @@ _MASK = re.compile(
 )
 _OF_MASK = re.compile(r"[_-]?(mask|gt|seg|label|annotation)s?([_-]?\d{1,2})?$", re.IGNORECASE)
 _WORD_OF_MASK = re.compile(r"mask|gt|seg|label|annotation", re.IGNORECASE)
-_LONGEST_END = 16
-"""Characters at the end of a name that tell a mask from its image, at most."""
+_LONGEST_END = 21
+"""Characters at the end of a name that tell a mask from its image, at most, with its extension."""
 
 _PARTS = frozenset((
     "batch", "chunk", "data", "files", "fold", "frames", "images", "img", "imgs", "part", "photos",
@@ -116,12 +116,43 @@ def _extension(path: str) -> str:
     return path.rpartition("/")[2].rpartition(".")[2].lower()
 
 
-def annotations_beside(paths: Collection[str]) -> str | None:
+@dataclass(frozen=True)
+class Files:
+    """The files of a folder, told apart once by the ends of their names.
+
+    Attributes:
+        images: Paths with the extension of an image.
+        others: Paths of all other files.
+    """
+
+    images: list[str]
+    others: list[str]
+
+    @classmethod
+    def of(cls, paths: Iterable[str]) -> "Files":
+        """Files by their paths, in order."""
+        images: list[str] = []
+        others: list[str] = []
+        for path in paths:
+            (images if has_image_extension(path) else others).append(path)
+        return cls(images, others)
+
+    @classmethod
+    def together(cls, several: Iterable["Files"]) -> "Files":
+        """The files of several folders."""
+        whole = cls([], [])
+        for files in several:
+            whole.images.extend(files.images)
+            whole.others.extend(files.others)
+        return whole
+
+
+def annotations_beside(files: Files) -> str | None:
     """The extension of files that most images have beside them, under the same name; else None."""
-    likely = [path for path in paths if _extension(path) in _ANNOTATIONS]
+    likely = [path for path in files.others if _extension(path) in _ANNOTATIONS]
     if not likely:
         return None
-    images = {_stem(path) for path in paths if has_image_extension(path)}
+    images = set(map(_stem, files.images))
     others = Counter(_extension(path) for path in likely if _stem(path) in images)
     extension, number = max(others.items(), key=lambda each: each[1], default=("", 0))
     return extension if images and 2 * number >= len(images) else None
@@ -134,13 +165,16 @@ def annotates(folder: Collection[str], images: Collection[str]) -> bool:
     return bool(own) and 2 * sum(name in known for name in own) >= len(own)
 
 
-def masks_of(classes: Mapping[str, Collection[str]]) -> tuple[str, str] | None:
+def masks_of(classes: Mapping[str, Files]) -> tuple[str, str] | None:
     """A folder of masks, and that of their images, by its name and the names of its files."""
     called = {name: _MASK.search(name.rpartition("/")[2]) is not None for name in classes}
     likely = [name for name, is_mask in called.items() if is_mask][:_MOST_MASKS]
     if not likely:
         return None
-    stems = {name: {_without_mask(path) for path in files} for name, files in classes.items()}
+    stems = {
+        name: {_without_mask(path) for path in (*files.images, *files.others)}
+        for name, files in classes.items()
+    }
     for masks in likely:
         alike = []
         for images in (name for name, is_mask in called.items() if not is_mask):
@@ -160,15 +194,17 @@ def _is_of_images(folder: str) -> bool:
     return split_of_folder(name) is not None or any(word in _PARTS for word in words_of(name))
 
 
-def masks_beside(paths: Collection[str]) -> tuple[str, str] | None:
+def masks_beside(images: Collection[str]) -> tuple[str, str] | None:
     """A mask beside the image of the same name, where there are several such: `7_mask` and `7`."""
-    images = {_stem(path): path for path in paths if has_image_extension(path)}
+    likely = [path for path in images if _WORD_OF_MASK.search(path, len(path) - _LONGEST_END)]
+    if len(likely) < _FEWEST_MASKS:
+        return None
+    by_stem = {_stem(path): path for path in images}
+    wholes = [(path, _OF_MASK.sub("", stem)) for path in likely for stem in [_stem(path)]]
     pairs = [
-        (path, images[whole])
-        for stem, path in images.items()
-        if _WORD_OF_MASK.search(stem, max(len(stem) - _LONGEST_END, 0))
-        and (whole := _OF_MASK.sub("", stem)) != stem
-        and whole in images
+        (path, by_stem[whole])
+        for path, whole in wholes
+        if whole != _stem(path) and whole in by_stem
     ]
     is_usual = len(pairs) >= _FEWEST_MASKS and _FEW_PAIRS * len(pairs) >= len(images)
     return pairs[0] if is_usual else None
@@ -190,17 +226,14 @@ def _without_mask(path: str) -> str:
     return _OF_MASK.sub("", _stem(path.rpartition("/")[2]))
 
 
-def count_unread(paths: Iterable[str]) -> int:
+def count_unread(files: Files) -> int:
     """Number of files that are no images; what a camera writes beside its images is not counted."""
-    paths = list(paths)
-    others = [path for path in paths if not has_image_extension(path)]
-    if not others:
+    if not files.others:
         return 0
-    images = {_stem(path) for path in paths if has_image_extension(path)}
-    whole = {path for path in paths if has_image_extension(path)}
+    stems, whole = set(map(_stem, files.images)), set(files.images)
     return sum(
-        not (_extension(path) in _OF_CAMERAS and _stem(path) in images) and _stem(path) not in whole
-        for path in others
+        not (_extension(path) in _OF_CAMERAS and _stem(path) in stems) and _stem(path) not in whole
+        for path in files.others
     )
 
 
