@@ -29,6 +29,7 @@ from difficulty_service.datasets.layouts import (
     layout_of,
     masks_beside,
     masks_of,
+    paired_of,
 )
 from difficulty_service.datasets.sample import UNLABELLED, DatasetOptions, Skipped
 from difficulty_service.datasets.splits import (
@@ -480,6 +481,15 @@ def _refuse_annotated(
         raise DatasetError(
             f"{found[0]!r} in {location!r} seems to have masks of the images in {found[1]!r}",
             f"name the folder {found[1]!r} alone, with a CSV of its labels or without labels",
+            *choice.classes_all_the_same,
+            parameter="location",
+        )
+    paired = paired_of(folders)
+    if paired:
+        raise DatasetError(
+            f"{list_names([*map(repr, paired)])} in {location!r} have images of the same names, as "
+            "pairs of one image each, and are no classes",
+            f"name the folder {paired[0]!r} alone, with a CSV of its labels or without labels",
             *choice.classes_all_the_same,
             parameter="location",
         )

@@ -36,6 +36,14 @@ CONVERT = (
 
 Names = frozenset[str]
 
+_PAIRS: tuple[Names, ...] = tuple(map(frozenset, (
+    ("input", "target"), ("input", "output"), ("source", "target"), ("raw", "reference"),
+    ("rgb", "depth"), ("rgb", "thermal"), ("rgb", "ir"), ("visible", "infrared"),
+    ("hr", "lr"), ("gt", "lq"), ("high", "low"), ("noisy", "clean"), ("blur", "sharp"),
+    ("hazy", "clear"), ("rainy", "clean"), ("before", "after"), ("left", "right"),
+)))  # fmt: skip
+"""Folders of images in pairs, as for restoration, stereo views or changes."""
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -186,6 +194,17 @@ def masks_of(classes: Mapping[str, Files]) -> tuple[str, str] | None:
         if of_images:
             return masks, of_images[0]
     return None
+
+
+def paired_of(classes: Mapping[str, Files]) -> tuple[str, ...]:
+    """Folders that are called as those of paired images, with equal names in all; else none."""
+    called = {" ".join(words_of(name.rpartition("/")[2])): name for name in classes}
+    if not any(len(called) > 1 and pair.issuperset(called) for pair in _PAIRS):
+        return ()
+    stems = [{_stem(path.rpartition("/")[2]) for path in each.images} for each in classes.values()]
+    same = len(set.intersection(*stems))
+    is_usual = same >= _FEWEST_MASKS and 2 * same >= max(map(len, stems))
+    return tuple(called.values()) if is_usual else ()
 
 
 def _is_of_images(folder: str) -> bool:

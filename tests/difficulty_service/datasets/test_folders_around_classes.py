@@ -96,6 +96,26 @@ def test_masks_beside_several_folders_of_images_are_no_class(tmp_path: Path) -> 
     assert "seems to have masks" in refused(tmp_path)
 
 
+@pytest.mark.parametrize("pair", [("input", "target"), ("RGB", "depth"), ("HR", "LR")])
+def test_pairs_of_images_with_equal_names_are_no_classes(
+    tmp_path: Path, pair: tuple[str, str]
+) -> None:
+    write(tmp_path, *(f"{folder}/{i}.png" for folder in pair for i in range(4)))
+
+    assert "pairs of one image each" in refused(tmp_path)
+    assert set(read(tmp_path, format="image-folder").class_names) == set(pair)
+    assert len(read(tmp_path / pair[0], unlabelled=True).sample_ids) == 4
+
+
+def test_classes_called_as_pairs_are_classes_where_their_names_differ(tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        *(f"{folder}/{folder}_{i}.png" for folder in ("before", "after") for i in (1, 2, 3, 4)),
+    )
+
+    assert read(tmp_path).class_names == ("after", "before")
+
+
 def test_classes_in_the_only_folder_with_images_are_found_beside_others(tmp_path: Path) -> None:
     write(
         tmp_path, *below("photos"), "annotations/red/outline_1.mat", "meta/classes.md", "readme.md"
