@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.declared_names import declared_names, number_alike
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
 from difficulty_service.datasets.labels import (
@@ -21,7 +22,7 @@ from difficulty_service.datasets.labels import (
 )
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
-from difficulty_service.datasets.splits import match_split
+from difficulty_service.datasets.splits import match_split, split_folders
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import (
     IMAGE_NAMES,
@@ -44,6 +45,8 @@ from difficulty_service.datasets.table_files import (
     require_rows,
 )
 from difficulty_service.datasets.table_images import ImageFolder, find_image_folder
+
+_MOST_SPLITS = 100  # values of a column that may be splits
 
 
 @dataclass(frozen=True)
@@ -152,6 +155,7 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     warnings += labels.notes
     if columns.label is not None and others:
         warnings.append(several_labels_warning(columns.label, others))
+    warnings += _splits_warning(tables) if split is None else []
     listing = Listing(
         labels.class_names,
         ids,
@@ -238,6 +242,26 @@ def _concat(parts: list[pa.Table]) -> pa.Table:
         return pa.concat_tables(plain, promote_options="permissive")
     except pa.ArrowException as error:
         raise DatasetError(f"a column has different types in the files: {error}") from error
+
+
+def _splits_warning(tables: Sequence[TableFile]) -> list[str]:
+    """A warning where rows of several splits are read together, as a column says."""
+    columns = [
+        decode_dictionary(read_columns(table, ["split"]).column("split"))
+        for table in tables
+        if "split" in table.schema.names
+    ]
+    texts = [column for column in columns if not pa.types.is_nested(column.type)]
+    values = {value for column in texts for value in pc.unique(column).to_pylist()}
+    if len(values) > _MOST_SPLITS:
+        return []
+    splits = split_folders(value for value in values if isinstance(value, str))
+    if len(set(splits.values())) <= 1:
+        return []
+    return [
+        f"the rows of {list_names([*map(repr, splits)])} in column 'split' are read together; "
+        "choose a split to read one of them"
+    ]
 
 
 def _rows_of_split(texts: pa.Table, split: str | None, location: str) -> NDArray[np.int64]:

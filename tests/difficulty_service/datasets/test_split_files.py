@@ -84,6 +84,27 @@ def test_a_split_in_a_column_is_found_by_any_word_for_it(tmp_path: Path, asked: 
     assert read(path, asked).sample_ids == ["2.png"]
 
 
+def test_rows_of_several_splits_are_read_together_with_a_warning(tmp_path: Path) -> None:
+    lines = [f"{row}.png,cat,{split}" for row, split in enumerate(["train", "train", "val"])]
+    (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
+
+    whole = read(tmp_path / "photos.csv")
+
+    assert len(whole.sample_ids) == 3
+    assert [text for text in whole.warnings if "'train', 'val' in column 'split'" in text]
+    assert not read(tmp_path / "photos.csv", "val").warnings
+
+
+@pytest.mark.parametrize("values", [["train"] * 3, ["left", "right", "left"]])
+def test_a_column_split_of_other_values_or_one_has_no_warning(
+    tmp_path: Path, values: list[str]
+) -> None:
+    lines = [f"{row}.png,cat,{split}" for row, split in enumerate(values)]
+    (tmp_path / "photos.csv").write_text("\n".join(["path,label,split", *lines]))
+
+    assert not read(tmp_path / "photos.csv").warnings
+
+
 def test_files_of_a_split_beside_others_are_asked_about(repository: Path) -> None:
     for table in (repository / "data").glob("validation*"):
         table.rename(table.with_name("more.parquet"))
