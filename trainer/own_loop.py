@@ -198,6 +198,11 @@ class SampleObjective:
     `end_epoch` with the validation predictions, which AdaFocal learns its gammas from. Among
     several processes of `torch.distributed` the memory is that of all of them: they all have to
     make these calls together, each with its own share of the samples.
+
+    Attributes:
+        epoch: The epoch that began last, counted from zero; None before the first.
+        batches: Number of its training batches so far, of this process.
+        has_ended: Whether `end_epoch` was called in it.
     """
 
     def __init__(
@@ -232,14 +237,25 @@ class SampleObjective:
         self.objective = Objective(make_loss(loss) if isinstance(loss, str) else loss, alpha)
         self.weights = weights
         self._ids = list(sample_ids)
-        self._epoch: int | None = None
-        self._learned = False
+        self.epoch: int | None = None
+        self.batches = 0
+        self.has_ended = False
         call_hook(self.loss, "before_training", self._ids)
 
     @property
     def loss(self) -> Loss:
         """The loss, with its memory."""
         return self.objective.loss
+
+    @property
+    def num_samples(self) -> int:
+        """Number of training samples."""
+        return len(self._ids)
+
+    @property
+    def learns(self) -> bool:
+        """Whether the loss learns from validation predictions, so that `end_epoch` has to come."""
+        return hasattr(self.loss, "after_epoch")
 
     def start_epoch(self, epoch: int, epochs: int) -> None:
         """Tells the loss which epoch begins, counted from zero, of how many.
@@ -256,14 +272,14 @@ class SampleObjective:
                 f"epoch {epoch} of {epochs}: epochs are counted from zero, and there is at least "
                 "one of them"
             )
-        another = self._epoch is not None and epoch != self._epoch
-        if another and not self._learned and hasattr(self.loss, "after_epoch"):
+        is_another = self.epoch is not None and epoch != self.epoch
+        if is_another and not self.has_ended and self.learns:
             raise RuntimeError(
                 "the loss learns from validation predictions; call end_epoch with them after every "
                 "epoch"
             )
-        if epoch != self._epoch:
-            self._epoch, self._learned = epoch, False
+        if epoch != self.epoch:
+            self.epoch, self.batches, self.has_ended = epoch, 0, False
         call_hook(self.loss, "before_epoch", epoch, epochs)
 
     def __call__(self, logits: Tensor, targets: Tensor, positions: Tensor) -> Tensor:
@@ -283,7 +299,7 @@ class SampleObjective:
         Raises:
             RuntimeError: No epoch was started, and the loss depends on it.
         """
-        if self._epoch is None and hasattr(self.loss, "before_epoch"):
+        if self.epoch is None and hasattr(self.loss, "before_epoch"):
             raise RuntimeError("the loss depends on the epoch; call start_epoch before each")
         own = positions.tolist()
         call_hook(self.loss, "before_batch", [self._ids[position] for position in own])
@@ -293,6 +309,7 @@ class SampleObjective:
         # Losses compute in the dtype of the logits, which is too coarse in half precision.
         exact = logits.float() if logits.dtype.itemsize < FLOAT32_BYTES else logits
         losses = self.objective(exact, targets, weights)
+        self.batches += 1
         if hasattr(self.loss, "after_batch"):
             likeliest = targets if targets.ndim == 1 else targets.argmax(dim=-1)
             correct = (logits.detach().argmax(dim=-1) == likeliest).tolist()
@@ -309,8 +326,8 @@ class SampleObjective:
             logits: Those of this process. Shape (samples, classes).
             targets: Class indices. Shape (samples,).
         """
-        self._learned = True
-        if not hasattr(self.loss, "after_epoch"):
+        self.has_ended = True
+        if not self.learns:
             return
         confidences, correct = confidence_and_correct(logits, targets)
         pairs = list(zip(confidences.tolist(), correct.tolist(), strict=True))
@@ -319,14 +336,17 @@ class SampleObjective:
         call_hook(self.loss, "after_epoch", *everyone)
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of the loss, for a checkpoint between two epochs; empty without memory."""
-        state: dict[str, Any] = getattr(self.loss, "state_dict", dict)()
-        return state
+        """The state for a checkpoint: where the loop is, and the memory of the loss."""
+        memory: dict[str, Any] = getattr(self.loss, "state_dict", dict)()
+        place = {"epoch": self.epoch, "batches": self.batches, "has_ended": self.has_ended}
+        return {**place, "loss": memory}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restores the state of a checkpoint."""
-        if state:
-            call_hook(self.loss, "load_state_dict", state)
+        if state["loss"]:
+            call_hook(self.loss, "load_state_dict", state["loss"])
+        self.epoch, self.batches = state["epoch"], state["batches"]
+        self.has_ended = state["has_ended"]
 
 
 def _of_all_processes(own: list[Any]) -> list[Any]:

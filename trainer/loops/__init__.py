@@ -1,0 +1,1 @@
+"""Difficulty in the training loops of other packages: one `attach` for each."""
