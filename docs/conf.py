@@ -46,6 +46,7 @@ NAVIGATION = {
         "explaining": "What hard images share",
         "training": "Training with scores",
         "own-loop": "In your own training loop",
+        "loop-contract": "What a training loop owes",
         "uncertainty": "Uncertainty without labels",
         "scaling": "Scaling",
         "api": "Running and calling the service",

@@ -43,7 +43,13 @@ OF_DEVELOPERS = ("keras", "lightning")
 
 DISTRIBUTED = "init_process_group"
 
-SLOW = (DISTRIBUTED, "from transformers import", "import keras", "import lightning")
+SLOW = (
+    DISTRIBUTED,
+    "from accelerate import",
+    "from transformers import",
+    "import keras",
+    "import lightning",
+)
 """Examples that take more than five seconds."""
 
 EXAMPLE = """
@@ -52,7 +58,8 @@ import os
 os.chdir(f"{folder}/{rank}")
 names = {"__name__": "__main__"}
 exec(compile(text, "example", "exec"), names)
-state = names["objective"].state_dict() | dict(names["network"].module.state_dict())
+memory = names["objective"].state_dict()["loss"]
+state = memory | dict(names["network"].module.state_dict())
 with open("state", "w") as file:
     file.write(repr({key: getattr(each, "tolist", lambda: each)() for key, each in state.items()}))
 """

@@ -156,10 +156,10 @@ def test_a_loss_with_a_history_counts_each_sample_of_a_batch_by_its_position() -
         objective(logits, torch.tensor([0, 1, 1]), torch.tensor([3, 0, 1]))
         objective.end_epoch(logits, torch.tensor([0, 1, 1]))
 
-    assert objective.state_dict()["counts"].tolist() == [0, 2, 0, 2]
+    assert objective.state_dict()["loss"]["counts"].tolist() == [0, 2, 0, 2]
     again = trainer.SampleObjective(CorrectnessRanking(), sample_ids=list("abcd"))
     again.load_state_dict(objective.state_dict())
-    assert again.state_dict()["counts"].tolist() == [0, 2, 0, 2]
+    assert again.state_dict()["loss"]["counts"].tolist() == [0, 2, 0, 2]
 
 
 def test_adafocal_learns_from_the_predictions_after_an_epoch() -> None:
@@ -172,7 +172,7 @@ def test_adafocal_learns_from_the_predictions_after_an_epoch() -> None:
     objective.start_epoch(0, 2)
     objective.end_epoch(logits, targets)
 
-    torch.testing.assert_close(objective.state_dict(), expected.state_dict())
+    torch.testing.assert_close(objective.state_dict()["loss"], expected.state_dict())
 
 
 def test_a_call_that_a_loss_with_memory_lacks_is_an_error() -> None:

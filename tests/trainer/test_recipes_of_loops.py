@@ -79,7 +79,8 @@ def test_a_resumed_trainer_of_hugging_face_has_the_memory_of_its_loss() -> None:
 
 
 def fit(names: dict[str, Any], checkpoint: Path | None = None, **options: Any) -> Any:  # noqa: ANN401
-    options = {"accelerator": "cpu", "logger": False, "num_sanity_val_steps": 0} | options
+    callbacks = [names["attach"](names["objective"]), *options.pop("callbacks", [])]
+    options = {"accelerator": "cpu", "logger": False, "callbacks": callbacks} | options
     fitting = names["lightning"].Trainer(**options)
     samples = names["trainer"].IndexedDataset(names["train"])
     loaders = [names["DataLoader"](each, 50) for each in (samples, names["validation"])]
@@ -123,11 +124,11 @@ def test_lightning_resumed_has_the_memory_of_its_loss(folder: Path) -> None:
 
     resumed = example("lightning", adafocal, "lightning.Trainer(")
     resumed["Classifier"].on_train_start = lambda _: resumed.update(
-        first=resumed["objective"].state_dict()
+        first=resumed["objective"].state_dict()["loss"]
     )
     fit(resumed, folder / "one.ckpt", max_epochs=2)
 
-    torch.testing.assert_close(resumed["first"], names["objective"].state_dict())
+    torch.testing.assert_close(resumed["first"], names["objective"].state_dict()["loss"])
 
 
 @pytest.mark.parametrize("loss", ["adafocal", "correctness_ranking", "scheduled_focal"])
@@ -144,7 +145,7 @@ def test_keras_reports_the_accuracy_of_labels(loss: str) -> None:
 def test_keras_counts_training_samples_alone_and_each_once_an_epoch() -> None:
     names = example("keras", {"adafocal": "correctness_ranking"})
 
-    state = names["objective"].state_dict()
+    state = names["objective"].state_dict()["loss"]
 
     assert state["counted"].all()
     right = names["history"].history["accuracy"]

@@ -1,5 +1,6 @@
 """Difficulty in Keras 3 with PyTorch as its backend."""
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,10 @@ class _Callback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         if self.validation is not None:
             inputs, labels = self.validation
-            logits = torch.as_tensor(self.model.predict(inputs, verbose=0))
+            with warnings.catch_warnings():
+                # Keras 3.15 makes arrays of tensors in a way that NumPy 2 deprecates.
+                warnings.simplefilter("ignore", DeprecationWarning)
+                logits = torch.as_tensor(self.model.predict(inputs, verbose=0))
             targets = torch.as_tensor(labels).flatten().long()
             self.attached.objective.end_epoch(logits, targets)
         if self.file is not None:
