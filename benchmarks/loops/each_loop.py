@@ -149,11 +149,11 @@ def parameters_of(network: nn.Module) -> Tensor:
 
 @dataclass
 class Stop:
-    """Where a run stops, and whether it goes on from there."""
+    """Where a run stops, and whether it goes on from there, or from which checkpoint."""
 
     folder: Path
     after: int | None = None
-    resume: bool = False
+    resume: bool | str = False
 
 
 def in_plain_pytorch(data: Data, objective: Recording, stop: Stop) -> Tensor:

@@ -36,7 +36,7 @@ def attach(
     if not isinstance(loop.train_dataset, IndexedDataset):
         changed.train_dataset = IndexedDataset(changed.train_dataset)
     attached = _Loop(loop, objective, sampler)
-    changed.compute_loss = attached.compute_loss
+    changed.compute_loss, changed.train = attached.compute_loss, attached.train
     changed.model_accepts_loss_kwargs = False  # a mean of the batch, whatever accumulates
     if sampler is not None:
         changed.get_train_dataloader = attached.training_batches
@@ -54,8 +54,22 @@ class _Loop(Attached):
         super().__init__(objective, sampler)
         self.own_loss: Callable[..., Any] = loop.compute_loss
         self.own_metrics: Callable[..., Any] | None = loop.compute_metrics
+        self.own_train: Callable[..., Any] = loop.train
         self.loop: Any = loop
+        self.resumed_from: str | Path | None = None
         self.has_to_learn = False
+
+    def train(
+        self,
+        resume_from_checkpoint: str | Path | bool | None = None,  # noqa: FBT001 - its signature
+        *arguments: Any,
+        **options: Any,
+    ) -> Any:
+        """Remembers where the state of the objective is."""
+        self.resumed_from = None
+        if isinstance(resume_from_checkpoint, str | Path):
+            self.resumed_from = resume_from_checkpoint
+        return self.own_train(resume_from_checkpoint, *arguments, **options)
 
     def compute_loss(
         self,
@@ -104,8 +118,13 @@ class _Callback(TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if state.global_step:  # resumed
-            memory = torch.load(_memory(args, state), weights_only=True)
-            self.attached.objective.load_state_dict(memory)
+            file = _memory(args, state, self.attached.resumed_from)
+            if not file.exists():
+                raise ConfigError(
+                    f"the checkpoint {str(file.parent)!r} has no state of an objective",
+                    "resume from one that was made after attach, or train from the start",
+                )
+            self.attached.objective.load_state_dict(torch.load(file, weights_only=True))
 
     def on_epoch_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         self.attached.start_epoch(int(state.epoch), state.num_train_epochs)
@@ -119,8 +138,9 @@ class _Callback(TrainerCallback):
             torch.save(self.attached.objective.state_dict(), _memory(args, state))
 
 
-def _memory(arguments: Any, state: Any) -> Path:
-    return Path(arguments.output_dir, f"checkpoint-{state.global_step}", MEMORY)
+def _memory(arguments: Any, state: Any, checkpoint: str | Path | None = None) -> Path:
+    """The file in a checkpoint, or in that of the step where the Trainer is."""
+    return Path(checkpoint or f"{arguments.output_dir}/checkpoint-{state.global_step}", MEMORY)
 
 
 def _refuse(loop: Any, objective: SampleObjective) -> None:

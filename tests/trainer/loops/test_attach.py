@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from benchmarks.loops.each_loop import Data, network_of
+from benchmarks.loops.each_loop import Data, Stop, in_hugging_face, network_of
 from difficulty_service.base.errors import ConfigError
 from trainer.loops.plain import attach
 
@@ -147,6 +147,24 @@ def test_a_trainer_keeps_its_own_metrics_and_learns_from_the_evaluation_of_an_ep
     assert metrics["eval_rows"] == 7
     assert objective.learned == [21]
     assert torch.equal(objective.memory["gammas"], learned)
+
+
+@pytest.mark.slow
+def test_a_trainer_resumes_with_the_memory_beside_the_checkpoint_that_is_named(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("transformers")
+    whole, resumed = DATA.objective("adafocal"), DATA.objective("adafocal")
+    in_hugging_face(DATA, whole, Stop(tmp_path))
+    in_hugging_face(DATA, DATA.objective("adafocal"), Stop(tmp_path, after=DATA.steps))
+    moved = (tmp_path / "hugging_face" / f"checkpoint-{DATA.steps}").rename(tmp_path / "moved")
+
+    in_hugging_face(DATA, resumed, Stop(tmp_path, resume=str(moved)))
+
+    torch.testing.assert_close(resumed.memory, whole.memory, rtol=0, atol=1e-6)
+    (moved / "objective.pt").unlink()
+    with pytest.raises(ConfigError, match="has no state of an objective"):
+        in_hugging_face(DATA, DATA.objective("adafocal"), Stop(tmp_path, resume=str(moved)))
 
 
 @pytest.mark.slow
