@@ -54,6 +54,7 @@ from difficulty_service.backbones.backbone import (
     Preprocessing,
     best_precision,
     choose_device,
+    image_preprocessing,
 )
 from difficulty_service.backbones.exported_graph import (
     core_rates,
@@ -156,9 +157,9 @@ def as_published(backbone: Backbone, device: torch.device, precision: torch.dtyp
 
 def operations(backbone: Backbone, device: torch.device, precision: torch.dtype) -> int:
     """Floating-point operations of one image, multiplications and additions."""
-    size = backbone.preprocessing.size
+    shape = image_preprocessing(backbone).shape
     with FlopCounterMode(display=False) as counter:
-        backbone.encode(torch.zeros(1, 3, size, size, device=device, dtype=precision))
+        backbone.encode(torch.zeros(1, 3, *shape, device=device, dtype=precision))
     return int(counter.get_total_flops())
 
 
@@ -173,8 +174,8 @@ def exported(backbone: Backbone, *, by_pytorch: bool) -> Backbone:
 
 def noise(backbone: Backbone, number: int = 8) -> Tensor:
     """Normalised images."""
-    size = backbone.preprocessing.size
-    return torch.randn(number, 3, size, size, generator=torch.Generator().manual_seed(0))
+    shape = image_preprocessing(backbone).shape
+    return torch.randn(number, 3, *shape, generator=torch.Generator().manual_seed(0))
 
 
 def compare_runtimes(name: str, arguments: argparse.Namespace) -> None:
@@ -198,7 +199,7 @@ def compare_runtimes(name: str, arguments: argparse.Namespace) -> None:
     }
     backbones = list(kinds.values())
     rounds = [core_rates(backbones, images) for _ in range(arguments.rounds)]
-    print(f"\n{name}, batches of {len(images)}, {folded.preprocessing.size} pixels")
+    print(f"\n{name}, batches of {len(images)}, {folded.preprocessing.shape} pixels")
     for kind, rates in zip(kinds, zip(*rounds, strict=True), strict=True):
         print(f"{kind:24}{statistics.median(rates):8.1f} images per core-second")
     expected = folded.encode(images)
@@ -219,8 +220,8 @@ def matrix_rate() -> float:
 
 def forward(backbone: Backbone, setting: Setting) -> Callable[[], None]:
     """A network alone, on one batch that lies ready on its device."""
-    size, device = setting.preprocessing.size, setting.network.device
-    views = torch.randint(0, 256, (setting.batch_size, 3, size, size), dtype=torch.uint8)
+    shape, device = setting.preprocessing.shape, setting.network.device
+    views = torch.randint(0, 256, (setting.batch_size, 3, *shape), dtype=torch.uint8)
     images = normalise(views.to(device), setting.preprocessing, setting.network.precision)
 
     def run() -> None:
@@ -237,9 +238,11 @@ def plain_loop(setting: Setting) -> Callable[[], None]:
     transform = transforms.Compose(
         [
             transforms.Resize(
-                preprocessing.resize, transforms.InterpolationMode(preprocessing.interpolation)
+                # To both sides where that is not what the network sees: the work is similar.
+                preprocessing.resize if preprocessing.fit == "crop" else preprocessing.shape,
+                transforms.InterpolationMode(preprocessing.interpolation),
             ),
-            transforms.CenterCrop(preprocessing.size),
+            transforms.CenterCrop(preprocessing.shape),
             transforms.ToTensor(),
             transforms.Normalize(preprocessing.mean, preprocessing.std),
         ]
@@ -308,7 +311,7 @@ def measure(name: str, arguments: argparse.Namespace) -> bool:
         network = BackboneOptions(weights=weights, device=device, precision=precision)
         backbone = exported(load_backbone(name, network), by_pytorch=arguments.pytorch)
         batch_size = arguments.batch_size or suitable_batch_size(device, backbone)
-        small = backbone.preprocessing.size <= SMALL_SIZE
+        small = max(image_preprocessing(backbone).shape) <= SMALL_SIZE
         images = arguments.images or (SMALL_IMAGES if small else PHOTOGRAPHS)
         number = max(1, images // batch_size) * batch_size
         write = write_small_images if small else write_photographs

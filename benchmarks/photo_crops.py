@@ -35,13 +35,12 @@ from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import builtin_photos, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
-from difficulty_service.backbones.builtin_photos import PREPROCESSING
 from difficulty_service.datasets import open_dataset
 from difficulty_service.features.store import open_store
 from difficulty_service.pipeline import ExtractRequest, extract_dataset
 
 ENCODER = "builtin-photos"
-SHORTER_SIDES = {"whole": PREPROCESSING.size, "89 %": 292}
+SHORTER_SIDES = {"whole": 260, "89 %": 292}
 """What the shorter side is resized to before the crop of 260 pixels."""
 
 IMAGES = 2_000
@@ -70,7 +69,9 @@ class Set:
 
 def load(side: int, name: str, options: BackboneOptions) -> Backbone:
     """The encoder, with images resized to another length of the shorter side."""
-    with patch.object(builtin_photos, "PREPROCESSING", replace(PREPROCESSING, resize=side)):
+    with patch.object(
+        builtin_photos, "PREPROCESSING", replace(builtin_photos.PREPROCESSING, resize=side)
+    ):
         return load_backbone(name, options)
 
 

@@ -54,7 +54,7 @@ class Batcher:
 
     Args:
         encode: Gives features, of shape (samples, dim), of prepared samples: uint8 views of images,
-            of shape (samples, 3, size, size), or texts, of shape (samples, length).
+            of shape (samples, 3, height, width), or texts, of shape (samples, length).
         batch_size: Maximum number of samples in a pass; only a single larger submission exceeds it.
     """
 

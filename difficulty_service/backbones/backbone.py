@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
@@ -10,35 +10,65 @@ from torch import Tensor
 from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, DownloadProgress, Downloads
 from difficulty_service.base.errors import BackboneError, Setting
 
+Size = int | tuple[int, int]
+"""Side of a square in pixels, or height and width of another rectangle."""
+
+Fit = Literal["crop", "squash", "border"]
+"""How images of any shape come to that of the input; see `Preprocessing.fit`."""
+
+INTERPOLATIONS = ("bicubic", "bilinear")
+"""Interpolations of a resize."""
+
+NO_FILL = (0, 0, 0)
+"""Black, for images that need no border."""
+
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """How an image is resized to the square uint8 input of a backbone, and normalised.
+    """How an image is resized to the uint8 input of a backbone, and normalised.
 
     Attributes:
-        size: Side of the square input, in pixels.
-        resize: Length of the shorter side after the resize and before the centre crop, in pixels.
-            Where images are squashed, both sides have that of the input.
+        size: Size of the input, which is the centre of the resized image.
+        resize: Size that an image is resized by, before the centre is taken.
         interpolation: `bicubic` or `bilinear`, always with antialiasing.
         mean: Mean of each channel, for values in [0, 1].
         std: Standard deviation of each channel, for values in [0, 1].
-        squash: Whether the whole image is resized to the square, whatever its shape, instead of
-            cropped to it.
+        fit: With `crop` an image keeps its shape and just covers `resize`; with `border` it keeps
+            its shape and just lies inside; with `squash` it gets exactly that size.
+        fill: Red, green and blue, in [0, 255], of what surrounds an image that has a border.
     """
 
-    size: int
-    resize: int
+    size: Size
+    resize: Size
     interpolation: str
     mean: tuple[float, float, float]
     std: tuple[float, float, float]
-    squash: bool = False
+    fit: Fit = "crop"
+    fill: tuple[int, int, int] = NO_FILL
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Height and width of the input in pixels."""
+        return height_and_width(self.size)
 
     def describe(self) -> dict[str, object]:
-        """The fields as JSON values, for provenance; `squash` only where it is true."""
+        """The fields as JSON values, for provenance; `fit` and `fill` where they matter."""
         values = asdict(self)
-        if not self.squash:
-            del values["squash"]
+        if self.fit == "crop":
+            del values["fit"]
+        if self.fit != "border":
+            del values["fill"]
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
+
+
+def height_and_width(size: Size) -> tuple[int, int]:
+    """Both sides of a size."""
+    return (size, size) if isinstance(size, int) else size
+
+
+def size_of_sides(height: int, width: int) -> Size:
+    """The size with these sides: one number where they are equal."""
+    return height if height == width else (height, width)
 
 
 @dataclass(frozen=True)
@@ -84,8 +114,8 @@ class Backbone(Protocol):
         """Features of prepared samples.
 
         Args:
-            samples: Normalised images on the backbone's device, shape (samples, 3, size, size); or
-                prepared texts, shape (samples, length).
+            samples: Normalised images on the backbone's device, shape (samples, 3, height, width);
+                or prepared texts, shape (samples, length).
 
         Returns:
             Shape (samples, feature_dim), float32.
@@ -129,12 +159,13 @@ class BackboneOptions:
         """Options for features such as those of a description.
 
         It has the keys of `describe`, and `preprocessing`, of which the size is that of the input.
+        An input that is not square is always the network's own.
         """
         known = {name: getattr(features, name) for name in cls().describe()}
         known["precision"] = getattr(torch, str(known["precision"]))
         known = {name: value for name, value in known.items() if value is not None}
         size = (getattr(features, "preprocessing", None) or {}).get("size")
-        return cls(device=device, image_size=size, **known)
+        return cls(device=device, image_size=size if isinstance(size, int) else None, **known)
 
     def reporting(self, report: Callable[[DownloadProgress | None], None] | None) -> Self:
         """The same with a function that is told how far a download is, as `Downloads.report`."""
@@ -170,10 +201,18 @@ def no_projection(name: str) -> BackboneError:
     )
 
 
-def require_size(name: str, own: int, options: BackboneOptions) -> None:
+def require_size(name: str, own: Size, options: BackboneOptions) -> None:
     """Refuses another input than the one that a network takes."""
     if options.image_size not in {None, own}:
-        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+        raise takes_only(name, own)
+
+
+def takes_only(name: str, own: Size) -> BackboneError:
+    """The error when a network takes its own input only."""
+    if isinstance(own, int):
+        return wrong_size(f"{name} takes images of {own} pixels only", own)
+    height, width = own
+    return wrong_size(f"{name} takes images {height} pixels high and {width} wide only")
 
 
 def require_multiple(name: str, size: int, patch: int) -> None:

@@ -10,10 +10,12 @@ from torch import Tensor, nn
 from difficulty_service.backbones.backbone import (
     Backbone,
     BackboneOptions,
+    Fit,
     Preprocessing,
+    Size,
     no_projection,
     require_multiple,
-    wrong_size,
+    takes_only,
 )
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.backbones.initialisation import WithoutRandomValues
@@ -23,6 +25,9 @@ from difficulty_service.backbones.weights_files import CLIP_FILENAMES, locate_we
 from difficulty_service.base.errors import BackboneError
 
 TOWER_PREFIX = "visual."
+
+FITS: dict[str, Fit] = {"shortest": "crop", "squash": "squash", "longest": "border"}
+"""What open_clip calls the ways in which images of any shape come to that of the input."""
 
 
 def load_clip(name: str, options: BackboneOptions, *, architecture: str, tag: str) -> Backbone:
@@ -101,12 +106,12 @@ def load_tower(
 
 
 def resize_tower(
-    name: str, tower: nn.Module, own: int, model: dict[str, Any], pretraining: dict[str, Any]
+    name: str, tower: nn.Module, own: Size, model: dict[str, Any], pretraining: dict[str, Any]
 ) -> nn.Module:
     """The image tower for another input, with resampled position embeddings.
 
     Args:
-        own: Side in pixels of the input that the tower was built for.
+        own: Size of the input that the tower was built for.
         model: Description of the network with the side that was asked for.
 
     Raises:
@@ -122,7 +127,7 @@ def resize_tower(
             parts.trunk.set_input_size(img_size=size)
         return tower
     if not hasattr(parts, "patch_size"):
-        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+        raise takes_only(name, own)
     require_multiple(name, size, int(parts.patch_size[0]))
     with WithoutRandomValues():
         resized = build_tower(model, pretraining)
@@ -192,17 +197,29 @@ def projection_of(tower: nn.Module) -> nn.Module | None:
 
 
 def preprocessing_of(model: dict[str, Any], pretraining: dict[str, Any]) -> Preprocessing:
-    """The evaluation transform of open_clip: the shorter side and the centre, or all squashed."""
+    """The evaluation transform of open_clip, as its `image_transform` makes it.
+
+    Raises:
+        BackboneError: The network expects images that cannot be made here.
+    """
     size = model["vision_cfg"]["image_size"]
     if not isinstance(size, int):
         if len(set(size)) > 1:
             raise BackboneError(f"the network's input {tuple(size)} is not square")
         size = size[0]
+    resize_mode = pretraining.get("resize_mode") or "shortest"
+    if resize_mode not in FITS:
+        raise BackboneError(
+            f"the network takes images with the resize mode {resize_mode!r}, which is unknown here",
+            f"choose a network with {' or '.join(FITS)}",
+            parameter="backbone",
+        )
     return Preprocessing(
         size=size,
         resize=size,
         interpolation=pretraining["interpolation"],
         mean=tuple(pretraining["mean"]),
         std=tuple(pretraining["std"]),
-        squash=pretraining.get("resize_mode") == "squash",
+        fit=FITS[resize_mode],
+        fill=(pretraining.get("fill_color", 0),) * 3,
     )

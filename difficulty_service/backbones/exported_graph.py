@@ -22,6 +22,7 @@ import torch
 from filelock import FileLock
 from torch import Tensor, nn
 
+from difficulty_service.backbones.backbone import Size
 from difficulty_service.backbones.frozen_network import FrozenNetwork, pooled_features
 from difficulty_service.backbones.onnx_network import OnnxNetwork, onnx_runtime_version
 from difficulty_service.base.checksums import dump_checked, load_checked
@@ -73,13 +74,13 @@ class KeptGraph:
     graph: bytes | None
 
 
-def graph_file(model: str, size: int, weights_sha256: str) -> Path:
+def graph_file(model: str, size: Size, weights_sha256: str) -> Path:
     """Where the graph of a network of timm is kept: with what else the hub's libraries make.
 
     Another machine or version may be faster by another library, or export another graph.
 
     Args:
-        size: Side of the square input in pixels.
+        size: Size of the input.
     """
     from huggingface_hub import constants
 
@@ -96,7 +97,8 @@ def graph_file(model: str, size: int, weights_sha256: str) -> Path:
     digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
     architecture = model.partition(".")[0]
     folder = Path(constants.HF_ASSETS_CACHE) / "difficulty-service" / "onnx"
-    return folder / f"{architecture}-{size}-{digest[:32]}.onnx"
+    sides = size if isinstance(size, int) else "x".join(map(str, size))
+    return folder / f"{architecture}-{sides}-{digest[:32]}.onnx"
 
 
 def run_fastest(backbone: FrozenNetwork, model: str) -> FrozenNetwork:
@@ -143,7 +145,7 @@ def settle_graph(backbone: FrozenNetwork, path: Path, images: Tensor) -> KeptGra
 
     Args:
         path: Where it is kept.
-        images: Normalised images, by which both are compared. Shape (samples, 3, side, side).
+        images: Normalised images, by which both are compared. Shape (samples, 3, height, width).
 
     Raises:
         MissingPackage: A package that exports graphs is not installed.

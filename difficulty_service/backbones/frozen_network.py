@@ -34,16 +34,19 @@ def pooled_features(output: Tensor | Sequence[Tensor]) -> Tensor:
     return output if isinstance(output, Tensor) else output[0]
 
 
-def fold_norms(network: nn.Module, size: int) -> nn.Module:
+def fold_norms(network: nn.Module, shape: tuple[int, int]) -> nn.Module:
     """Folds the batch normalisations of a network into their convolutions, for inference.
 
     The network is in eval mode, on the CPU, in fp32. A forward pass of one image shows which
     normalisation follows which convolution. Returns a folded copy, or the network itself if there
     is nothing to fold or the features would change by more than rounding.
+
+    Args:
+        shape: Height and width of its input.
     """
     if not any(isinstance(module, nn.BatchNorm2d) for module in network.modules()):
         return network
-    image = torch.randn(1, 3, size, size, generator=torch.Generator().manual_seed(0))
+    image = torch.randn(1, 3, *shape, generator=torch.Generator().manual_seed(0))
     folded = copy.deepcopy(network)
     with torch.no_grad():
         before, pairs = _trace(folded, image)
@@ -129,7 +132,10 @@ class FrozenNetwork:
         return replace(self, network=network, memory_format=torch.contiguous_format, one_core=True)
 
     def encode(self, images: Tensor) -> Tensor:
-        """Float32 features (samples, feature_dim) of normalised images (samples, 3, side, side)."""
+        """Float32 features of normalised images.
+
+        Shape (samples, 3, height, width) to (samples, feature_dim).
+        """
         with torch.inference_mode():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
             features = self._forward(images)
@@ -163,7 +169,7 @@ def freeze(
     convolutions = sum(isinstance(module, nn.Conv2d) for module in network.modules())
     memory_format = torch.channels_last if convolutions > 1 else torch.contiguous_format
     network = network.eval().requires_grad_(requires_grad=False)
-    network = fold_norms(network, preprocessing.size)
+    network = fold_norms(network, preprocessing.shape)
     network = network.to(device=options.device, dtype=options.precision)
     network = network.to(memory_format=memory_format)
     backbone = FrozenNetwork(
@@ -177,7 +183,7 @@ def freeze(
         flip=options.flip,
         one_core=isinstance(network, OnnxNetwork),
     )
-    image = torch.zeros(1, 3, preprocessing.size, preprocessing.size, device=options.device)
+    image = torch.zeros(1, 3, *preprocessing.shape, device=options.device)
     shape = backbone.encode(image).shape
     if len(shape) != 2:  # noqa: PLR2004
         raise BackboneError(

@@ -47,6 +47,6 @@ class OnnxNetwork(nn.Module):
         (self._input,) = (each.name for each in self._session.get_inputs())
 
     def forward(self, images: Tensor) -> Tensor:
-        """Shape (samples, 3, side, side) to (samples, feature_dim), both float32 and on the CPU."""
+        """Shape (samples, 3, height, width) to (samples, feature_dim), both float32 on the CPU."""
         (features,) = self._session.run(None, {self._input: images.numpy()})
         return torch.from_numpy(features)

@@ -1,18 +1,23 @@
 """Networks of timm without their classifier: DINOv2, MAE, ViT, ResNet and all others."""
 
 import math
-from dataclasses import replace
+from collections.abc import Collection
 from typing import Any
 
 from torch import Tensor, nn
 
 from difficulty_service.backbones.backbone import (
+    INTERPOLATIONS,
+    NO_FILL,
     Backbone,
     BackboneOptions,
+    Fit,
     Preprocessing,
+    Size,
     no_projection,
     require_multiple,
-    wrong_size,
+    size_of_sides,
+    takes_only,
 )
 from difficulty_service.backbones.exported_graph import run_fastest
 from difficulty_service.backbones.frozen_network import freeze
@@ -21,6 +26,9 @@ from difficulty_service.backbones.onnx_network import suits_onnx
 from difficulty_service.backbones.weights import describe_difference, read_weights
 from difficulty_service.backbones.weights_files import TIMM_FILENAMES, locate_weights
 from difficulty_service.base.errors import BackboneError, Setting
+
+FITS: dict[str, Fit] = {"center": "crop", "squash": "squash", "border": "border"}
+"""What timm calls the ways in which images of any shape come to that of the input."""
 
 RUN_PREFIX = "network."
 RUN_STATISTICS = {"mean": "normalisation.mean", "std": "normalisation.std"}
@@ -56,7 +64,7 @@ def load_timm(
     path = locate_weights(options.weights, name, repository, filenames, options.downloads)
     weights, statistics = split_run(read_weights(path))
     network = build(model, config, weights, built_for, f"{path} as {name}")
-    preprocessing = replace(preprocessing_of(config, size), **statistics)
+    preprocessing = preprocessing_of(config | statistics, size)
     backbone = freeze(name, network, preprocessing, path, options)
     return run_fastest(backbone, model) if suits_onnx(options) else backbone
 
@@ -88,7 +96,7 @@ def find_config(model: str) -> dict[str, Any]:
 def choose_size(
     name: str, model: str, config: dict[str, Any], asked: int | None, size: int | None
 ) -> int | None:
-    """The side of the input in pixels that replaces that of the pretraining; None for that.
+    """The side of a square input in pixels that replaces that of the pretraining; None for that.
 
     Args:
         asked: Side that was asked for; None for none.
@@ -97,28 +105,29 @@ def choose_size(
     Raises:
         BackboneError: The network cannot take images of the side that was asked for.
     """
-    if asked in {None, preprocessing_of(config, size).size}:
+    own = preprocessing_of(config, size).size
+    if asked is None or asked == own:
         return size
     if config["fixed_input_size"]:
         import torch
 
         with torch.device("meta"):
             network = build_random(model, size)
-        require_fitting(name, network, preprocessing_of(config, size).size, asked)
+        require_fitting(name, network, own, asked)
     return asked
 
 
-def require_fitting(name: str, network: nn.Module, own: int, asked: int) -> None:
+def require_fitting(name: str, network: nn.Module, own: Size, asked: int) -> None:
     """Refuses an input that a network of timm with tokens in a grid does not take.
 
     Args:
-        own: Side in pixels of the input that it was built for.
+        own: Size of the input that it was built for.
         asked: Side in pixels that was asked for.
     """
     patches: Any = getattr(network, "patch_embed", None)
     grid = getattr(patches, "grid_size", None)
     if grid is None or not hasattr(network, "set_input_size"):
-        raise wrong_size(f"{name} takes images of {own} pixels only", own)
+        raise takes_only(name, own)
     require_multiple(name, asked, int(patches.img_size[0]) // int(grid[0]))
 
 
@@ -206,15 +215,39 @@ def match_classifier(
 
 
 def preprocessing_of(config: dict[str, Any], size: int | None) -> Preprocessing:
-    """The evaluation transform of timm: shorter side to size / crop_pct, then the centre crop."""
+    """The evaluation transform of timm, as its `transforms_imagenet_eval` makes it.
+
+    Args:
+        size: Side of a square input in pixels that replaces that of the pretraining; None for that.
+
+    Raises:
+        BackboneError: The network expects images that cannot be made here.
+    """
     from timm.data.config import resolve_data_config
 
     data = resolve_data_config({}, pretrained_cfg=config)
-    side = size or data["input_size"][-1]
+    channels, *own = data["input_size"]
+    _require_known("channels", channels, (3,))
+    _require_known("interpolation", data["interpolation"], INTERPOLATIONS)
+    _require_known("crop mode", data["crop_mode"], FITS)
+    fit = FITS[data["crop_mode"]]
+    sides = own if size is None else (size, size)
     return Preprocessing(
-        size=side,
-        resize=math.floor(side / data["crop_pct"]),
+        size=size_of_sides(*sides),
+        resize=size_of_sides(*(math.floor(side / data["crop_pct"]) for side in sides)),
         interpolation=data["interpolation"],
         mean=tuple(data["mean"]),
         std=tuple(data["std"]),
+        fit=fit,
+        fill=tuple(round(255 * each) for each in data["mean"]) if fit == "border" else NO_FILL,
     )
+
+
+def _require_known(what: str, value: object, known: Collection[object]) -> None:
+    if value not in known:
+        expected = " or ".join(str(each) for each in known)
+        raise BackboneError(
+            f"the network takes images with {what} {value!r}, and here they have {expected}",
+            "choose another network",
+            parameter="backbone",
+        )

@@ -95,8 +95,8 @@ class Batch:
 
     Attributes:
         values: Before encoding, uint8 views of the new images, shape
-            (images * runs, 3, size, size); afterwards their features, shape (images * runs, dim).
-            None where no image is new.
+            (images * runs, 3, height, width); afterwards their features, shape
+            (images * runs, dim). None where no image is new.
         appearance: Numbers of each new image that tell how it looks; None for texts.
             Shape (images, numbers).
     """
@@ -204,7 +204,7 @@ def _add_known(image: Image, known: KnownImages, reused: list[Image], bad: list[
 def _views(
     sample_id: str, data: bytes, how: Preparation, sampled: list[SampledPixels]
 ) -> Iterable[Tensor]:
-    """Views of one image, each of shape (3, size, size); or the numbers of one text."""
+    """Views of one image, each of shape (3, height, width); or the numbers of one text."""
     preprocessing, options = how.preprocessing, how.options
     if isinstance(preprocessing, TextPreprocessing):
         return [preprocessing.prepare(data.decode())]

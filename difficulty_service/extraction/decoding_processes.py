@@ -4,6 +4,7 @@ Threads share Python's lock, which a photograph holds for half a millisecond and
 of cores they decode one to two thousand a second at most, and a large GPU encodes ten thousand.
 """
 
+import math
 import pickle
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ def processes_pay(how: Preparation, num_images: int, batch_size: int, workers: i
         return False
     if num_images < LEAST_IMAGES or workers < LEAST_WORKERS:
         return False
-    view_bytes = 3 * how.preprocessing.size**2
+    view_bytes = 3 * math.prod(how.preprocessing.shape)
     return fits_processes(workers, workers * BATCHES_AHEAD * batch_size * view_bytes)
 
 

@@ -13,7 +13,7 @@ from typing import BinaryIO, Self
 
 import torch
 
-from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.backbones.backbone import Backbone, TextPreprocessing
 from difficulty_service.base.threads import map_in_order, map_in_turns, one_ahead
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.extraction.batches import (
@@ -130,7 +130,7 @@ def encoded_batches(
     if device.type != "cpu":
         num_images = sum(len(task.dataset.shard_positions(shard)) for shard in shards)
         return _on_gpu(task, backbone, groups, (num_images, batch_size), clock)
-    if backbone.one_core or backbone.preprocessing.size <= SMALL_SIZE:
+    if backbone.one_core or _is_small(backbone):
         return _on_threads(task, backbone, groups, clock)
     turns = iter(lambda: list(islice(groups, max(1, IMAGES_PER_TURN // batch_size))), [])
     return _in_turns(task, backbone, turns, clock)
@@ -218,7 +218,12 @@ def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:
     """
     if device.type != "cpu":
         return 256
-    return 64 if backbone.preprocessing.size <= SMALL_SIZE else 8
+    return 64 if _is_small(backbone) else 8
+
+
+def _is_small(backbone: Backbone) -> bool:
+    how = backbone.preprocessing
+    return (how.size if isinstance(how, TextPreprocessing) else max(how.shape)) <= SMALL_SIZE
 
 
 def _grouped(task: ExtractionTask, shards: Iterable[int], images_per_batch: int) -> Iterator[Group]:

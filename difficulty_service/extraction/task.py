@@ -62,8 +62,8 @@ class ExtractOptions:
 
     @property
     def decoder(self) -> str:
-        """Name and version of the library that decodes the images."""
-        return decoder_name() if self.preprocess == "fast" else "pillow"
+        """Names and versions of the libraries on which the pixels of decoded images depend."""
+        return decoder_name(self.preprocess)
 
     @property
     def reading(self) -> tuple[Mode, int, "Corruption | None"]:

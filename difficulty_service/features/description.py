@@ -131,7 +131,8 @@ class FeatureKind(Contract):
     """Whether they are averaged with those of the mirror images."""
     preprocessing: Annotated[Mapping[str, object] | None, MUST_AGREE] = None
     """How samples become the input of the network: for images size, resize, interpolation, mean
-    and standard deviation."""
+    and standard deviation; and `fit` where the whole image is squashed or gets a border, of the
+    colour `fill`. A size is the side of a square, or height and width."""
     mode: Annotated[Literal["fast", "exact"] | None, MUST_AGREE] = None
     """Preprocessing of images, `fast` or `exact`; absent for texts."""
     precision_pilot: Annotated[PrecisionPilot | None, MAY_CHANGE] = None
@@ -213,7 +214,8 @@ class Extraction(FeatureKind):
     boxes: Annotated[bool, MAY_CHANGE] = False
     """Whether the samples are boxes of objects in images; absent where they are not."""
     decoder: Annotated[str | None, STORES] = None
-    """Name and version of the library that decoded the images; absent for texts."""
+    """Names and versions of the libraries on which the pixels of the images depend; absent for
+    texts."""
     max_pixels: Annotated[int | None, STORES] = None
     """Largest number of pixels of an image; absent for texts."""
     corruption: Annotated[str | None, STORES] = None

@@ -1,11 +1,11 @@
-"""Turns an encoded image into the square uint8 input of a backbone, fast or as open_clip does.
+"""Turns an encoded image into the uint8 input of a backbone, fast or as timm and open_clip do.
 
 Both modes give a backbone the same picture; they differ in the resize, by a few levels of 255:
 
 - `fast` decodes plain images (JPEG, 8-bit PNG, still WebP) with torchcodec and all others with
   PIL, then resizes a uint8 tensor with antialiasing.
-- `exact` decodes and resizes with PIL. The result equals that of open_clip's transform of the same
-  RGB or grey image bit for bit.
+- `exact` decodes and resizes with PIL. The result equals that of the transform of the network's
+  library (timm or open_clip) of the same RGB or grey image bit for bit.
 
 In both modes grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and
 YCbCr are converted to RGB; the upper 8 of 16 bits are kept; 32-bit and floating-point images are
@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageFile
 from torch import Tensor
 
-from difficulty_service.backbones.backbone import Preprocessing
+from difficulty_service.backbones.backbone import Preprocessing, height_and_width
 from difficulty_service.base.errors import ImageError
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
@@ -52,7 +52,7 @@ from difficulty_service.images.resizing import (
     crop_centre,
     mirror,
     resize,
-    resize_shorter_side,
+    shape_by_shorter_side,
     size_of,
     to_tensor,
 )
@@ -147,7 +147,7 @@ def prepare(
     max_pixels: int = DEFAULT_MAX_PIXELS,
     corruption: "Corruption | None" = None,
 ) -> Tensor:
-    """Reads one image as `decode` does, and makes its `to_view`. Shape (3, size, size)."""
+    """Reads one image as `decode` does, and makes its `to_view`. Shape (3, height, width)."""
     return to_view(decode(opener, mode, max_pixels, corruption), preprocessing, max_pixels)
 
 
@@ -164,32 +164,41 @@ def decode(
 def to_view(
     decoded: DecodedImage, preprocessing: Preprocessing, max_pixels: int = DEFAULT_MAX_PIXELS
 ) -> Tensor:
-    """Resizes the shorter side of an image and crops the centre.
+    """Resizes an image and takes the centre, as the preprocessing says.
 
-    Where the preprocessing says so, the image is squashed to the square instead of cropped.
     Raises ImageError where the resized image would exceed `max_pixels`.
-    Uint8, stored in memory as (size, size, 3). Shape (3, size, size).
+    Uint8, stored in memory as (height, width, 3). Shape (3, height, width).
     """
     height, width = size_of(decoded)
-    if height == width == preprocessing.resize == preprocessing.size:
+    resized = resized_shape(height, width, preprocessing)
+    if (height, width) == resized == preprocessing.shape:
         return to_tensor(decoded)  # a resize to the same size takes a tenth of the time here
-    resized_pixels = preprocessing.resize**2 * max(height, width) // min(height, width)
-    if not preprocessing.squash and resized_pixels > max(max_pixels, preprocessing.resize**2):
+    usual = math.prod(height_and_width(preprocessing.resize))
+    if math.prod(resized) > max(max_pixels, usual):
         raise ImageError(
             f"{width} x {height} pixels are too elongated: with the shorter side at "
-            f"{preprocessing.resize} they become more than the {max_pixels} pixels allowed",
+            f"{min(resized)} they become more than the {max_pixels} pixels allowed",
             *RAISE_LIMIT,
             parameter="max_pixels",
         )
-    interpolation = preprocessing.interpolation
     try:
-        if preprocessing.squash:
-            decoded = resize(decoded, preprocessing.size, preprocessing.size, interpolation)
-        else:
-            decoded = resize_shorter_side(decoded, preprocessing.resize, interpolation)
+        decoded = resize(decoded, *resized, preprocessing.interpolation)
     except (MemoryError, RuntimeError, ValueError) as error:
         raise ImageError(f"cannot be resized: {one_line(error)}") from error
-    return to_tensor(crop_centre(decoded, preprocessing.size))
+    return to_tensor(crop_centre(decoded, *preprocessing.shape, preprocessing.fill))
+
+
+def resized_shape(height: int, width: int, preprocessing: Preprocessing) -> tuple[int, int]:
+    """Height and width that an image of any shape is resized to before the centre is taken."""
+    rows, columns = height_and_width(preprocessing.resize)
+    if preprocessing.fit == "squash":
+        return rows, columns
+    if preprocessing.fit == "crop" and rows == columns:
+        return shape_by_shorter_side(height, width, rows)
+    # Timm resizes to the nearest size for these, and has torchvision do it for squares.
+    ratios = height / rows, width / columns
+    ratio = max(ratios) if preprocessing.fit == "border" else min(ratios)
+    return round(height / ratio), round(width / ratio)
 
 
 def to_views(
@@ -199,7 +208,7 @@ def to_views(
 
     A view depends only on the augmentation's seed, the sample's id and the number of the run, so
     the first views are the same however many runs there are. Uint8, stored in memory as (runs,
-    size, size, 3). Shape (runs, 3, size, size).
+    height, width, 3). Shape (runs, 3, height, width).
     """
     height, width = size_of(decoded)
     crops = [
@@ -221,10 +230,9 @@ def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> Decode
 
 
 def apply_crop(decoded: DecodedImage, chosen: Crop, preprocessing: Preprocessing) -> Tensor:
-    """Crops an image, resizes it to a square and mirrors it if needed; shape (3, size, size)."""
+    """Crops an image, resizes it to the input, mirrors it if needed. Shape (3, height, width)."""
     view = crop(decoded, chosen.top, chosen.left, chosen.height, chosen.width)
-    size = preprocessing.size
-    view = resize(view, size, size, preprocessing.interpolation)
+    view = resize(view, *preprocessing.shape, preprocessing.interpolation)
     return to_tensor(mirror(view) if chosen.mirrored else view)
 
 
@@ -236,7 +244,10 @@ def pixels_of(image: DecodedImage) -> NDArray[np.uint8]:
 
 
 def stack(views: Sequence[Tensor]) -> Tensor:
-    """Stacks views, stored in memory as (views, size, size, 3). Shape (views, 3, size, size)."""
+    """Stacks views of shape (3, height, width). Shape (views, 3, height, width).
+
+    Stored in memory as (views, height, width, 3).
+    """
     return torch.stack([view.permute(1, 2, 0) for view in views]).permute(0, 3, 1, 2)
 
 
@@ -244,7 +255,7 @@ def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) 
     """Computes (x / 255 - mean) / std in float32 on the images' device, then rounds to `dtype`.
 
     The images are uint8, fastest in the layout of `stack`; the result has channels last.
-    Shape (samples, 3, size, size).
+    Shape (samples, 3, height, width).
     """
     images = images.contiguous(memory_format=torch.channels_last)
 
@@ -321,7 +332,11 @@ def torchcodec_decoder() -> Callable[[Tensor], Tensor] | None:
     return decoder
 
 
-def decoder_name() -> str:
-    """Name and version of the library that decodes plain images in mode `fast`."""
-    package = "pillow" if torchcodec_decoder() is None else "torchcodec"
-    return f"{package} {importlib.metadata.version(package)}"
+def decoder_name(mode: Mode) -> str:
+    """Names and versions of the libraries on which the pixels of decoded images depend.
+
+    In mode `fast` torchcodec decodes plain images and PIL all others; in `exact` PIL also resizes.
+    """
+    has_torchcodec = mode == "fast" and torchcodec_decoder() is not None
+    packages = ("torchcodec", "pillow") if has_torchcodec else ("pillow",)
+    return ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)

@@ -64,10 +64,13 @@ def is_fast_in_bytes() -> bool:
 
 def resize_shorter_side(image: DecodedImage, side: int, interpolation: str) -> DecodedImage:
     """Resizes to a length of the shorter side, whatever the other one becomes."""
-    height, width = size_of(image)
+    return resize(image, *shape_by_shorter_side(*size_of(image), side), interpolation)
+
+
+def shape_by_shorter_side(height: int, width: int, side: int) -> tuple[int, int]:
+    """Height and width of an image whose shorter side is resized; torchvision rounds down."""
     other = int(side * max(height, width) / min(height, width))
-    shape = (side, other) if height <= width else (other, side)
-    return resize(image, *shape, interpolation)
+    return (side, other) if height <= width else (other, side)
 
 
 def crop(image: DecodedImage, top: int, left: int, height: int, width: int) -> DecodedImage:
@@ -77,15 +80,19 @@ def crop(image: DecodedImage, top: int, left: int, height: int, width: int) -> D
     return image.crop((left, top, left + width, top + height))
 
 
-def crop_centre(image: DecodedImage, size: int) -> DecodedImage:
-    """The square in the middle; a side that is too short gets black margins."""
-    height, width = size_of(image)
-    missing = max(size - width, 0), max(size - height, 0)
-    if any(missing):
-        margins = [half for each in missing for half in (each // 2, (each + 1) // 2)]
-        image = F.pad(to_tensor(image), margins)
-        height, width = size_of(image)
-    return crop(image, round((height - size) / 2), round((width - size) / 2), size, size)
+def crop_centre(
+    image: DecodedImage, height: int, width: int, fill: tuple[int, int, int]
+) -> DecodedImage:
+    """The rectangle in the middle; a side that is too short gets margins of the colour `fill`."""
+    rows, columns = size_of(image)
+    whole = max(rows, height), max(columns, width)
+    if whole != (rows, columns):
+        top, left = (whole[0] - rows) // 2, (whole[1] - columns) // 2
+        padded = torch.tensor(fill, dtype=torch.uint8).expand(*whole, 3).clone()
+        padded[top : top + rows, left : left + columns] = to_tensor(image).permute(1, 2, 0)
+        image = padded.permute(2, 0, 1)
+    top, left = round((whole[0] - height) / 2), round((whole[1] - width) / 2)
+    return crop(image, top, left, height, width)
 
 
 def mirror(image: DecodedImage) -> DecodedImage:
