@@ -108,12 +108,14 @@ def choose_size(
     own = preprocessing_of(config, size).size
     if asked is None or asked == own:
         return size
-    if config["fixed_input_size"]:
-        import torch
+    import torch
 
-        with torch.device("meta"):
-            network = build_random(model, size)
+    with torch.device("meta"):
+        network = build_random(model, size)
+    if config["fixed_input_size"]:
         require_fitting(name, network, own, asked)
+    elif (patch := patch_side(network)) is not None:
+        require_multiple(name, asked, patch)
     return asked
 
 
@@ -124,11 +126,17 @@ def require_fitting(name: str, network: nn.Module, own: Size, asked: int) -> Non
         own: Size of the input that it was built for.
         asked: Side in pixels that was asked for.
     """
+    patch = patch_side(network)
+    if patch is None or not hasattr(network, "set_input_size"):
+        raise takes_only(name, own)
+    require_multiple(name, asked, patch)
+
+
+def patch_side(network: nn.Module) -> int | None:
+    """Side in pixels of the patches of a network of timm; None where it has no grid of them."""
     patches: Any = getattr(network, "patch_embed", None)
     grid = getattr(patches, "grid_size", None)
-    if grid is None or not hasattr(network, "set_input_size"):
-        raise takes_only(name, own)
-    require_multiple(name, asked, int(patches.img_size[0]) // int(grid[0]))
+    return None if grid is None else int(patches.img_size[0]) // int(grid[0])
 
 
 def safe_alternatives(filename: str) -> tuple[str, ...]:

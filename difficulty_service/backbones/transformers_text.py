@@ -37,6 +37,7 @@ comes after is cut off."""
 
 WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 CONFIG_FILE = "config.json"
+IMAGE_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json")
 
 
 def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Backbone:
@@ -222,6 +223,12 @@ def _load(name: str, folder: Path) -> tuple[Any, Any]:
             folder, local_files_only=True, output_loading_info=True
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
+        if any((folder / each).is_file() for each in IMAGE_PROCESSOR_FILES):
+            raise BackboneError(
+                f"{name} takes images, and encoders of transformers are for texts here",
+                "choose it among those of timm or open_clip: timm:NAME or open_clip:ARCH/TAG",
+                parameter="backbone",
+            ) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise BackboneError(
             f"{name} cannot be loaded from {folder}: {reason}", parameter="backbone"

@@ -3,19 +3,24 @@
 DIFFICULTY_EXTRACTION_KILLS is the number of kills, 20 in `make campaign`.
 """
 
+import importlib.metadata
 import os
 import random
 import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.images.preparation import Mode
 from difficulty_service.pipeline import ExtractRequest, extract
 from difficulty_service.scores.file import read_scores
 
@@ -40,6 +45,28 @@ def request_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> ExtractR
         dataset=DatasetOptions(shard_size=SHARD_SIZE, limit=IMAGES),
         network=BackboneOptions(weights),
     )
+
+
+@pytest.mark.parametrize("mode", ["fast", "exact"])
+def test_a_store_made_with_another_pillow_is_not_resumed(
+    few_photos: Path,
+    tmp_path: Path,
+    builtin: tuple[str, ...],
+    mode: Mode,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    request = request_for(few_photos, tmp_path / "features", builtin)
+    request = replace(request, options=ExtractOptions(preprocess=mode))
+    known = importlib.metadata.version
+    earlier = {"pillow": "12.3.0"}
+    with monkeypatch.context() as patched:
+        patched.setattr("importlib.metadata.version", lambda name: earlier.get(name) or known(name))
+        extract(request)
+
+    with pytest.raises(FeatureStoreError, match=r"pillow 12\.3\.0.* then.*use resume=False"):
+        extract(request)
+
+    extract(replace(request, resume=False))
 
 
 def start(forkserver: ForkServerContext, request: ExtractRequest) -> ForkServerProcess:

@@ -7,20 +7,28 @@ import io
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import open_clip
 import pytest
 import timm
 import torch
+import transformers
 from open_clip.transform import PreprocessCfg, image_transform_v2, merge_preprocess_dict
 from PIL import Image
+from safetensors.torch import save_file
 from sklearn.datasets import load_sample_image
 from timm.data import create_transform, resolve_data_config
 from torchvision.transforms import Compose, Normalize
 
-from difficulty_service.backbones import clip, timm_models
-from difficulty_service.backbones.backbone import Preprocessing, size_of_sides
+from difficulty_service.backbones import clip, load_backbone, timm_models
+from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing, size_of_sides
+from difficulty_service.base.errors import BackboneError
+from difficulty_service.extraction.task import ExtractOptions
+from difficulty_service.features.store import open_store
 from difficulty_service.images.preparation import prepare
+from difficulty_service.pipeline import ExtractRequest, extract
 
 
 def photographs() -> dict[str, Image.Image]:
@@ -125,3 +133,109 @@ def assert_same_pixels(name: str, plan: Preprocessing, transform: Compose) -> No
         prepared = prepare(partial(io.BytesIO, FILES[kind]), plan, "exact")
         expected = Compose(steps)(photograph.convert("RGB"))
         assert torch.equal(prepared.float() / 255, expected), f"{name}: {kind}"
+
+
+@pytest.mark.parametrize("crop_pct", [0.9, 1.0, 1.1])
+@pytest.mark.parametrize("crop_mode", ["center", "squash", "border"])
+@pytest.mark.parametrize("sides", [(96, 64), (63, 95), (80, 80)])
+def test_any_description_of_timm_is_followed_also_of_inputs_that_are_not_square(
+    sides: tuple[int, int], crop_mode: str, crop_pct: float
+) -> None:
+    stated = {"input_size": (3, *sides), "crop_mode": crop_mode, "crop_pct": crop_pct}
+    config = timm_models.find_config("resnet18.tv_in1k") | stated
+    transform = create_transform(**resolve_data_config({}, pretrained_cfg=config))
+
+    plan = timm_models.preprocessing_of(config, None)
+
+    assert in_float32(plan) == plan_of(transform)
+    assert_same_pixels(str(stated), plan, transform)
+
+
+def test_a_model_of_open_clip_that_wants_a_border_gets_it() -> None:
+    stated = open_clip.get_pretrained_cfg("ViT-B-32", "openai") | {"resize_mode": "longest"}
+    merged = merge_preprocess_dict(asdict(PreprocessCfg(size=65)), stated)
+    transform = image_transform_v2(PreprocessCfg(**merged), is_train=False)
+
+    plan = clip.preprocessing_of({"vision_cfg": {"image_size": 65}}, stated)
+
+    assert in_float32(plan) == plan_of(transform)
+    assert_same_pixels("longest", plan, transform)
+
+
+@pytest.mark.parametrize(
+    ("stated", "said"),
+    [
+        ({"input_size": (1, 96, 96)}, "channels 1, and here they have 3"),
+        ({"interpolation": "lanczos"}, "interpolation 'lanczos', and .* bicubic or bilinear"),
+        ({"crop_mode": "tiles"}, "crop mode 'tiles', and .* center or squash or border"),
+    ],
+)
+def test_images_that_cannot_be_made_here_are_refused(stated: dict[str, Any], said: str) -> None:
+    config = timm_models.find_config("resnet18.tv_in1k") | stated
+
+    with pytest.raises(BackboneError, match=said):
+        timm_models.preprocessing_of(config, None)
+
+
+def test_a_resize_mode_that_is_unknown_is_refused() -> None:
+    stated = open_clip.get_pretrained_cfg("ViT-B-32", "openai") | {"resize_mode": "tiles"}
+
+    with pytest.raises(BackboneError, match=r"'tiles'.*choose .*shortest or squash or longest"):
+        clip.preprocessing_of({"vision_cfg": {"image_size": 64}}, stated)
+
+
+STATED = {
+    "squashed": {"crop_mode": "squash", "crop_pct": 0.9},
+    "with a border": {"crop_mode": "border", "crop_pct": 1.0},
+    "not square": {"crop_mode": "squash", "input_size": (3, 96, 64)},
+}
+
+
+@pytest.mark.parametrize("stated", STATED.values(), ids=STATED)
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_features_of_a_store_are_those_of_timm_and_are_made_again_by_what_they_say(
+    tmp_path: Path, stated: dict[str, Any], device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = timm_models.find_config
+    monkeypatch.setattr(timm_models, "find_config", lambda name: known(name) | stated)
+    torch.manual_seed(0)
+    network = timm.create_model("resnet18", num_classes=0).eval()
+    save_file(network.state_dict(), tmp_path / "weights.safetensors")
+    for kind, file in FILES.items():
+        path = tmp_path / "photos" / "all" / f"{kind}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(file)
+    options = BackboneOptions(str(tmp_path / "weights.safetensors"), device=torch.device(device))
+    request = ExtractRequest(
+        str(tmp_path / "photos"),
+        tmp_path / "features",
+        "timm:resnet18",
+        network=options,
+        options=ExtractOptions(preprocess="exact"),
+    )
+
+    extract(request)
+
+    transform = create_transform(
+        **resolve_data_config({}, pretrained_cfg=known("resnet18") | stated)
+    )
+    images = torch.stack([transform(PHOTOGRAPHS[kind].convert("RGB")) for kind in sorted(FILES)])
+    with torch.inference_mode():
+        expected = network(images)
+    store = open_store(tmp_path / "features")
+    part = store.read_part(0)
+    torch.testing.assert_close(part.features, expected, rtol=1e-3, atol=1e-4)
+    again = BackboneOptions.as_described(store.description, options.device)
+    backbone = load_backbone("timm:resnet18", replace(again, weights=options.weights))
+    assert backbone.preprocessing.describe() == store.description.preprocessing
+
+
+def test_a_network_of_transformers_for_images_is_refused_in_words(tmp_path: Path) -> None:
+    config = transformers.ViTConfig(
+        hidden_size=8, num_hidden_layers=1, num_attention_heads=1, image_size=32, patch_size=8
+    )
+    transformers.ViTModel(config).save_pretrained(tmp_path)
+    transformers.ViTImageProcessor().save_pretrained(tmp_path)
+
+    with pytest.raises(BackboneError, match=r"takes images.*choose it among those of timm"):
+        load_backbone(f"transformers:{tmp_path}", BackboneOptions())

@@ -35,7 +35,7 @@ def test_all_norms_of_timm_networks_are_folded_without_changing_the_features(mod
     torch.manual_seed(0)
     network = used(timm.create_model(model, num_classes=0))
 
-    folded = fold_norms(network, 64)
+    folded = fold_norms(network, (64, 64))
 
     with torch.inference_mode():
         expected, features = network(IMAGES), folded(IMAGES)
@@ -48,7 +48,7 @@ def test_the_original_network_keeps_its_weights() -> None:
     network = small(nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.ReLU())
     before = {name: tensor.clone() for name, tensor in network.state_dict().items()}
 
-    folded = fold_norms(network, 64)
+    folded = fold_norms(network, (64, 64))
 
     assert norms(folded) == 0
     torch.testing.assert_close(network.state_dict(), before, rtol=0, atol=0)
@@ -57,20 +57,20 @@ def test_the_original_network_keeps_its_weights() -> None:
 def test_a_norm_that_follows_no_convolution_is_kept() -> None:
     network = small(nn.BatchNorm2d(3), nn.Conv2d(3, 4, 3), nn.ReLU(), nn.BatchNorm2d(4))
 
-    assert fold_norms(network, 64) is network
+    assert fold_norms(network, (64, 64)) is network
 
 
 def test_a_norm_without_running_statistics_is_kept() -> None:
     network = small(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4, track_running_stats=False))
 
-    assert fold_norms(network, 64) is network
+    assert fold_norms(network, (64, 64)) is network
 
 
 def test_a_convolution_used_twice_is_kept() -> None:
     shared = nn.Conv2d(3, 3, 3, padding=1)
     network = small(shared, nn.BatchNorm2d(3), nn.ReLU(), shared, nn.BatchNorm2d(3))
 
-    assert fold_norms(network, 64) is network
+    assert fold_norms(network, (64, 64)) is network
 
 
 class Shortcut(nn.Module):
@@ -89,10 +89,10 @@ class Shortcut(nn.Module):
 def test_a_network_that_folding_would_change_is_returned_unchanged() -> None:
     network = used(Shortcut())
 
-    assert fold_norms(network, 64) is network
+    assert fold_norms(network, (64, 64)) is network
 
 
 def test_a_network_without_norms_is_not_copied() -> None:
     network = small(nn.Conv2d(3, 4, 3), nn.ReLU())
 
-    assert fold_norms(network, 64) is network
+    assert fold_norms(network, (64, 64)) is network

@@ -115,6 +115,7 @@ def test_another_size_changes_the_margin_of_the_centre_crop_with_it() -> None:
     ("name", "size", "said"),
     [
         ("dinov2-vit-s14", 230, r"multiple of 14 pixels, and 230 is none; use image_size=224"),
+        ("timm:vit_base_patch16_sapiens2", 100, "multiple of 16 pixels, and 100 is none; use .*96"),
         ("timm:levit_128s", 256, r"takes images of 224 pixels only; use image_size=224"),
         ("builtin", 64, r"builtin takes images of 32 pixels only; use image_size=32"),
         ("clip-rn50", 256, r"clip-rn50 takes images of 224 pixels only; use image_size=224"),

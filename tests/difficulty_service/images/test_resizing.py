@@ -58,17 +58,29 @@ def test_a_resized_image_is_that_of_torchvision(
     np.testing.assert_array_equal(pixels_of(shorter), pixels_of(expected))
 
 
-@pytest.mark.parametrize("wanted", [7, 20, 33, 50, 120])
+@pytest.mark.parametrize("wanted", [(7, 7), (20, 33), (33, 20), (50, 50), (120, 41)])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_square_in_the_middle_is_that_of_torchvision_with_margins_where_it_is_too_large(
-    kind: str, size: tuple[int, int], wanted: int
+def test_the_middle_is_that_of_torchvision_with_margins_where_it_is_too_large(
+    kind: str, size: tuple[int, int], wanted: tuple[int, int]
 ) -> None:
     image = image_of(kind, *size)
 
-    expected = F.center_crop(image, [wanted])
+    middle = crop_centre(image, *wanted, fill=(0, 0, 0))
 
-    np.testing.assert_array_equal(pixels_of(crop_centre(image, wanted)), pixels_of(expected))
+    expected = F.center_crop(image, list(wanted))
+    np.testing.assert_array_equal(pixels_of(middle), pixels_of(expected))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_margins_have_the_colour_that_is_asked_for(kind: str) -> None:
+    image = image_of(kind, 4, 9)
+
+    middle = pixels_of(crop_centre(image, 7, 5, fill=(10, 20, 30)))
+
+    assert middle.shape == (7, 5, 3)
+    np.testing.assert_array_equal(middle[1:5], pixels_of(image)[:, 2:7])
+    assert (np.delete(middle, range(1, 5), axis=0) == (10, 20, 30)).all()
 
 
 @pytest.mark.parametrize("kind", KINDS)
