@@ -29,7 +29,7 @@ class Preprocessing:
 
     Attributes:
         size: Size of the input, which is the centre of the resized image.
-        resize: Size that an image is resized by, before the centre is taken.
+        resize: Rectangle that `fit` resizes an image for, before the centre is taken.
         interpolation: `bicubic` or `bilinear`, always with antialiasing.
         mean: Mean of each channel, for values in [0, 1].
         std: Standard deviation of each channel, for values in [0, 1].

@@ -114,7 +114,7 @@ def choose_size(
         network = build_random(model, size)
     if config["fixed_input_size"]:
         require_fitting(name, network, own, asked)
-    elif (patch := patch_side(network)) is not None:
+    elif (patch := patch_side(network)) is not None and not _fills_patches(network):
         require_multiple(name, asked, patch)
     return asked
 
@@ -137,6 +137,11 @@ def patch_side(network: nn.Module) -> int | None:
     patches: Any = getattr(network, "patch_embed", None)
     grid = getattr(patches, "grid_size", None)
     return None if grid is None else int(patches.img_size[0]) // int(grid[0])
+
+
+def _fills_patches(network: nn.Module) -> bool:
+    """Whether a network whose input has any size adds to it what the last patches lack."""
+    return bool(getattr(network.patch_embed, "dynamic_img_pad", True))
 
 
 def safe_alternatives(filename: str) -> tuple[str, ...]:
