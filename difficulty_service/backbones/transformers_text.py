@@ -21,7 +21,10 @@ from difficulty_service.backbones.downloads import (
     fetch_files,
 )
 from difficulty_service.backbones.sentence_files import (
-    DenseLayer,
+    TOKENS,
+    VECTOR,
+    Dense,
+    Pooling,
     SentenceSettings,
     read_sentence_settings,
 )
@@ -34,6 +37,16 @@ from difficulty_service.base.files import file_sha256
 MAX_TOKENS = 512
 """Largest number of tokens of a text, special ones included, where the model states none; what
 comes after is cut off."""
+
+MAX_TOKENS_AT_ONCE = 2**14
+"""Largest number of tokens, padding included, that go through the network together, unless one text
+has more."""
+
+UNSTATED_LENGTH = 10**9
+"""Length from which on a tokenizer states none: the library writes 10**30 into it then."""
+
+ENCODER_ALONE = {"t5", "mt5", "umt5"}
+"""Types of networks whose decoder is of no use for vectors."""
 
 WEIGHTS_FILES = ("model.safetensors", "model.safetensors.index.json", "pytorch_model.bin")
 CONFIG_FILE = "config.json"
@@ -49,14 +62,15 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
     network = (
         network.eval().requires_grad_(requires_grad=False).to(options.device, options.precision)
     )
-    length = max_tokens(tokenizer, network.config, stated.max_tokens)
     hidden = getattr(network.config, "hidden_size", None)
     if not isinstance(hidden, int) or tokenizer.pad_token_id is None:
         raise BackboneError(
             f"{name} is no encoder of texts: it has no hidden size or no padding token",
             parameter="backbone",
         )
-    padding = int(tokenizer.pad_token_id)
+    if stated.lowercase:
+        _lowercase(tokenizer)
+    length = max_tokens(tokenizer, network.config, stated.max_tokens)
     prepare = Tokens(tokenizer, length, stated)
     # The first call sets the truncation, which threads that share a tokenizer must not do at once.
     prepare("")
@@ -68,15 +82,16 @@ def load_transformers(name: str, options: BackboneOptions, *, model: str) -> Bac
             tokenizer.backend_tokenizer.to_str().encode()
         ).hexdigest(),
     }
-    dense = [load_dense(layer).to(options.device) for layer in stated.dense]
-    for each in dense:
-        hidden = len(next(each.parameters()))
+    layers = {step: load_dense(name, step).to(options.device) for step in stated.dense}
+    pooled = PooledTokens(
+        network, int(tokenizer.pad_token_id), stated, prepare.prompt_length(), layers
+    )
     return TextEncoder(
         name=name,
-        feature_dim=hidden,
+        feature_dim=pooled.dim(hidden),
         preprocessing=TextPreprocessing(length, prepare, settings),
         weights_sha256=_digest(folder, stated.dense),
-        network=PooledTokens(network, padding, stated, prepare.prompt_length(), dense),
+        network=pooled,
     )
 
 
@@ -90,22 +105,38 @@ class Tokens:
 
     def __call__(self, text: str) -> Tensor:
         """Ids of the tokens of prompt and text, -1 after the end. Shape (length,), int64."""
-        whole = self.stated.prompt + text
-        if self.stated.lowercase:
-            whole = whole.lower()
-        ids = self.tokenizer(whole, truncation=True, max_length=self.length)["input_ids"]
+        ids = self.tokenizer(
+            self.stated.prompt + text,
+            truncation=True,
+            max_length=self.length,
+            add_special_tokens=self.stated.special_tokens,
+        )["input_ids"]
         padded = torch.full((self.length,), -1, dtype=torch.int64)
         padded[: len(ids)] = torch.tensor(ids, dtype=torch.int64)
         return padded
 
     def prompt_length(self) -> int:
-        """Number of tokens of the prompt, without the one that ends a text."""
+        """Number of tokens of the prompt, without a special one that ends a text."""
         if not self.stated.prompt:
             return 0
         ids = self("")
         ids = ids[ids >= 0]
-        ends = {self.tokenizer.eos_token_id, self.tokenizer.sep_token_id}
-        return len(ids) - (int(ids[-1]) in ends)
+        return len(ids) - (int(ids[-1]) in self.tokenizer.all_special_ids)
+
+
+class DenseLayer(nn.Module):
+    """A linear map and its activation, to which what goes in may be added."""
+
+    def __init__(
+        self, linear: nn.Linear, activation: nn.Module, residual: nn.Module | None
+    ) -> None:
+        super().__init__()
+        self.linear, self.activation, self.residual = linear, activation, residual
+
+    def forward(self, values: Tensor) -> Tensor:
+        """Values (..., columns) to values (..., rows)."""
+        result: Tensor = self.activation(self.linear(values))
+        return result if self.residual is None else result + self.residual(values)
 
 
 @dataclass(frozen=True)
@@ -116,41 +147,87 @@ class PooledTokens:
     padding: int
     stated: SentenceSettings
     prompt_length: int
-    dense: list[nn.Sequential]
+    layers: dict[Dense, DenseLayer]
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Vectors (samples, dim), float32, of ids (samples, length), -1 after each text."""
+        lengths = (ids >= 0).sum(1)
+        if len(ids) == 1 or len(ids) * int(lengths.max()) <= MAX_TOKENS_AT_ONCE:
+            return self._encode(ids)
+        # Texts of about a length together: one long text would make all of them as long.
+        short, long = lengths.argsort().tensor_split(2)
+        vectors = torch.cat([self(ids[short]), self(ids[long])])
+        return vectors[torch.cat([short, long]).argsort()]
+
+    def dim(self, hidden: int) -> int:
+        """Length of the vectors, for hidden states of that length."""
+        dims = {TOKENS: hidden}
+        for step in self.stated.steps:
+            if isinstance(step, Pooling):
+                dims[VECTOR] = dims[TOKENS]
+            elif isinstance(step, Dense):
+                dims[step.target] = self.layers[step].linear.out_features
+            else:
+                dims[step.target] = dims[step.source]
+        return min(dims[VECTOR], self.stated.max_dim or dims[VECTOR])
+
+    def _encode(self, ids: Tensor) -> Tensor:
         is_token = ids >= 0
         longest = max(1, int(is_token.sum(1).max()))
         ids, is_token = ids[:, :longest], is_token[:, :longest]
         states = self.network(
             input_ids=ids.masked_fill(~is_token, self.padding), attention_mask=is_token.long()
         ).last_hidden_state.float()
-        vectors = self._pool(states, is_token)
-        for layer in self.dense:
-            vectors = layer(vectors)
-        return nn.functional.normalize(vectors, dim=1) if self.stated.normalise else vectors
+        made = {TOKENS: states}  # (samples, tokens, dim), and the vector (samples, dim)
+        for step in self.stated.steps:
+            if isinstance(step, Pooling):
+                made[VECTOR] = self._pool(step, made[TOKENS], is_token)
+            elif isinstance(step, Dense):
+                made[step.target] = self.layers[step](made[step.source])
+            else:
+                made[step.target] = nn.functional.normalize(made[step.source], dim=-1)
+        return made[VECTOR][:, : self.stated.max_dim]
 
-    def _pool(self, states: Tensor, is_token: Tensor) -> Tensor:
-        if self.stated.pooling == "cls":
-            return states[:, 0]
-        if self.stated.pooling == "lasttoken":
-            last = (is_token.sum(1) - 1).clamp(min=0)
-            return states[torch.arange(len(states), device=states.device), last]
+    def _pool(self, step: Pooling, states: Tensor, is_token: Tensor) -> Tensor:
+        rows = torch.arange(len(states), device=states.device)
+        if step.mode == "lasttoken":
+            return states[rows, (is_token.sum(1) - 1).clamp(min=0)]
+        if not step.with_prompt:
+            is_token = is_token.clone()
+            is_token[:, : self.prompt_length] = False
+        if step.mode == "cls":
+            return states[rows, is_token.long().argmax(1)]
         weights = is_token.float()
-        if not self.stated.pools_prompt:
-            weights[:, : self.prompt_length] = 0
         return (states * weights.unsqueeze(2)).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
 
 
-def load_dense(layer: DenseLayer) -> nn.Sequential:
-    """A dense layer with its activation, in float32 on the CPU."""
+def load_dense(name: str, layer: Dense) -> DenseLayer:
+    """A dense layer in float32 on the CPU.
+
+    Raises:
+        BackboneError: The file has other tensors than the layer.
+    """
     weights = read_weights(layer.weights)
-    rows, columns = weights["linear.weight"].shape
-    linear = nn.Linear(columns, rows, bias="linear.bias" in weights)
-    linear.load_state_dict({key.removeprefix("linear."): value for key, value in weights.items()})
-    activation = nn.Tanh() if layer.activation == "Tanh" else nn.Identity()
-    return nn.Sequential(linear, activation).eval().requires_grad_(requires_grad=False)
+    matrix = weights.get("linear.weight", torch.empty(0))
+    if matrix.ndim != 2:  # noqa: PLR2004
+        raise BackboneError(f"{name}: {layer.weights} holds no linear map", parameter="backbone")
+    rows, columns = matrix.shape
+    residual = nn.Identity() if rows == columns else nn.Linear(columns, rows, bias=False)
+    made = DenseLayer(
+        nn.Linear(columns, rows, bias="linear.bias" in weights),
+        getattr(nn, layer.activation)(),
+        residual if layer.residual else None,
+    )
+    try:
+        made.load_state_dict(weights)
+    except RuntimeError as error:
+        raise BackboneError(
+            f"{name}: {layer.weights} holds {', '.join(sorted(weights))}; its dense layer has "
+            f"{', '.join(made.state_dict())}",
+            "copy the folder again",
+            parameter="backbone",
+        ) from error
+    return made.eval().requires_grad_(requires_grad=False)
 
 
 def find_folder(name: str, model: str, downloads: Downloads = DEFAULT_DOWNLOADS) -> Path:
@@ -219,7 +296,10 @@ def _load(name: str, folder: Path) -> tuple[Any, Any]:
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     try:
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        network, loaded = transformers.AutoModel.from_pretrained(
+        config = transformers.AutoConfig.from_pretrained(folder, local_files_only=True)
+        encodes = config.model_type in ENCODER_ALONE
+        auto = transformers.AutoModelForTextEncoding if encodes else transformers.AutoModel
+        network, loaded = auto.from_pretrained(
             folder, local_files_only=True, output_loading_info=True
         )
     except (OSError, ValueError, KeyError, ImportError, RuntimeError) as error:
@@ -244,18 +324,37 @@ def _load(name: str, folder: Path) -> tuple[Any, Any]:
 
 
 def max_tokens(tokenizer: Any, config: Any, stated: int | None) -> int:  # noqa: ANN401 - untyped
-    """The most tokens that a tokenizer and a network allow of those stated, else of `MAX_TOKENS`.
+    """The most tokens of a text, special ones included.
 
+    They are those that the files of Sentence Transformers state, else the tokenizer's, else those
+    that the network has places for, else `MAX_TOKENS`; and never more than it has places for.
     RoBERTa and its relatives count places from the padding id on, so they have that many fewer.
     """
-    most = stated or MAX_TOKENS
-    places = getattr(config, "max_position_embeddings", None) or most
-    if "roberta" in str(getattr(config, "model_type", "")):
+    places = getattr(config, "max_position_embeddings", None)
+    if not (isinstance(places, int) and places > 0):  # XLNet writes -1 for any number
+        places = None
+    elif "roberta" in str(getattr(config, "model_type", "")):
         places -= int(config.pad_token_id or 0) + 1
-    return int(min(most, tokenizer.model_max_length, places))
+    most = stated or tokenizer.model_max_length
+    if most >= UNSTATED_LENGTH:
+        most = places or MAX_TOKENS
+    return int(min(most, places or most))
 
 
-def _digest(folder: Path, dense: tuple[DenseLayer, ...]) -> str:
+def _lowercase(tokenizer: Any) -> None:  # noqa: ANN401 - untyped
+    """Has a tokenizer change texts to lower case first, where it does not do so by itself."""
+    from tokenizers import normalizers
+
+    backend = tokenizer.backend_tokenizer
+    present: Any = backend.normalizer
+    several = isinstance(present, normalizers.Sequence)
+    steps = list(present) if several else [present]
+    if not any(isinstance(each, normalizers.Lowercase) for each in steps):
+        first = [normalizers.Lowercase(), *(each for each in steps if each is not None)]
+        backend.normalizer = normalizers.Sequence(first)
+
+
+def _digest(folder: Path, dense: tuple[Dense, ...]) -> str:
     """SHA-256 of the weights, whether in one file or in several, and of the configuration."""
     weights = sorted(folder.glob("model*.safetensors")) or [folder / "pytorch_model.bin"]
     layers = [layer.weights for layer in dense]

@@ -198,11 +198,25 @@ def test_texts_are_cut_at_the_length_that_the_model_states(folder: Path, tmp_pat
     torch.testing.assert_close(features, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_model_may_state_more_tokens_than_are_taken_without_that() -> None:
-    tokenizer = SimpleNamespace(model_max_length=10**30)
-    config = SimpleNamespace(max_position_embeddings=8192)
+@pytest.mark.parametrize(
+    ("stated", "tokenizer", "places", "most"),
+    [
+        (None, 10**30, None, 512),
+        (None, 10**30, 8192, 8192),
+        (None, 1024, 8192, 1024),
+        (None, 1024, 512, 512),
+        (None, 1024, -1, 1024),
+        (2048, 1024, 8192, 2048),
+        (2048, 10**30, None, 2048),
+        (9000, 10**30, 8192, 8192),
+    ],
+)
+def test_the_length_of_texts_is_stated_by_the_files_else_the_tokenizer_else_the_network(
+    stated: int | None, tokenizer: int, places: int | None, most: int
+) -> None:
+    config = SimpleNamespace(max_position_embeddings=places)
 
-    assert [max_tokens(tokenizer, config, each) for each in (None, 2048, 9000)] == [512, 2048, 8192]
+    assert max_tokens(SimpleNamespace(model_max_length=tokenizer), config, stated) == most
 
 
 def test_what_the_model_states_is_part_of_the_description(folder: Path, tmp_path: Path) -> None:
@@ -213,12 +227,15 @@ def test_what_the_model_states_is_part_of_the_description(folder: Path, tmp_path
         for each in (folder, stated)
     )
 
-    said = {"pooling": "cls", "prompt": "the ", "normalise": True, "lowercase": True}
-    assert {key: value for key, value in other.items() if plain.get(key) != value} == {
+    changed = {key: value for key, value in other.items() if plain.get(key) != value}
+    assert changed.pop("tokenizer_sha256")  # it is the tokenizer that changes texts to lower case
+    assert changed == {
         "model": stated.name,
-        **said,
+        "steps": ["cls", "unit length"],
+        "prompt": "the ",
+        "lowercase": True,
     }
-    assert plain["pooling"] == "mean"
+    assert plain["steps"] == ["mean"]
 
 
 def test_an_encoder_with_a_name_of_its_own_is_that_of_the_hub(
@@ -235,7 +252,7 @@ def test_an_encoder_with_a_name_of_its_own_is_that_of_the_hub(
 
     assert backbone.name == "qwen3-embedding-0.6b"
     assert backbone.preprocessing.describe()["model"] == "Qwen/Qwen3-Embedding-0.6B"
-    assert backbone.preprocessing.describe()["pooling"] == "lasttoken"
+    assert backbone.preprocessing.describe()["steps"] == ["lasttoken"]
     assert listing["qwen3-embedding-0.6b"] == "cached"
     assert listing["embeddinggemma-300m"] == "to download"
 

@@ -1,0 +1,1 @@
+"""Folders of small encoders that Sentence Transformers saved, for the tests."""
