@@ -24,6 +24,7 @@ from difficulty_service.backbones.clip_text import TextEncoder, load_text_encode
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.features.description import FeatureKind
 from difficulty_service.review.similar import ROWS_AT_ONCE, map_vectors, write_rows
 
@@ -129,7 +130,7 @@ def require_same_weights(encoder: TextEncoder, kind: FeatureKind, weights: str |
 
 def _projected(projection: torch.nn.Module, features: NDArray[np.float16]) -> NDArray[np.float32]:
     """Vectors of unit length in the space shared with words. Shape (samples, dim)."""
-    with torch.inference_mode():
+    with torch.inference_mode(), full_float32():
         placed = projection(torch.from_numpy(features.astype(np.float32)))
         vectors: NDArray[np.float32] = F.normalize(placed, dim=1).numpy()
         return vectors

@@ -18,6 +18,7 @@ from difficulty_service.backbones import DEFAULT_BACKBONE
 from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import TextEncoder, is_clip
 from difficulty_service.base.errors import AuditError
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.features.description import is_store, read_description
 from difficulty_service.features.source import FeatureSource
@@ -55,6 +56,7 @@ def check_attributes(phrases: list[str], place: str) -> list[str]:
     return phrases
 
 
+@full_float32()
 def measure_similarities(
     source: FeatureSource, phrase_features: Tensor
 ) -> tuple[list[str], NDArray[np.float32]]:

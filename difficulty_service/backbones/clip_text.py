@@ -18,6 +18,7 @@ from difficulty_service.backbones.weights import load_checked, read_weights
 from difficulty_service.backbones.weights_files import locate_weights
 from difficulty_service.base.errors import BackboneError, MissingWeights, Setting
 from difficulty_service.base.files import file_sha256
+from difficulty_service.base.float32_products import full_float32
 
 TEXT_PREFIX = "text."
 NEITHER_TOWER = ("logit_scale", "logit_bias", "input_resolution", "context_length", "vocab_size")
@@ -46,7 +47,7 @@ class TextEncoder:
     def encode(self, phrases: Sequence[str]) -> Tensor:
         """Features of phrases, scaled to unit length. Shape (phrases, dim), float32, on the CPU."""
         tokens = self._shorten(self.tokenize(list(phrases))).to(self.options.device)
-        with torch.inference_mode():
+        with torch.inference_mode(), full_float32():
             features = torch.cat([self._project(batch) for batch in tokens.split(BATCH_SIZE)])
         return nn.functional.normalize(features.to("cpu", torch.float32), dim=1)
 

@@ -24,6 +24,7 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.onnx_network import ONNX_RUNTIME, OnnxNetwork
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.base.files import file_sha256
+from difficulty_service.base.float32_products import full_float32
 
 TOLERANCE = 1e-3
 """Largest difference that counts as rounding, as a share of the largest feature."""
@@ -48,7 +49,7 @@ def fold_norms(network: nn.Module, shape: tuple[int, int]) -> nn.Module:
         return network
     image = torch.randn(1, 3, *shape, generator=torch.Generator().manual_seed(0))
     folded = copy.deepcopy(network)
-    with torch.no_grad():
+    with torch.no_grad(), full_float32():
         before, pairs = _trace(folded, image)
         for convolution, norm in pairs.items():
             _fold(folded, convolution, norm)
@@ -136,7 +137,7 @@ class FrozenNetwork:
 
         Shape (samples, 3, height, width) to (samples, feature_dim).
         """
-        with torch.inference_mode():
+        with torch.inference_mode(), full_float32():
             images = images.to(dtype=self.precision, memory_format=self.memory_format)
             features = self._forward(images)
             if not self.flip:

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from difficulty_service.backbones.backbone import BackboneOptions, TextPreprocessing, no_projection
 from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.float32_products import full_float32
 
 
 @dataclass(eq=False)  # Not frozen: the attributes of the Backbone protocol are settable.
@@ -28,7 +29,7 @@ class TextEncoder:
 
     def encode(self, texts: Tensor) -> Tensor:
         """Features (samples, feature_dim), float32, of prepared texts (samples, length)."""
-        with torch.inference_mode():
+        with torch.inference_mode(), full_float32():
             return self.network(texts).to(torch.float32)
 
 

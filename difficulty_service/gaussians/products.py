@@ -17,6 +17,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.gaussians import blas
 
 BLOCK_ROWS = 1 << 10
@@ -46,11 +47,14 @@ def _blas() -> ThreadpoolController:
 
 @contextmanager
 def one_thread_per_product() -> Iterator[None]:
-    """Limits BLAS and torch to one thread per call, because chunks run in parallel."""
+    """Limits BLAS and torch to one thread per call, because chunks run in parallel.
+
+    Products of float32 are computed as such, whatever the process allows torch to round.
+    """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with _blas().limit(limits=1, user_api="blas"):
+        with full_float32(), _blas().limit(limits=1, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(threads)

@@ -17,6 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.scorers.pool import Pool, Positions
 
 ROWS_AT_ONCE = 1 << 13
@@ -34,6 +35,7 @@ UNKNOWN = -1.0
 Distances = NDArray[np.float32]
 
 
+@full_float32()
 def choose_farthest(pool: Pool, count: int) -> Positions:
     """Samples that are far from each other and from all that is chosen or covered already.
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.scorers import Samples
 from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
 
@@ -67,6 +68,7 @@ def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
     return torch.from_numpy(clustering.centroids) + centre
 
 
+@full_float32()
 def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
     """Euclidean distance to the nearest centroid; larger is harder.
 
@@ -91,6 +93,7 @@ def kmeans_distance(features: Tensor, centroids: Tensor) -> Tensor:
     )
 
 
+@full_float32()
 def nearest_centroids(features: Tensor, centroids: Tensor) -> Tensor:
     """Index of the nearest centroid of each sample; arguments and errors as `kmeans_distance`."""
     check_finite(features)

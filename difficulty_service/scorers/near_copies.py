@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
 
 ROWS_AT_ONCE = 1 << 11
@@ -85,7 +86,8 @@ def pairs_by_products(
 ) -> Iterator[tuple[Rows, Rows, Cosines]]:
     """As faiss searches, on the device of the features."""
     for start in range(0, len(queries), ROWS_AT_ONCE):
-        cosines = queries[start : start + ROWS_AT_ONCE] @ references.T
+        with full_float32():
+            cosines = queries[start : start + ROWS_AT_ONCE] @ references.T
         rows, found = (cosines >= threshold - ROUNDING).nonzero(as_tuple=True)
         values = cosines[rows, found]
         yield (start + rows).cpu().numpy(), found.cpu().numpy(), values.cpu().numpy()

@@ -17,6 +17,7 @@ from difficulty_service.base.errors import (
     MissingWeights,
     Setting,
 )
+from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.description import MadeLabels
@@ -160,7 +161,7 @@ def _closest_names(
         )
     phrases = encoder.encode([PROMPT.format(name) for name in options.class_list])
     projection = load_projection(backbone, network)
-    with torch.inference_mode():
+    with torch.inference_mode(), full_float32():
         placed = F.normalize(projection(features), dim=1)
         labels: Tensor = (placed @ phrases.T).argmax(dim=1)
     return labels
