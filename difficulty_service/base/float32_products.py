@@ -23,6 +23,9 @@ _PRODUCTS = (
 )
 FULL, OPEN = "ieee", "none"
 
+Change = tuple[Callable[[Any], None], object, object]
+"""What changes a setting, its value before, and its value for full float32."""
+
 _lock = threading.Lock()
 _users = 0
 _restore: list[Callable[[], None]] = []
@@ -56,25 +59,26 @@ def full_float32() -> Iterator[None]:
 def _set_full() -> list[Callable[[], None]]:
     """Changes all settings; returns what undoes that, in order."""
     changes = _older_settings()
-    undo_groups = []
+    undo_groups: list[Callable[[], None]] = []
     for group in _GROUPS:  # each is read when those above it are open, else it would show theirs
         undo_groups.insert(0, partial(setattr, group, "fp32_precision", group.fp32_precision))
         group.fp32_precision = OPEN
-    for product in _PRODUCTS:
-        change = partial(setattr, product, "fp32_precision")
-        changes.append((change, product.fp32_precision, FULL))
+    changes += [
+        (partial(setattr, product, "fp32_precision"), product.fp32_precision, FULL)
+        for product in _PRODUCTS
+    ]
     for change, _, full in changes:
         change(full)
     return [*(partial(change, before) for change, before, _ in changes), *undo_groups]
 
 
-def _older_settings() -> list[tuple[Callable[[Any], None], object, object]]:
+def _older_settings() -> list[Change]:
     """How each older setting is changed, its value, and that of full float32.
 
     They say the same as the newer ones, and torch refuses to read them where the two differ: they
     change together, and are left alone where the process has already set the newer ones only.
     """
-    settings: list[tuple[Callable[[Any], None], object, object]] = []
+    settings: list[Change] = []
     with suppress(RuntimeError):
         value: object = torch.get_float32_matmul_precision()
         settings.append((torch.set_float32_matmul_precision, value, "highest"))

@@ -19,7 +19,7 @@ from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from PIL import Image
+from PIL import ExifTags, Image
 
 from difficulty_service.base.errors import DatasetError, DifficultyError, ImageError
 from difficulty_service.datasets.image_openers import (
@@ -31,6 +31,7 @@ from difficulty_service.datasets.image_openers import (
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import resolve
+from difficulty_service.images.header import held_orientation
 from difficulty_service.plugins import entry_point_of
 
 ReadImage = Callable[[int], object]
@@ -138,14 +139,20 @@ def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
 
 
 def _encode(image: Image.Image) -> BinaryIO:
-    """Lossless and without compression, which would take longer than all that follows."""
+    """Lossless and without compression, which would take longer than all that follows.
+
+    The EXIF orientation that the image still holds goes along, so that it is turned as one of a
+    file.
+    """
     file = io.BytesIO()
     try:
+        exif = Image.Exif()
+        exif[ExifTags.Base.Orientation] = held_orientation(image)
         if image.mode in TIFF_MODES:
-            image.save(file, "TIFF")
+            image.save(file, "TIFF", exif=exif)
         else:
             known = image if image.mode in PNG_MODES else image.convert("RGBA")
-            known.save(file, "PNG", compress_level=0)
+            known.save(file, "PNG", compress_level=0, exif=exif)
     except (OSError, SyntaxError, ValueError) as error:
         raise ImageError(f"cannot be read: {error}") from error
     file.seek(0)

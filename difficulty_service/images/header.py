@@ -255,7 +255,7 @@ def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8
     return np.rint(scaled.clip(0, 1) * 255).astype(np.uint8)
 
 
-def orientation(image: ImageFile.ImageFile) -> int:
+def orientation(image: Image.Image) -> int:
     """EXIF orientation, 1 to 8, where 1 is upright and 5 to 8 swap the sides.
 
     Only the EXIF block counts, as in browsers and torchcodec; PIL would also read XMP. For TIFF
@@ -271,6 +271,15 @@ def orientation(image: ImageFile.ImageFile) -> int:
         value = exif.get(ExifTags.Base.Orientation, 1)
     except DAMAGED_METADATA:
         return 1
+    return value if value in TRANSPOSES else 1
+
+
+def held_orientation(image: Image.Image) -> int:
+    """The same of an image that a program holds, which may have turned it and dropped the tag."""
+    image.load()  # a PNG may have its block after the pixels, and a TIFF is turned
+    if orientation(image) == 1:
+        return 1
+    value = image.getexif().get(ExifTags.Base.Orientation, 1)
     return value if value in TRANSPOSES else 1
 
 
