@@ -121,7 +121,8 @@ class Tokens:
             return 0
         ids = self("")
         ids = ids[ids >= 0]
-        return len(ids) - (int(ids[-1]) in self.tokenizer.all_special_ids)
+        ends = len(ids) and int(ids[-1]) in self.tokenizer.all_special_ids
+        return len(ids) - bool(ends)
 
 
 class DenseLayer(nn.Module):
