@@ -18,6 +18,7 @@ from torch import nn
 
 from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.interface.tables import is_arrow, is_of
 from trainer import run_folder
 from trainer.config import Recipe
 from trainer.own_code import OBJECT_PREFIX, describe_own, is_object, known_objects, name_of
@@ -119,9 +120,10 @@ def name_parts(parts: Parts) -> tuple[list[Change], dict[str, Any]]:
 def _open(value: Data, split: str) -> tuple[Any, str]:
     """The object to hold, and the kind of its samples."""
     is_arrays = isinstance(value, tuple) and len(value) in {PAIR, TRIPLE}
-    if not is_arrays or not hasattr(value[0], "shape"):
+    held = is_arrays and (is_arrow(value[0]) or is_of(value[0], "datasets", "Column"))
+    if not is_arrays or not (held or hasattr(value[0], "shape")):
         return value, "images"
-    if len(value[0].shape) == FEATURE_DIMENSIONS:
+    if held or len(value[0].shape) == FEATURE_DIMENSIONS:
         return read_arrays(
             value[0], value[1], value[2] if len(value) == TRIPLE else None
         ), "features"

@@ -20,6 +20,7 @@ from torch.utils.data import Dataset
 
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import explain_invalid
+from difficulty_service.interface.arrays import to_texts
 from trainer.config import Normalise, ScoreWeights
 from trainer.config.table import Needs
 from trainer.losses import Loss, call_hook, make_loss
@@ -83,7 +84,7 @@ def read_weights(
     """
     config = _weight_options(options)
     with _score_file(scores) as path:
-        return weights_of_samples(sample_ids, path, config)[0].float()
+        return weights_of_samples(to_texts(sample_ids, "sample_ids"), path, config)[0].float()
 
 
 def read_difficulty(
@@ -108,7 +109,7 @@ def read_difficulty(
         TrainingError: The scores are marked as unreliable.
     """
     with _score_file(scores) as path:
-        return difficulty_of_samples(sample_ids, path, column)
+        return difficulty_of_samples(to_texts(sample_ids, "sample_ids"), path, column)
 
 
 @contextmanager
@@ -236,7 +237,7 @@ class SampleObjective:
             raise ValueError("weights have no effect with alpha 0; raise it, such as to 0.3")
         self.objective = Objective(make_loss(loss) if isinstance(loss, str) else loss, alpha)
         self.weights = weights
-        self._ids = list(sample_ids)
+        self._ids = to_texts(sample_ids, "sample_ids")
         self.epoch: int | None = None
         self.batches = 0
         self.has_ended = False

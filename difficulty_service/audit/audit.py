@@ -21,7 +21,8 @@ from difficulty_service.audit.agreement import (
     rank_agreement,
 )
 from difficulty_service.base.errors import AuditError, Setting
-from difficulty_service.datasets.labels import decode_dictionary, numbers_of_classes
+from difficulty_service.base.plain_columns import plain_column
+from difficulty_service.datasets.labels import numbers_of_classes
 from difficulty_service.score_columns import require_columns
 
 EXAMPLES = 3
@@ -297,10 +298,10 @@ def audit(score_table: pa.Table, against: pa.Table, options: AuditOptions) -> Au
     require_other_columns("the other table", against.column_names, (options.join, options.column))
     rows = match_ids(score_table["sample_id"], against[options.join], options.join)
     joined = score_table.select(score_columns).filter(rows.is_valid())
-    column = decode_dictionary(against[options.column].take(rows.drop_null()))
+    column = plain_column(against[options.column].take(rows.drop_null()))
     scores = joined[options.score_column].cast(pa.float64()).to_numpy()
     labels = joined["label"].to_numpy()
-    names = decode_dictionary(joined["label_name"])
+    names = plain_column(joined["label_name"])
     kind = options.kind or choose_kind(column, label_numbers(labels, names))
     if kind not in COMPARISONS:
         raise AuditError(

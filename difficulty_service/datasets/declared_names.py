@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.label_lists import is_list
-from difficulty_service.datasets.labels import decode_dictionary
 
 
 def declared_names(schema: pa.Schema, column: str) -> tuple[str, ...]:
@@ -53,7 +53,7 @@ def as_names(column: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
             for cell in column.to_pylist()
         ]
         return pa.chunked_array([pa.array(cells, inner)])
-    numbers = decode_dictionary(column).combine_chunks().dictionary_encode()
+    numbers = plain_column(column).combine_chunks().dictionary_encode()
     distinct = [_name(number, names) for number in numbers.dictionary.to_pylist()]
     texts = pa.array(distinct, pa.large_string())
     return pa.chunked_array([texts.take(numbers.indices)])
@@ -120,7 +120,7 @@ def _renumbered(column: pa.ChunkedArray, places: Sequence[int], file: str) -> pa
         inner = _renumbered(values, places, file).combine_chunks()
         ends = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
         return pa.chunked_array([pa.ListArray.from_arrays(pa.array(ends), inner)])
-    numbers = pc.fill_null(decode_dictionary(column).cast(pa.int64()), -1).to_numpy()
+    numbers = pc.fill_null(plain_column(column).cast(pa.int64()), -1).to_numpy()
     largest = int(numbers.max(initial=-1))
     if largest >= len(places):
         raise DatasetError(

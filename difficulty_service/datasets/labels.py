@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.tables import to_arrow
 from difficulty_service.datasets.label_lists import (
     combinations_warning,
@@ -180,11 +181,11 @@ def distinct_labels(
     Raises:
         DatasetError: The values are of another type, or a list has several labels.
     """
-    values = decode_dictionary(values)
+    values = plain_column(values)
     assumed = None
     if is_list(values.type):
         values, assumed = one_of_each(values, source, describe, parameter)
-        values = decode_dictionary(values)
+        values = plain_column(values)
     values = _integers_or_text(values, source, parameter)
     encoded = values.combine_chunks().dictionary_encode()
     cells = encoded.dictionary.to_pylist()
@@ -235,7 +236,7 @@ def name_classes(
     classes = np.array([class_of.get(key, key) for key in keys], np.int64)[indices]
     class_names = [*declared, *map(str, further)]
     if names is not None:
-        for index, name in _names_of(indices, decode_dictionary(names), keys, source).items():
+        for index, name in _names_of(indices, plain_column(names), keys, source).items():
             class_names[class_of.get(keys[index], keys[index])] = name
     return tuple(class_names), classes
 
@@ -266,16 +267,6 @@ def read_otherwise(labels: Sequence[str]) -> list[str]:
 def no_labels(num_rows: int) -> IndexedLabels:
     """All rows as samples of a dataset without labels."""
     return IndexedLabels((UNLABELLED,), np.zeros(num_rows, np.int32), np.arange(num_rows))
-
-
-def decode_dictionary(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values of a dictionary-encoded column, or of one of views of text as plain text.
-
-    Any other column is unchanged.
-    """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column.cast(pa.large_string()) if pa.types.is_string_view(column.type) else column
 
 
 def is_text(data_type: pa.DataType) -> bool:

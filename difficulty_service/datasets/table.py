@@ -11,15 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.declared_names import declared_names, number_alike
 from difficulty_service.datasets.image_openers import cell_opener, text_opener
-from difficulty_service.datasets.labels import (
-    decode_dictionary,
-    index_labels,
-    no_labels,
-    several_labels_warning,
-)
+from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.splits import match_split, split_folders
@@ -235,7 +231,7 @@ def _open_files(location: str, options: DatasetOptions) -> tuple[list[TableFile]
 def _concat(parts: list[pa.Table]) -> pa.Table:
     """Concatenates columns of several files, whose types may differ in width or encoding."""
     plain = [
-        pa.table({name: decode_dictionary(part.column(name)) for name in part.schema.names})
+        pa.table({name: plain_column(part.column(name)) for name in part.schema.names})
         for part in parts
     ]
     try:
@@ -247,7 +243,7 @@ def _concat(parts: list[pa.Table]) -> pa.Table:
 def _splits_warning(tables: Sequence[TableFile]) -> list[str]:
     """A warning where rows of several splits are read together, as a column says."""
     columns = [
-        decode_dictionary(read_columns(table, ["split"]).column("split"))
+        plain_column(read_columns(table, ["split"]).column("split"))
         for table in tables
         if "split" in table.schema.names
     ]

@@ -3,12 +3,10 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.interface.arrays import SupportsArrow
 from difficulty_service.interface.score import MarksOf, marks_of
 from difficulty_service.interface.scores import Scores, warn
+from difficulty_service.interface.tables import Frame, to_table
 from difficulty_service.scores.annotator_labels import (
     ANNOTATOR_COLUMN,
     LABEL_COLUMN,
@@ -28,7 +26,7 @@ from difficulty_service.scores.file import ScoreFile
 
 def annotators(  # noqa: PLR0913 - one parameter for each option
     source: Scores | str | Path,
-    labels: str | Path | SupportsArrow,
+    labels: str | Path | Frame,
     *,
     columns: Sequence[str] = (),
     annotator_column: str = ANNOTATOR_COLUMN,
@@ -44,8 +42,7 @@ def annotators(  # noqa: PLR0913 - one parameter for each option
     Args:
         source: Features, which tell a little more, or scores: a folder or file of features, scores
             in memory, or the path of a score file.
-        labels: Labels of annotators, in a file, the files of a glob, or a table of Arrow, pandas or
-            polars.
+        labels: Labels of annotators, in a file, the files of a glob, or a table as `join` takes it.
         columns: Columns of one annotator each; wildcards such as `rand*` are allowed. Without
             any, the table has a row for each label, or all columns but `sample_id` are used.
         annotator_column: Column that says who gave the label of a row.
@@ -72,7 +69,9 @@ def annotators(  # noqa: PLR0913 - one parameter for each option
     if out is not None:
         require_report_file(Path(out))
     named = LabelColumns(tuple(columns), annotator_column, label_column, id_column)
-    given = labels if isinstance(labels, str | Path) else pa.table(labels)
+    given = labels
+    if not isinstance(labels, str | Path):
+        given = to_table(labels, "the table of labels", "labels")
     report = judge_annotators(
         ScoreFile(source.table, source.provenance)
         if isinstance(source, Scores)

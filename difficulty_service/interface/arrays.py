@@ -7,7 +7,7 @@ Labelled features that a program holds, as a source of features.
 """
 
 import sys
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.features.array_columns import (
     column_of_array,
@@ -26,20 +27,20 @@ from difficulty_service.features.array_columns import (
     tensor_of,
 )
 from difficulty_service.features.arrays import ArrayFeatures, array_features
+from difficulty_service.interface.tables import (
+    Column,
+    is_arrow,
+    is_data_frame,
+    is_hugging_face,
+    is_mapping,
+    is_pandas,
+    read_arrow,
+    refuse_lazy,
+    to_table,
+)
 
 Matrix = Any
 """An object that holds rows of numbers; `to_matrix` lists the kinds."""
-
-Column = Any
-"""One value per row: a tensor, a NumPy array, a pandas Series, an Arrow column or a sequence."""
-
-
-class SupportsArrow(Protocol):
-    """A table that Arrow reads, as of pandas or polars."""
-
-    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """The table as a stream."""
-
 
 MATRIX_DIMENSIONS = 2
 
@@ -47,9 +48,9 @@ MATRIX_DIMENSIONS = 2
 def to_matrix(features: Matrix) -> Tensor:
     """Features as a tensor, (samples, dim), on the memory of the object where it allows that.
 
-    They are a tensor on any device, a NumPy array, a pandas DataFrame of numbers or Series of
-    vectors, an Arrow table of numbers or column of vectors, any object with `__arrow_c_stream__` or
-    `__array__`, or nested sequences.
+    They are a tensor on any device, a NumPy array, a DataFrame or table of numbers or with one
+    column of vectors, a Series or column of vectors, any object with `__arrow_c_stream__` or
+    `__array__`, or nested sequences. Vectors are lists or arrays of one length.
     """
     if isinstance(features, Tensor):
         matrix = features.detach()
@@ -69,41 +70,44 @@ def to_matrix(features: Matrix) -> Tensor:
     return matrix
 
 
+def holds_vectors(features: Matrix) -> bool:
+    """Whether each row of numbers is one cell, as in a column of lists, or a table knows no NumPy.
+
+    scikit-learn reads all other tables of numbers.
+    """
+    if is_data_frame(features) or isinstance(features, pa.Table):
+        return bool(features.shape[1] == 1)
+    return is_mapping(features) or is_hugging_face(features) or is_arrow(features)
+
+
 def to_array(features: Matrix) -> NDArray[Any]:
     """An array of the numbers of an object that is no tensor."""
-    if is_pandas(features, "DataFrame"):
-        return _of_frame(features)
-    if is_pandas(features, "Series"):
-        features = features.tolist()
-    if isinstance(features, pa.Array | pa.ChunkedArray):
-        return matrix_of_vectors(features, "the features")
-    streams = hasattr(features, "__arrow_c_stream__")
-    if streams and (isinstance(features, pa.Table) or not hasattr(features, "__array__")):
-        return _of_table(pa.table(features))
+    refuse_lazy(features, "features")
+    if is_pandas(features, "DataFrame") or is_pandas(features, "Series"):
+        return _of_pandas(features)
+    if is_mapping(features):
+        return _of_table(to_table(features, "the table of features", "features"))
+    if is_arrow(features) or is_hugging_face(features):
+        held = read_arrow(features)
+        is_table = isinstance(held, pa.Table)
+        return _of_table(held) if is_table else matrix_of_vectors(held, "the features")
     try:
         return np.asarray(features)
     except (TypeError, ValueError) as error:
         raise _unsuitable(f"{type(features).__name__}, of which no array can be made") from error
 
 
-def is_pandas(value: object, name: str) -> bool:
-    """Whether an object is of a class of pandas, which is not imported for the question."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(value, getattr(pandas, name))
-
-
 def to_column(values: Column, parameter: str) -> pa.Array | pa.ChunkedArray:
     """Labels or ids as an Arrow column; a missing value, such as None or NaN, is null."""
     if isinstance(values, Tensor):
         values = values.detach().cpu().numpy()
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values
     if isinstance(values, np.ndarray) and (column := column_of_array(values)) is not None:
         return column
-    if hasattr(values, "__arrow_c_stream__"):
-        return pa.chunked_array(values)
-    plain = [_plain(value) for value in values]
+    refuse_lazy(values, parameter)
     try:
+        if is_arrow(values):
+            return _only_column(read_arrow(values), parameter)
+        plain = [_plain(value) for value in values]
         texts = [value for value in plain if isinstance(value, str)]
         return strings_to_arrow(texts) if len(texts) == len(plain) else pa.array(plain)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -129,6 +133,39 @@ def is_missing(value: object) -> bool:
     if value is None or (pandas is not None and value is pandas.NA):
         return True
     return bool(value != value)  # noqa: PLR0124 - only NaN differs from itself
+
+
+def to_texts(ids: Column, parameter: str) -> list[str]:
+    """Ids as a list, also of a Series or a column of Arrow."""
+    return to_column(ids, parameter).to_pylist() if is_arrow(ids) else list(ids)
+
+
+def _only_column(held: pa.Table | pa.ChunkedArray, parameter: str) -> pa.ChunkedArray:
+    """A column, or that of a table of one."""
+    if isinstance(held, pa.ChunkedArray):
+        return held
+    if held.num_columns == 1:
+        return held.column(0)
+    raise DatasetError(
+        f"{parameter} are a table of {held.num_columns} columns",
+        "pass one of them",
+        parameter=parameter,
+    )
+
+
+def _of_pandas(held: Any) -> NDArray[Any]:  # noqa: ANN401 - pandas is optional
+    """A DataFrame or Series; a Series, or the only column of a DataFrame, may hold vectors."""
+    is_series = held.ndim == 1
+    if is_series or held.shape[1] == 1:
+        series = held if is_series else held.iloc[:, 0]
+        try:
+            column = plain_column(pa.array(series, from_pandas=True))
+        except (pa.ArrowException, OverflowError, TypeError, ValueError):
+            pass  # values of several types, which NumPy may know better
+        else:
+            if is_vector(column.type):
+                return matrix_of_vectors(column, "the features")
+    return np.asarray(held.tolist()) if is_series else _of_frame(held)
 
 
 def _of_frame(frame: Any) -> NDArray[Any]:  # noqa: ANN401 - pandas is optional

@@ -8,7 +8,6 @@ from difficulty_service.backbone_trial import BackboneTrial, TrialCallbacks, use
 from difficulty_service.backbone_trial import try_backbones as run_trial
 from difficulty_service.base.errors import ConfigError, Setting
 from difficulty_service.command_options import TrialOptions
-from difficulty_service.interface.arrays import Column
 from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
 from difficulty_service.interface.options import (
     ReadingOptions,
@@ -18,6 +17,7 @@ from difficulty_service.interface.options import (
     require_names,
 )
 from difficulty_service.interface.scores import warn
+from difficulty_service.interface.tables import Column
 from difficulty_service.pipeline import plan_extraction
 
 

@@ -7,6 +7,7 @@ import inspect
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -19,8 +20,10 @@ from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import covariances
 from difficulty_service.gaussians.products import BLOCK_ROWS
-from difficulty_service.interface.arrays import Column, Matrix, to_array, to_matrix
+from difficulty_service.interface.arrays import Matrix, holds_vectors, to_column, to_matrix
 from difficulty_service.interface.options import read_options
+from difficulty_service.interface.selection import column_array
+from difficulty_service.interface.tables import Column, is_arrow
 from difficulty_service.options import FittingOptions
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
@@ -170,10 +173,12 @@ class RelativeMahalanobis:
         fitted: bool = False,
     ) -> tuple[Tensor, NDArray[Any] | None]:
         """Features and labels, in a form that can be computed with."""
-        if isinstance(X, Tensor):
+        if isinstance(X, Tensor) or holds_vectors(X):
             X = computable(to_matrix(X)).numpy()  # noqa: N806
         if isinstance(y, Tensor):
             y = y.detach().cpu().numpy()
+        elif is_arrow(y):
+            y = _labels_of(y)
         try:
             import sklearn.utils.multiclass
             from sklearn.utils import validation
@@ -203,7 +208,7 @@ class RelativeMahalanobis:
         if fitted and not self.__sklearn_is_fitted__():
             raise StatisticsError(f"{self!r} is not fitted", "call fit first")
         features = computable(to_matrix(X))
-        labels = None if y is None else to_array(y)
+        labels = None if y is None else np.asarray(y)
         if not finite_rows(features).all():
             raise DatasetError("the features hold NaN or infinity", parameter="X")
         if labels is not None and labels.shape != (len(features),):
@@ -217,3 +222,9 @@ class RelativeMahalanobis:
             )
         self.n_features_in_ = features.shape[1]
         return features, labels
+
+
+def _labels_of(column: Column) -> NDArray[Any]:
+    """The values of a column of another library, numbers as numbers. Shape (samples,)."""
+    values = to_column(column, "y")
+    return column_array(pa.chunked_array([values]) if isinstance(values, pa.Array) else values)

@@ -3,12 +3,11 @@
 import os
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets import open_dataset
@@ -25,12 +24,22 @@ from difficulty_service.datasets.sample import UNLABELLED, Dataset, DatasetOptio
 from difficulty_service.datasets.splits import choose_split
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.datasets.table_columns import IMAGE_NAMES
-from difficulty_service.interface.arrays import Column
 from difficulty_service.interface.image_labels import classes_of_pairs
+from difficulty_service.interface.tables import (
+    Column,
+    is_arrow,
+    is_data_frame,
+    is_hugging_face,
+    is_of,
+    is_pandas,
+    read_arrow,
+    refuse_lazy,
+    to_table,
+)
 
 LabelledImages = Any
 """A path or URI, a `datasets.Dataset`, a map-style Dataset of torch, a sequence of pairs, or a
-table: a DataFrame, an Arrow table or a dict of columns."""
+table as `difficulty_service.interface.tables.Frame`."""
 
 
 def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:
@@ -55,6 +64,7 @@ def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, lis
     if package is not None and isinstance(images, package.Dataset):
         return open_rows(images, resolve("."), "a Hugging Face dataset in memory", options), []
     _refuse_streams(images, package)
+    refuse_lazy(images, "images")
     if is_frame(images):
         pairs, guesses = _pairs_of_frame(images, options)
         dataset, warnings = _of_pairs(pairs, options)
@@ -126,6 +136,7 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     Raises:
         DatasetError: There are not as many labels as images, or `images` has labels of its own.
     """
+    images, labels = _only_column(images), _only_column(labels)
     has_labels = isinstance(images, str | os.PathLike) or not is_pairs(images) or is_frame(images)
     if has_labels or not hasattr(images, "__len__") or not hasattr(labels, "__len__"):
         raise DatasetError(
@@ -142,25 +153,36 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     return Zipped(_by_position(images), _by_position(labels))
 
 
+def _only_column(values: Any) -> Any:  # noqa: ANN401
+    """What Arrow reads of an object that has no elements itself; the column of a table of one."""
+    if not is_arrow(values) or is_pandas(values, "Series") or is_of(values, "polars", "Series"):
+        return values
+    held = read_arrow(values)
+    return held.column(0) if getattr(held, "num_columns", 0) == 1 else held
+
+
 def _without_labels(images: Any, ids: Sequence[str] | None = None) -> Zipped:  # noqa: ANN401
     return Zipped(_by_position(images), [UNLABELLED] * len(images), ids)
 
 
 def is_frame(images: LabelledImages) -> bool:
-    """Whether an object is a table in memory: a DataFrame, an Arrow table or a dict of columns."""
-    names = getattr(images, "column_names", None) or getattr(images, "columns", None)
-    package = sys.modules.get("datasets")
-    if package is not None and isinstance(images, package.Dataset | package.DatasetDict):
+    """Whether an object is a table in memory, but none of Hugging Face."""
+    if is_hugging_face(images) or is_of(images, "datasets", "DatasetDict"):
         return False
-    return isinstance(images, dict) or (names is not None and hasattr(images, "__getitem__"))
+    names = getattr(images, "column_names", None) or getattr(images, "columns", None)
+    if isinstance(images, Mapping) or (names is not None and hasattr(images, "__getitem__")):
+        return True
+    return is_arrow(images) and not hasattr(images, "__getitem__")
 
 
 def _pairs_of_frame(frame: Any, options: DatasetOptions) -> tuple[Zipped, list[str]]:  # noqa: ANN401
     """The pairs of a table, and a sentence where other columns look like labels, too."""
     unused = ("split",) if options.text_column is None else ("split", "image_column")
     check_options(options, "a table in memory", unused)
-    held = frame if isinstance(frame, dict) else getattr(frame, "column_names", None)
-    names = [str(name) for name in (frame.columns if held is None else held)]
+    # Columns of DataFrames may hold objects that Arrow cannot, such as PIL images.
+    if is_arrow(frame) and not is_data_frame(frame):
+        frame = to_table(frame, "the table", "images")
+    names = [str(name) for name in (frame if isinstance(frame, Mapping) else _names_in(frame))]
     if options.text_column is None:
         image = _column_name(names, options.image_column, find_usual(IMAGE_NAMES, names), "image")
     else:
@@ -178,6 +200,12 @@ def _pairs_of_frame(frame: Any, options: DatasetOptions) -> tuple[Zipped, list[s
     others = like[1:] if options.label_column is None else []
     guesses = [several_labels_warning(label, others)] if others else []
     return Zipped(_by_position(frame[image]), _names_of(frame, names, label), ids), guesses
+
+
+def _names_in(frame: Any) -> Sequence[object]:  # noqa: ANN401
+    """The names of the columns of a table."""
+    held: Sequence[object] | None = getattr(frame, "column_names", None)
+    return frame.columns if held is None else held
 
 
 def _names_of(frame: Any, names: list[str], label: str) -> Any:  # noqa: ANN401
@@ -205,11 +233,9 @@ def _column_name(names: list[str], chosen: str | None, usual: list[str], role: s
 
 def _by_position(values: Any) -> Any:  # noqa: ANN401
     """A sequence that counts from 0: a Series counts by its index, and Arrow wraps its values."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        return values.to_pylist()
     if hasattr(values, "to_list"):
         return values.to_list()
-    return values
+    return read_arrow(values).to_pylist() if is_arrow(values) else values
 
 
 def is_pairs(images: LabelledImages) -> bool:

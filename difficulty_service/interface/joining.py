@@ -1,18 +1,13 @@
 """Joins columns that a program holds to scores, by the ids of the samples."""
 
-from collections.abc import Mapping
-from typing import TypeAlias
-
 import pyarrow as pa
 
 from difficulty_service.audit.audit import match_ids
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import did_you_mean
-from difficulty_service.interface.arrays import Column, SupportsArrow, is_pandas, to_column
+from difficulty_service.interface.arrays import to_column
+from difficulty_service.interface.tables import Frame, is_pandas, to_table
 from difficulty_service.review.joined_tables import describe_unmatched
-
-Frame: TypeAlias = SupportsArrow | Mapping[str, Column]
-"""A DataFrame of pandas or polars, an Arrow table, or a mapping of columns."""
 
 KEY = "sample_id"
 """Name of the column of ids where none is named."""
@@ -44,14 +39,15 @@ def join_columns(table: pa.Table, frame: Frame, on: str | None) -> tuple[pa.Tabl
 
 def _read(frame: Frame, on: str | None) -> tuple[pa.ChunkedArray, pa.Table]:
     """The ids of a table and its other columns."""
-    table = _to_table(frame)
+    table = to_table(frame, "the table to join", "frame")
     key = on or KEY
     if key in table.column_names:
         return table[key], table.drop_columns(key)
     if is_pandas(frame, "DataFrame"):
         index = frame.index  # type: ignore[union-attr] # of pandas, which ships no types
         if index.nlevels == 1 and on in (None, index.name):
-            return pa.chunked_array([to_column(index.to_series(), "on")]), table
+            others = [name for name in table.column_names if name != index.name]
+            return to_column(index.to_series(), "on"), table.select(others)
     names = ", ".join(table.column_names)
     raise DatasetError(
         f"{JOINED} has no column {key!r}: {did_you_mean(key, table.column_names)}its columns are "
@@ -59,17 +55,3 @@ def _read(frame: Frame, on: str | None) -> tuple[pa.ChunkedArray, pa.Table]:
         *(() if on else ("name the one with the sample ids as ", Setting("on"))),
         parameter="on",
     )
-
-
-def _to_table(frame: Frame) -> pa.Table:
-    try:
-        if is_pandas(frame, "DataFrame"):
-            return pa.Table.from_pandas(frame, preserve_index=False)
-        return pa.table(dict(frame) if isinstance(frame, Mapping) else frame)
-    except (pa.ArrowException, TypeError, ValueError) as error:
-        raise DatasetError(
-            f"the columns to join cannot be read: {' '.join(str(error).split())}",
-            "pass a DataFrame, an Arrow table or a mapping of columns of one length and one type "
-            "each, such as {'sample_id': ids, 'camera': cameras}",
-            parameter="frame",
-        ) from error

@@ -10,13 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
-import pyarrow as pa
-
-from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.base.errors import CleaningError, ConfigError, Setting
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
-from difficulty_service.interface.arrays import Column, Matrix, SupportsArrow, read_arrays
+from difficulty_service.interface.arrays import Matrix, read_arrays
 from difficulty_service.interface.image_sources import (
     LabelledImages,
     is_pairs,
@@ -31,6 +29,7 @@ from difficulty_service.interface.options import (
     scoring_options,
 )
 from difficulty_service.interface.scores import Scores, warn
+from difficulty_service.interface.tables import Column, Frame, to_table
 from difficulty_service.options import LABELS_ONLY
 from difficulty_service.pipeline import (
     Callbacks,
@@ -58,15 +57,15 @@ from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
 
-MarksOf: TypeAlias = str | Path | SupportsArrow
-"""Marks in a file, or in a table of Arrow, pandas or polars."""
+MarksOf: TypeAlias = str | Path | Frame
+"""Marks in a file, or in a table."""
 
 
 def marks_of(marks: MarksOf) -> Marks:
     """Reads marks from a file or a table."""
     if isinstance(marks, str | Path):
         return read_marks(Path(marks), ())
-    return marks_of_table(pa.table(marks))
+    return marks_of_table(to_table(marks, "the table of marks", "marks", CleaningError))
 
 
 def score(  # noqa: PLR0913 - one parameter for each option
@@ -86,12 +85,13 @@ def score(  # noqa: PLR0913 - one parameter for each option
     warning. The numbers are those of `difficulty score`, without anything being written to disk.
 
     Args:
-        features: One row per sample: a NumPy array, a tensor on any device, a pandas DataFrame of
-            numbers, an Arrow table or column of vectors, or nested lists. float32 and float64 are
-            computed with as they are, other types as float32. Shape (samples, dim).
+        features: One row per sample: a NumPy array, a tensor on any device, a table of numbers or
+            with one column of lists, as DataFrames of pandas and polars, Arrow and DuckDB have
+            them, such a Series or column, or nested lists. float32 and float64 are computed with as
+            they are, other types as float32. Shape (samples, dim).
         labels: One integer or text per sample, None or NaN where it is missing: an array, tensor,
-            Series, Arrow column or list. Classes are sorted; the name of an integer is its value.
-            Shape (samples,).
+            Series, column or list. Classes are sorted; the name of an integer is its value. Shape
+            (samples,).
         ids: One unique id per sample; None for the index of a DataFrame, otherwise the numbers of
             the rows, counted from 0. Shape (samples,).
         shrinkage: `auto`, `none`, `ledoit-wolf`, `oas`, `leave-one-out`, or an intensity in [0, 1].
@@ -151,7 +151,8 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
         images: A path, URI or glob, as for `difficulty score`; a `datasets.Dataset`, or a
             `DatasetDict` with `split`; or a map-style Dataset of torch, list or other object
             with a length whose elements are pairs of an image and a label; or a table with a
-            column of each: a DataFrame, an Arrow table or a dict of columns. Such an image is a
+            column of each: a DataFrame of pandas or polars, an Arrow table, a relation of DuckDB or
+            a mapping of columns. Such an image is a
             PIL image, an array or tensor of integers from 0 to 255 or floats from 0 to 1, encoded
             bytes or a path; a label is an integer or text, or one-hot. With `modality="text"`, the
             samples of a table, of a Hugging Face dataset or of pairs are texts.

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from difficulty_service.interface.image_sources import LabelledImages
-    from difficulty_service.interface.joining import Frame
     from difficulty_service.interface.plots import PlotKind
     from difficulty_service.interface.review_widget import ReviewWidget
+    from difficulty_service.interface.tables import Frame
     from difficulty_service.review.sections import Order
 
     class Column(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
@@ -183,8 +183,9 @@ class Scores:
         are of no sample. `review` filters by these columns.
 
         Args:
-            frame: A DataFrame of pandas or polars, an Arrow table, or a mapping of columns, such as
-                `{"sample_id": ids, "camera": cameras}`.
+            frame: A DataFrame of pandas or polars, an Arrow table, a relation of DuckDB, a Dataset
+                of Hugging Face, or a mapping of columns, such as `{"sample_id": ids, "camera":
+                cameras}`.
             on: Its column with the ids of the samples; by default `sample_id`, or the index of a
                 DataFrame of pandas that has no such column.
 

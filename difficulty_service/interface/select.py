@@ -7,6 +7,7 @@ from pathlib import Path
 from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
+from difficulty_service.interface.arrays import to_texts
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
@@ -92,7 +93,9 @@ def select(  # noqa: PLR0913 - one parameter for each option
             )
         measure = read_measure(Path(pool), by)
     known = Known(
-        measure, None if labelled is None else split_of("labelled", labelled, split), chosen
+        measure,
+        None if labelled is None else split_of("labelled", labelled, split),
+        to_texts(chosen, "chosen"),
     )
     request = SelectionRequest.of(options)
     selection = select_samples(split, request, known)

@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import TypeAlias
 
-from difficulty_service.interface.arrays import Column, Matrix, read_arrays
+from difficulty_service.interface.arrays import Matrix, read_arrays
+from difficulty_service.interface.tables import Column
 from difficulty_service.scores.splits import Split, open_split
 
 Samples: TypeAlias = str | Path | tuple[Matrix, Column] | tuple[Matrix, Column, Column]

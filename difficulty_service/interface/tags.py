@@ -1,7 +1,7 @@
 """`tags`: features and the tags of samples in, wrong and missing tags out."""
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,9 @@ from difficulty_service.datasets.tags import TagColumns, open_tags
 from difficulty_service.features.array_files import open_features
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.tags import GivenTags
-from difficulty_service.interface.arrays import Column, Matrix, read_arrays, to_matrix
+from difficulty_service.interface.arrays import Matrix, read_arrays, to_column, to_matrix
 from difficulty_service.interface.scores import Scores, warn
+from difficulty_service.interface.tables import Column, is_arrow, is_pandas
 from difficulty_service.scores.class_evidence import samples_of_features
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.tags import LEAST, SampleTags, score_tags, tags_of_samples
@@ -58,7 +59,7 @@ def tags(  # noqa: PLR0913 - one parameter for each option
         features: Features that `difficulty extract` wrote, by their path, or as `ds.score` takes
             them.
         tags: The tags of each sample: the path of a table, or a list of names for each row of
-            features.
+            features, which may be in a Series or column of lists.
         ids: Ids of the samples, where the features are in memory; see `ds.score`.
         columns: The column of a table with lists or texts of tags, or several of 0 and 1, one for
             each tag; wildcards such as `has_*` are allowed. By default `tags`, or else `labels`.
@@ -103,16 +104,22 @@ def _open(features: Matrix | str | Path, ids: Column) -> FeatureSource:
 
 def tags_of_lists(tags: Sequence[Sequence[str]], num_samples: int) -> SampleTags:
     """The tags of all samples, from a list for each."""
+    if is_arrow(tags) and not is_pandas(tags, "Series"):
+        tags = to_column(tags, "tags").to_pylist()
     if len(tags) != num_samples:
         raise DatasetError(
             f"{len(tags):,} lists of tags for {num_samples:,} samples",
             "pass a list for each, which may be empty",
             parameter="tags",
         )
-    if any(isinstance(each, str) for each in tags):
-        raise DatasetError(
-            "the tags of a sample are one text", "pass a list of texts for each", parameter="tags"
-        )
+    for row, each in enumerate(tags):
+        if isinstance(each, str) or not isinstance(each, Iterable):
+            found = "one text" if isinstance(each, str) else repr(each)
+            raise DatasetError(
+                f"the tags of row {row} are {found}",
+                "pass a list of texts for each, which is empty where there are none",
+                parameter="tags",
+            )
     names = sorted({str(tag) for each in tags for tag in each})
     index = {name: place for place, name in enumerate(names)}
     places = [sorted({index[str(tag)] for tag in each}) for each in tags]

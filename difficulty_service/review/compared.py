@@ -24,7 +24,7 @@ from difficulty_service.audit.audit import (
 from difficulty_service.audit.score_comparison import ScoreComparison
 from difficulty_service.base.errors import AuditError, ReportError, Setting
 from difficulty_service.base.files import replacing
-from difficulty_service.datasets.labels import decode_dictionary
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.review.cards import Pictures, read_pictures
 from difficulty_service.review.charts import shade_of
 from difficulty_service.review.html_page import render_template
@@ -68,7 +68,7 @@ def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColum
 def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
     rows = match_ids(pa.chunked_array([samples.ids]), table["sample_id"], "sample_id")
     joined = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
-    column = decode_dictionary(table["value"].take(rows.drop_null()))
+    column = plain_column(table["value"].take(rows.drop_null()))
     labels = samples.labels[joined]
     names = pa.chunked_array([[samples.name_of(label) for label in labels.tolist()]])
     kind = choose_kind(column, label_numbers(labels, names))

@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.errors import CleaningError, Setting
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import count_of, is_or_are, list_names
-from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
@@ -155,7 +155,7 @@ class _Reader:
                 *remedy_of(node.id, self._table.column_names),
                 *text,
             )
-        return decode_dictionary(self._table[node.id])
+        return plain_column(self._table[node.id])
 
     def _refuse(self, node: ast.expr, reason: str) -> CleaningError:
         return _refusal(self._condition, f"cannot be used: {ast.unparse(node)!r} {reason}")

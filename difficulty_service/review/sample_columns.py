@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.bodies.results import ColumnKind
-from difficulty_service.datasets.labels import decode_dictionary, is_text
+from difficulty_service.datasets.labels import is_text
 from difficulty_service.score_columns import FAULT_COLUMN
 
 MOST_VALUES = 100
@@ -186,7 +187,7 @@ def to_sample_column(name: str, column: pa.ChunkedArray) -> SampleColumn | str:
     if column.null_count == len(column):
         return "it has no value"
     try:
-        return _convert(name, decode_dictionary(column))
+        return _convert(name, plain_column(column))
     except pa.ArrowException as error:
         return str(error)[:LONGEST_VALUE]
 

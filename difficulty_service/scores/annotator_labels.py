@@ -22,10 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
 from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.label_lists import is_list, one_of_each
-from difficulty_service.datasets.labels import decode_dictionary, find_usual
+from difficulty_service.datasets.labels import find_usual
 from difficulty_service.datasets.storage import common_folder
 from difficulty_service.datasets.table_columns import PATH_NAMES, EveryColumn, has_paths
 from difficulty_service.datasets.table_files import (
@@ -188,7 +189,7 @@ def _row_names(tables: Sequence[TableFile]) -> Iterator[str]:
 
 def _texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Cells as text; whole numbers without a fraction, null where there is none."""
-    column = decode_dictionary(column)
+    column = plain_column(column)
     if is_list(column.type):
         column, _ = one_of_each(column, "the column of labels", "row {}".format, "columns")
     if pa.types.is_boolean(column.type):

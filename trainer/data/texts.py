@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.datasets.labels import decode_dictionary
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.listing import choose_positions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.table import build_table, list_table
@@ -167,7 +167,7 @@ def _read_table(
     )
     listed = list_table(location, options)
     samples = build_table(listed, location, options)
-    columns = (decode_dictionary(read_columns(table, [column]).column(0)) for table in tables)
+    columns = (plain_column(read_columns(table, [column]).column(0)) for table in tables)
     chunks = [chunk for texts in columns for chunk in texts.cast(pa.large_string()).chunks]
     texts = pa.chunked_array(chunks, pa.large_string()).take(pa.array(listed.rows.rows))
     if texts.null_count:

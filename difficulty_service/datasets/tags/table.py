@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import did_you_mean, list_names
 from difficulty_service.datasets.declared_names import as_names, declared_names
 from difficulty_service.datasets.file_search import find_files_ending
 from difficulty_service.datasets.label_lists import is_list
-from difficulty_service.datasets.labels import decode_dictionary, find_usual, is_text
+from difficulty_service.datasets.labels import find_usual, is_text
 from difficulty_service.datasets.sample import TableLimits
 from difficulty_service.datasets.storage import Boundary, StoredFile
 from difficulty_service.datasets.table_columns import PATH_NAMES
@@ -214,7 +215,7 @@ def _one_hot(source: str, cells: pa.Table) -> tuple[NDArray[np.int64], NDArray[n
                 "name one column of lists, or columns of 0 and 1",
                 parameter="columns",
             )
-        texts = pc.utf8_lower(pc.utf8_trim_whitespace(decode_dictionary(column).cast(pa.string())))
+        texts = pc.utf8_lower(pc.utf8_trim_whitespace(plain_column(column).cast(pa.string())))
         known, where = np.unique(texts.fill_null("").to_numpy(), return_inverse=True)
         others = [text for text in known.tolist() if text not in YES | NO]
         if others:
@@ -236,7 +237,7 @@ def _texts_of_lists(
     source: str, name: str, column: pa.ChunkedArray, wanted: TagColumns
 ) -> tuple[NDArray[np.int64], list[str], NDArray[np.int64]]:
     """Row of each tag, the names of all tags, sorted, and their indices."""
-    cells = decode_dictionary(column).combine_chunks()
+    cells = plain_column(column).combine_chunks()
     if is_list(cells.type):
         _refuse_separator(wanted, "lists")
     elif is_text(cells.type):
@@ -258,7 +259,7 @@ def _texts_of_lists(
             parameter="columns",
         )
     rows = pc.list_parent_indices(cells).to_numpy(zero_copy_only=False)
-    values = decode_dictionary(pa.chunked_array([pc.list_flatten(cells)]))
+    values = plain_column(pa.chunked_array([pc.list_flatten(cells)]))
     if not (is_text(values.type) or pa.types.is_integer(values.type)):
         raise DatasetError(
             f"the lists of {name!r} of {source!r} hold {values.type}, and tags are texts or "

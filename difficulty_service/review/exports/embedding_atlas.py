@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.tables import parquet_writer, to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
-from difficulty_service.datasets.labels import decode_dictionary
 from difficulty_service.features.description import is_store
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS, small_picture
 from difficulty_service.review.exports.samples import Exported, class_list, label_scores
@@ -80,7 +80,7 @@ def _described(scores: ScoreFile, samples: ScoredSamples) -> pa.Table:
         if name in CLASS_INDICES:
             columns[name] = names.take(table[name].combine_chunks())
         elif name.removesuffix("_name") not in CLASS_INDICES:
-            columns[name] = decode_dictionary(table[name])
+            columns[name] = plain_column(table[name])
     if samples.compares_classes:
         tiers = pa.array([*tier_names(samples), None], pa.string())
         columns["tier"] = tiers.take(pa.array(samples.tiers))
