@@ -44,7 +44,10 @@ from difficulty_service.features.errors_file import (
     write_errors,
 )
 from difficulty_service.options import ReadingOptions
+from difficulty_service.review.exports.samples import class_list
 from difficulty_service.scores.file import ScoreFile, write_scores
+from difficulty_service.scores.image_faults import count_faults
+from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
 
 SOURCE_FILE = "features.txt"
@@ -130,6 +133,8 @@ def import_scores(
 
     `marks_of` is the id of the job whose marks the scores know, which the new one is a round after.
     """
+    provenance = _completed(content)
+    content = ScoreFile(content.table, provenance)
     (root, _), path = root_and_path(location)
     columns_shown = content.table.select(columns_to_read(content.table.column_names))
     shown = ScoreFile(columns_shown, content.provenance)
@@ -142,7 +147,7 @@ def import_scores(
     }
     with tempfile.TemporaryDirectory() as folder:
         local = Path(folder) / SCORES_FILE
-        write_scores(local, content.table, content.provenance)
+        write_scores(local, content.table, provenance)
         digest = hashlib.sha256(local.read_bytes())
         job = _job(engine, id_of(digest.digest()), request | {"marks": marks_of})
         request["marks"] = job.request.get("marks")
@@ -159,6 +164,15 @@ def import_scores(
         changed = JOBS.update().where(JOBS.c.id == job.id)
         values = {"request": encode(request), "result": encode(result.to_json())}
         return job_of(connection.execute(changed.values(values).returning(*JOBS.c)).one())
+
+
+def _completed(content: ScoreFile) -> Provenance:
+    """Where scores come from, with what their columns tell of it if another program lost it."""
+    known = content.provenance
+    counted = {} if known.class_names else {"class_names": class_list(content)}
+    if known.image_faults is None and (faults := count_faults(content)) is not None:
+        counted["image_faults"] = dict(faults)
+    return known.updated(Provenance.of(counted)) if counted else known
 
 
 def _job(engine: Engine, job_id: str, request: Mapping[str, Any]) -> Job:

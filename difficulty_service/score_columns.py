@@ -359,5 +359,7 @@ def remedy_of(name: str, columns: Sequence[str]) -> Remedy:
         return _TWO_CLASSES
     if name in COMPUTED_BY:
         return COMPUTED_BY[name]
+    if name in COLUMNS:
+        return ("every score file has it: keep it where another program writes the file again",)
     meant = did_you_mean(name, [*columns, *COMPUTED_BY])
     return (f"{meant}{'The' if meant else 'the'} columns are {', '.join(columns)}",)

@@ -12,6 +12,7 @@ DifficultyError
 ├── FeatureStoreError      a folder of features is incomplete, damaged or from another run
 ├── StatisticsError        no Gaussian can be fitted to the features
 ├── ScoreFileError         a Parquet file does not follow the score schema
+│   └── NoScores           it is not a score file at all
 ├── AuditError             scores cannot be compared with a column
 ├── CleaningError          scores cannot be used to clean or export a dataset as requested
 ├── ReportError            no report can be written as requested
@@ -129,6 +130,10 @@ class StatisticsError(DifficultyError):
 
 class ScoreFileError(DifficultyError):
     """A Parquet file does not follow the score schema."""
+
+
+class NoScores(ScoreFileError):
+    """A Parquet file holds no scores."""
 
 
 class AuditError(DifficultyError):

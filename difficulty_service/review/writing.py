@@ -55,6 +55,7 @@ from difficulty_service.review.sections import (
 from difficulty_service.review.stored_images import ImageSource
 from difficulty_service.score_columns import FAULT_COLUMN
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.image_faults import count_faults
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, to_samples
 
@@ -375,7 +376,7 @@ def _values(
         "num_classes": len(ranked),
         "summary": summary,
         "num_unread": provenance.num_bad_images or 0,
-        "faults": provenance.image_faults,
+        "faults": count_faults(scores),
         "measure": samples.measure,
         "new_classes": samples.takes_new_classes,
         "mark_kinds": samples.mark_kinds,

@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from difficulty_service.base.checksums import (
     ChangedFile,
@@ -23,9 +24,10 @@ from difficulty_service.base.checksums import (
     dump_checked,
     load_checked,
 )
-from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.base.errors import NoScores, ScoreFileError
 from difficulty_service.base.files import file_sha256, replacing, require_output_file
 from difficulty_service.base.json_text import parse_json
+from difficulty_service.base.plain_columns import plain_column, plain_type
 from difficulty_service.base.tables import (
     UNREADABLE,
     WRITERS,
@@ -33,6 +35,7 @@ from difficulty_service.base.tables import (
     read_csv,
     read_json_lines,
 )
+from difficulty_service.base.wording import list_names
 from difficulty_service.score_columns import COLUMNS, ColumnType, require_columns
 from difficulty_service.scores.provenance import Provenance
 
@@ -42,6 +45,9 @@ CONTENT_KEY = "sha256"
 """Key, beside a file of text, of the checksum of that file as it was written."""
 
 REMEDY = "score again, or take a copy of the file"
+
+NAMED = 12
+"""Number of columns that a message names."""
 
 _TYPES: Mapping[ColumnType, pa.DataType] = {
     "string": pa.string(),
@@ -75,8 +81,8 @@ class ScoreFile:
 
     Attributes:
         table: One row per sample; those columns of SCHEMA that were computed, or some of them.
-        provenance: Where the scores come from; nothing is known where the file beside a CSV or
-            JSON Lines file is gone.
+        provenance: Where the scores come from; only a warning that nothing is known, where another
+            program left it out or the file beside a CSV or JSON Lines file is gone.
         path: File that they were read from, beside which their features are; None for others.
     """
 
@@ -148,19 +154,24 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
         ScoreFileError: The file is missing, is not a score file, has a version that this package
             does not know, has a provenance with values of another type, or lacks a column; the
             remedy is then what computes it.
+        NoScores: It is a Parquet file of something else.
+
+    Warns:
+        ChangedFile: Another program wrote the file again without its provenance, or, as text, has
+            changed it.
     """
     with _opened(path) as opened:
         present = opened.schema.names
         names = list(columns or _fields(present).names)
         require_columns(names, present, str(path))
-        table = opened.read(names)
+        table = _with_types(path, opened.read(names))
     return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance, path)
 
 
 def read_score_schema(path: Path) -> pa.Schema:
-    """Names and types of all columns of a score file; errors as for `read_scores`."""
+    """Names and types of all columns, as `read_scores` reads them; errors as there."""
     with _opened(path) as opened:
-        return opened.schema.remove_metadata()
+        return _schema_read(opened.schema)
 
 
 @dataclass(frozen=True)
@@ -178,21 +189,19 @@ def _opened(path: Path) -> Iterator[_OpenScores]:
     ending = path.suffix.lower()
     try:
         if ending in READERS:
-            table = _with_types(READERS[ending](path, SCHEMA))
+            table = READERS[ending](path, SCHEMA)
             table.validate(full=True)  # text of JSON that is not UTF-8
             yield _OpenScores(table.schema, _provenance_beside(path), table.select)
             return
         with open_parquet(path) as file:
-            described = (file.schema_arrow.metadata or {}).get(METADATA_KEY)
+            schema = file.schema_arrow
+            described = (file.metadata.metadata or {}).get(METADATA_KEY)
             if described is None:
-                raise ScoreFileError(
-                    f"{path} is not a score file: its metadata lacks the key "
-                    f"{METADATA_KEY.decode()!r}"
-                )
-            provenance = _checked(path, parse_json(described))
-            yield _OpenScores(
-                file.schema_arrow, provenance, lambda columns: file.read(columns=columns)
-            )
+                _require_scores(path, schema.names)
+                provenance = _lost(path, f"the key {METADATA_KEY.decode()!r} of its metadata")
+            else:
+                provenance = _checked(path, parse_json(described))
+            yield _OpenScores(schema, provenance, lambda columns: file.read(columns=columns))
     except FileNotFoundError:
         raise ScoreFileError(f"there is no score file {path}") from None
     except DamagedFile as error:
@@ -211,9 +220,33 @@ def _provenance_beside(path: Path) -> Provenance:
             warnings.warn(describe_change(path), ChangedFile, stacklevel=2)
         return _checked(beside, values)
     except FileNotFoundError:
-        return Provenance()
+        return _lost(path, f"{beside.name} beside it")
     except ValueError as error:
         raise ScoreFileError(f"{beside} is damaged: {error}", REMEDY) from error
+
+
+def _require_scores(path: Path, names: Sequence[str]) -> None:
+    """Raises NoScores for a table that has no ids, or no column that is made by scoring."""
+    scored = {*COLUMNS} - {*REQUIRED}
+    if REQUIRED[0] not in names or scored.isdisjoint(names):
+        raise NoScores(
+            f"{path} is not a score file: its metadata lacks the key {METADATA_KEY.decode()!r}, "
+            f"and it has not both a column {REQUIRED[0]!r} and one of scores; its columns are "
+            f"{list_names(names, NAMED)}",
+            "name the file that `difficulty score` wrote, or keep these columns where another "
+            "program writes it again",
+        )
+
+
+def _lost(path: Path, what: str) -> Provenance:
+    """What is known of scores that another program wrote again: a warning, also issued as one."""
+    sentence = (
+        f"{path} has lost {what}: it is not known which dataset, backbone and options its scores "
+        "come from, whether they are reliable, whether they are of boxes or tags, and which "
+        "classes have no sample; use the file as it was written where that matters"
+    )
+    warnings.warn(sentence, ChangedFile, stacklevel=2)
+    return Provenance.of({"warnings": [sentence]})
 
 
 def _checked(path: Path, values: Mapping[str, object]) -> Provenance:
@@ -230,13 +263,49 @@ def _checked(path: Path, values: Mapping[str, object]) -> Provenance:
         raise ScoreFileError(f"the provenance of {path} {error}", REMEDY) from error
 
 
-def _with_types(table: pa.Table) -> pa.Table:
-    """Gives the columns of SCHEMA the types that text does not tell."""
-    for index, name in enumerate(table.column_names):
-        if name in SCHEMA.names:
-            field = SCHEMA.field(name)
-            table = table.set_column(index, field, table[name].cast(field.type))
-    return table
+def _with_types(path: Path, table: pa.Table) -> pa.Table:
+    """The columns in the types of SCHEMA, which text does not tell and other programs change."""
+    schema = _schema_read(table.schema)
+    columns = []
+    for found, wanted, column in zip(table.schema, schema, table.columns, strict=True):
+        try:
+            columns.append(_of_type(column, wanted.type))
+        except pa.ArrowException as error:
+            raise ScoreFileError(
+                f"column {found.name!r} of {path} is of type {found.type} and cannot be "
+                f"{wanted.type}: {error}",
+                REMEDY,
+            ) from error
+        if not wanted.nullable and (absent := columns[-1].null_count):
+            raise ScoreFileError(
+                f"column {found.name!r} of {path} has {absent:,} nulls, expected none",
+                "leave out rows that are of no sample",
+            )
+    return pa.table(columns, schema=schema)
+
+
+def _schema_read(schema: pa.Schema) -> pa.Schema:
+    """The columns of a file as they are read: of SCHEMA, and others of plain types."""
+    return pa.schema(
+        [
+            SCHEMA.field(field.name)
+            if field.name in SCHEMA.names
+            else pa.field(field.name, plain_type(field.type))
+            for field in schema
+        ]
+    )
+
+
+def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column in another type; NaN, which pandas has in place of nulls, becomes null."""
+    if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    if column.type == kind:
+        return column
+    column = plain_column(column)
+    if pa.types.is_dictionary(kind):
+        return column.cast(kind.value_type).dictionary_encode()
+    return column.cast(kind)
 
 
 def _fields(names: Iterable[str]) -> pa.Schema:

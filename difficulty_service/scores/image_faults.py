@@ -7,6 +7,7 @@ images are like. Then an image has to be unlike the rest, too: `OUTLYING` standa
 the median, which are estimated by the median absolute deviation (Iglewicz and Hoaglin, 1993).
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 
 from difficulty_service.base.tables import strings_to_arrow, to_arrow
 from difficulty_service.images.appearance import NUMBERS, from_struct
+from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.scores.file import ScoreFile
 
 if TYPE_CHECKING:  # pages need the names of faults, and load no torch
     from difficulty_service.features.source import FeatureSource
@@ -125,6 +128,15 @@ FAULTS = (
 
 FAULT_NAMES = tuple(fault.name for fault in FAULTS)
 """Their names, which are the values of `image_fault`."""
+
+
+def count_faults(scores: ScoreFile) -> Mapping[str, int] | None:
+    """Number of images with each fault that occurs; None where it is not known how images look."""
+    known = scores.provenance.image_faults
+    if known is not None or FAULT_COLUMN not in scores.table.column_names:
+        return known
+    counts = Counter(scores.table[FAULT_COLUMN].to_pylist())  # another program wrote the file again
+    return {name: counts[name] for name in FAULT_NAMES if counts[name]}
 
 
 @dataclass

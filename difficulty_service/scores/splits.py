@@ -15,7 +15,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import (
     FeatureStoreError,
-    ScoreFileError,
+    NoScores,
     Setting,
     StatisticsError,
 )
@@ -266,7 +266,7 @@ def open_split(path: Path, like: Split | None = None) -> Split:
 
     Raises:
         FeatureStoreError: It is neither; or the features are incomplete, damaged or not there.
-        ScoreFileError: The score file is damaged.
+        ScoreFileError: The score file is damaged, or lacks a column.
     """
     if is_store(path) or is_array_file(path):
         return Split(str(path), open_features(path))
@@ -274,9 +274,7 @@ def open_split(path: Path, like: Split | None = None) -> Split:
         raise _no_features(path, f"{path} holds no features", like)
     try:
         scores = read_scores(path, ["sample_id", "label_name"])
-    except ScoreFileError as error:
-        if error.remedy:  # it is a score file, and this says what to do with it
-            raise
+    except NoScores as error:
         raise _no_features(path, error.problem, like) from error
     folder = path.with_suffix(".features")
     if not is_store(folder):

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 import torch
 from fastapi.testclient import TestClient
@@ -19,6 +20,7 @@ from api.jobs.files import TSNE_FILE, attempt_prefix
 from api.jobs.store import Job
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
+from difficulty_service.base.checksums import ChangedFile
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.features.errors_file import BadImage, write_errors
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
@@ -77,6 +79,28 @@ def test_the_images_of_the_file_are_shown(scores: Path) -> None:
         images.index(f'id="image-{row}"') for row in range(4)
     )
     assert picture.headers["content-type"] == "image/jpeg"
+
+
+def test_a_file_that_another_program_wrote_again_is_shown_with_the_classes_of_its_rows(
+    scores: Path,
+) -> None:
+    again = scores.with_name("again.parquet")
+    faults = pa.array(["blurred", None, "dark", "blurred"])
+    table = read_scores(scores).table.append_column("image_fault", faults)
+    table.to_pandas().to_parquet(again)
+    with pytest.warns(ChangedFile, match="has lost the key 'difficulty'"):
+        content = read_scores(again)
+    location = str(scores.with_name("photos"))
+    settings = explorer_settings(again, location, 0)
+    with open_database(settings) as engine:
+        job = import_scores(engine, open_artifacts(settings.artifact_root), content, location)
+
+    with TestClient(create_app(settings), base_url="http://localhost") as client:
+        summary = client.get(f"/jobs/{job.id}").text
+        dogs = client.get(f"/v1/jobs/{job.id}/scores?label=dog").json()
+
+    assert "blurred 2" in summary
+    assert [row["sample_id"] for row in dogs["samples"]] == ["dog/0.png", "dog/1.png"]
 
 
 def test_a_decision_about_a_tag_has_the_picture_of_its_image(scores: Path) -> None:

@@ -138,6 +138,13 @@ def weights_of_samples(
         require_reliable(column.provenance, path, ', or set regulariser.unreliable = "allow"')
     joined = _join(column, sample_ids, known_ids)
     _check_matched(joined, path, config)
+    if config.normalise == "per_dimension" and column.provenance.feature_dim is None:
+        raise ConfigError(
+            f"{path} does not say how many numbers a feature vector has, which "
+            'normalise = "per_dimension" divides by',
+            "choose another normalise, or the score file as it was written",
+            parameter="normalise",
+        )
     has_score = torch.from_numpy(~np.isnan(joined.scores))
     known_weights = sample_weights(
         torch.from_numpy(joined.scores)[has_score],

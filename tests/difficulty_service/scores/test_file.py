@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.base.errors import NoScores, ScoreFileError
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 
@@ -95,10 +95,11 @@ def test_a_file_that_is_not_parquet_is_named(tmp_path: Path) -> None:
         read_scores(tmp_path / "s.parquet")
 
 
-def test_a_table_that_is_no_score_file_is_named(tmp_path: Path) -> None:
-    pq.write_table(make_table(), tmp_path / "s.parquet")
+@pytest.mark.parametrize("lost", [["sample_id"], ["md", "rmd"]])
+def test_a_table_that_is_no_score_file_is_named(tmp_path: Path, lost: list[str]) -> None:
+    pq.write_table(make_table().drop_columns(lost), tmp_path / "s.parquet")
 
-    with pytest.raises(ScoreFileError, match="not a score file"):
+    with pytest.raises(NoScores, match=r"not a score file.*; name the file that `difficulty"):
         read_scores(tmp_path / "s.parquet")
 
 

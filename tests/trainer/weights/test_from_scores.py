@@ -93,7 +93,7 @@ def test_per_dimension_needs_a_score_file_with_the_dimension_of_the_features(
 ) -> None:
     path = save_scores(tmp_path, SCORES)
 
-    with pytest.raises(ConfigError, match="dimension of the features, and None is not"):
+    with pytest.raises(ConfigError, match="does not say how many numbers a feature vector has"):
         weights_of_samples(IDS, path, config(normalise="per_dimension"))
 
 
