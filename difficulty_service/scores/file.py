@@ -297,7 +297,10 @@ def _schema_read(schema: pa.Schema) -> pa.Schema:
 
 
 def _of_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column in another type; NaN, which pandas has in place of nulls, becomes null."""
+    """A column in another type; NaN, which pandas has in place of nulls, becomes null.
+
+    No file holds NaN: statistics of Parquet leave it out, so that conditions of DuckDB miss it.
+    """
     if pa.types.is_floating(column.type) and pc.any(pc.is_nan(column)).as_py():
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     if column.type == kind:
@@ -332,6 +335,6 @@ def _column(table: pa.Table, field: pa.Field) -> pa.ChunkedArray | pa.Array:
     if not field.nullable and column.null_count:
         raise ScoreFileError(f"column {field.name!r} has {column.null_count} nulls, expected none")
     try:
-        return column.cast(field.type)
+        return _of_type(column, field.type)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise ScoreFileError(f"column {field.name!r} cannot be {field.type}: {error}") from error
