@@ -169,7 +169,9 @@ def import_scores(
 def _completed(content: ScoreFile) -> Provenance:
     """Where scores come from, with what their columns tell of it if another program lost it."""
     known = content.provenance
-    counted = {} if known.class_names else {"class_names": class_list(content)}
+    counted: dict[str, object] = {}
+    if not known.class_names:
+        counted["class_names"] = class_list(content)
     if known.image_faults is None and (faults := count_faults(content)) is not None:
         counted["image_faults"] = dict(faults)
     return known.updated(Provenance.of(counted)) if counted else known
