@@ -71,12 +71,12 @@ def to_matrix(features: Matrix) -> Tensor:
 
 
 def holds_vectors(features: Matrix) -> bool:
-    """Whether each row of numbers is one cell, as in a column of lists, or a table knows no NumPy.
+    """Whether features are in a form that scikit-learn does not read as a table of numbers.
 
-    scikit-learn reads all other tables of numbers.
+    Each row is one cell, as in a column of lists, or the table is none that NumPy knows.
     """
     if is_data_frame(features) or isinstance(features, pa.Table):
-        return bool(features.shape[1] == 1)
+        return features.shape[1] == 1 and is_vector(read_arrow(features[:1]).field(0).type)
     return is_mapping(features) or is_hugging_face(features) or is_arrow(features)
 
 

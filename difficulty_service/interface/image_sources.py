@@ -136,7 +136,7 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     Raises:
         DatasetError: There are not as many labels as images, or `images` has labels of its own.
     """
-    images, labels = _only_column(images), _only_column(labels)
+    images, labels = _elements_of(images), _elements_of(labels)
     has_labels = isinstance(images, str | os.PathLike) or not is_pairs(images) or is_frame(images)
     if has_labels or not hasattr(images, "__len__") or not hasattr(labels, "__len__"):
         raise DatasetError(
@@ -153,7 +153,7 @@ def zip_labels(images: LabelledImages, labels: Column) -> Zipped:
     return Zipped(_by_position(images), _by_position(labels))
 
 
-def _only_column(values: Any) -> Any:  # noqa: ANN401
+def _elements_of(values: Any) -> Any:  # noqa: ANN401
     """What Arrow reads of an object that has no elements itself; the column of a table of one."""
     if not is_arrow(values) or is_pandas(values, "Series") or is_of(values, "polars", "Series"):
         return values

@@ -407,3 +407,12 @@ def test_a_sample_without_a_list_of_tags_is_refused_by_its_row() -> None:
 
     with pytest.raises(ds.errors.DatasetError, match="the tags of row 1 are None; pass a list"):
         ds.tags(FEATURES, tags)
+
+
+def test_an_estimator_knows_the_name_of_an_only_column() -> None:
+    pytest.importorskip("sklearn")
+    frame = pd.DataFrame({"length": FEATURES[:, 0]})
+
+    fitted = ds.RelativeMahalanobis().fit(frame, LABELS)
+
+    assert fitted.feature_names_in_.tolist() == ["length"]  # type: ignore[attr-defined]
