@@ -171,6 +171,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.word_search = WordSearch(state.artifacts, state.scoring_process, weights)
         state.tsne_maps = TsneMaps(
             state.engine,
+            settings,
             state.artifacts,
             state.maps,
             state.similar_images,

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -53,7 +54,7 @@ COMPARISONS_FOLDER = "comparisons"  # with other jobs, added after this one when
 JOBS_PREFIX = "jobs"
 LOCK_FILE = "lock"
 COUNTED_AT_ONCE = 1000
-LONGEST_JOINING = 7 * 86400.0  # seconds for which a table may arrive and be joined
+LONGEST_SCRATCH = 7 * 86400.0  # seconds for which a table may arrive and be joined
 
 
 def job_prefix(job_id: str) -> str:
@@ -104,9 +105,18 @@ def joined_copy(settings: Settings, job: Job, version: str) -> Path:
     return columns_folder(settings, job.id) / f"{version}-{JOINED_FILE}"
 
 
-def joining_folder(settings: Settings) -> Path:
-    """Folder for tables while they are joined, each in a folder of its own."""
-    return settings.data_dir / "joining"
+def scratch_folder(settings: Settings) -> Path:
+    """Folder for files that are needed once; what a killed server leaves there is deleted later."""
+    return settings.data_dir / "scratch"
+
+
+@contextmanager
+def scratch(settings: Settings) -> Iterator[Path]:
+    """A folder for files that are needed once, which is deleted at the end of the context."""
+    parent = scratch_folder(settings).absolute()
+    parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=parent) as folder:
+        yield Path(folder)
 
 
 def gaussians_folder(settings: Settings) -> Path:
@@ -269,7 +279,7 @@ def delete_left_files(engine: Engine, settings: Settings, artifacts: Artifacts) 
         if get_job(engine, None, prefix.removeprefix(f"{JOBS_PREFIX}/")) is None:
             artifacts.delete_prefix(prefix)
             deleted += 1
-    return deleted + _delete_left_tables(joining_folder(settings))
+    return deleted + _delete_left_files(scratch_folder(settings))
 
 
 def count_results(engine: Engine, artifacts: Artifacts) -> int:
@@ -287,12 +297,12 @@ def count_result(engine: Engine, artifacts: Artifacts, job: Job) -> None:
     set_stored_bytes(engine, job.id, artifacts.total_bytes(job_prefix(job.id)))
 
 
-def _delete_left_tables(folder: Path) -> int:
-    """Deletes tables whose server was killed while it joined them; returns their number."""
+def _delete_left_files(folder: Path) -> int:
+    """Deletes what killed servers left in their scratch folders; returns the number of these."""
     deleted = 0
     for path in folder.iterdir() if folder.is_dir() else ():
         with suppress(FileNotFoundError):  # another process deletes them, too
-            if path.stat().st_mtime < time.time() - LONGEST_JOINING:
+            if path.stat().st_mtime < time.time() - LONGEST_SCRATCH:
                 shutil.rmtree(path, ignore_errors=True)
                 deleted += 1
     return deleted

@@ -259,6 +259,28 @@ def visible_job(engine: sa.Engine, viewer: Principal, job_id: str) -> Job | None
     return None if row is None else job_of(row)
 
 
+def visible_jobs(engine: sa.Engine, viewer: Principal, job_ids: Collection[str]) -> set[str]:
+    """Those of some jobs that the caller sees, as by `visible_job`."""
+    query = sa.select(JOBS.c.id).where(
+        JOBS.c.id.in_(job_ids), JOBS.c.state != DELETING, _visible_to(viewer)
+    )
+    with engine.connect() as connection:
+        return set(connection.execute(query).scalars())
+
+
+def existing_jobs(engine: sa.Engine, job_ids: Collection[str]) -> set[str]:
+    """Those of some jobs that are not deleted, whoever may see them."""
+    query = sa.select(JOBS.c.id).where(JOBS.c.id.in_(job_ids), JOBS.c.state != DELETING)
+    with engine.connect() as connection:
+        return set(connection.execute(query).scalars())
+
+
+def sees_job_of(viewer: Principal, owner: str, root: str | None) -> bool:
+    """Whether a job of an owner and a root is one that the caller sees without its being shared."""
+    is_of_roots = viewer.roots is None or root in viewer.roots
+    return (viewer.sees_all and is_of_roots) or (owner == viewer.owner and viewer.may_use(root))
+
+
 def own_job(engine: sa.Engine, viewer: Principal, job_id: str) -> Job | None:
     """As `visible_job`, if it is the caller's own."""
     job = visible_job(engine, viewer, job_id)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import pyarrow as pa
@@ -122,6 +123,7 @@ def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: Writ
     """Deletes a comparison, or stops it."""
     owned_job(request, key, job_id)
     job = scored_job(request, key, job_id)
+    comparisons(request).find(key, job.job, comparison_id)
     comparisons(request).delete(job.job, comparison_id)
     return redirect(f"{job.address}/comparisons")
 
@@ -130,7 +132,7 @@ def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: Writ
 def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey) -> Response:
     """What was found, with pictures of the first of it; until then, how far it is."""
     job = scored_job(request, key, job_id)
-    found = comparisons(request).get(job.job, comparison_id)
+    found = comparisons(request).get(key, job.job, comparison_id)
     values = {"found": found, "question": _question(found.kind), "address": job.address}
     if is_fragment(request) and found.state == "running":
         return render(request, "comparison_progress", values)
@@ -153,6 +155,11 @@ def _ask(
             body[question.others] = others if question.several else others[0]
         found = begin(request, key, job_id, ASKED.validate_python(body))
     except (Problem, ValidationError, ValueError) as error:
+        if isinstance(error, Problem) and error.status in {
+            HTTPStatus.FORBIDDEN,
+            HTTPStatus.NOT_FOUND,
+        }:
+            raise
         return _list(job_id, request, key, (question.kind, texts, _reason(error)))
     return redirect(f"/jobs/{job_id}/comparisons/{found.id}")
 
@@ -187,7 +194,7 @@ def _list(
         for each in QUESTIONS
     ]
     values = job.values("Compare") | {
-        "found": comparisons(request).list(job.job),
+        "found": comparisons(request).list(key, job.job),
         "questions": {each.kind: each for each in QUESTIONS},
         "forms": forms,
         "others": [each for each in others if each.id != job.job.id and each.kind == job.job.kind],
@@ -232,7 +239,7 @@ def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
     }
     if found.state != "succeeded":
         return values
-    with comparisons(job.request).open(job.job, found.id, TABLE_FILE) as file:
+    with comparisons(job.request).open(job.key, job.job, found.id, TABLE_FILE) as file:
         table = pq.read_table(file)
     chosen = _in_order(found.kind, table)
     values["total"] = len(chosen)

@@ -1,9 +1,6 @@
 """Attaches tables to finished jobs, those that people send and the dataset's own; removes them."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pyarrow as pa
 import structlog
@@ -12,7 +9,7 @@ from sqlalchemy import Engine
 from api.http.problems import unreadable
 from api.jobs.columns import AttachedTable, attach, detach
 from api.jobs.dataset import find_dataset
-from api.jobs.files import count_result, joined_copy, joined_prefix, joining_folder
+from api.jobs.files import count_result, joined_copy, joined_prefix
 from api.jobs.joined_table import JOINED_FILE, JoinedTable
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
@@ -27,15 +24,6 @@ OTHER_BYTES = 1 << 30
 KEPT_BYTES = 256 << 20  # memory above which the process is replaced once its table is joined
 COPIES = 4
 """How often what is read of a table may be in memory at once."""
-
-
-@contextmanager
-def receiving(settings: Settings) -> Iterator[Path]:
-    """A folder for a table, which is deleted at the end of the context."""
-    parent = joining_folder(settings).absolute()
-    parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(dir=parent) as folder:
-        yield Path(folder)
 
 
 class AttachedTables:

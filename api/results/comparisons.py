@@ -6,20 +6,25 @@ scores of the job that it was asked of, until either is deleted.
 
 import hashlib
 import json
-import tempfile
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 import structlog
+from pydantic import BaseModel
 from sqlalchemy import Engine
+from sqlalchemy.exc import SQLAlchemyError
 
+from api.http.principals import Principal
 from api.http.problems import Problem, conflict, not_found
 from api.http.public_text import hide_paths, public_names
+from api.jobs import comparisons
+from api.jobs.comparisons import Comparison, OtherJob
 from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COMPARISONS_FOLDER,
@@ -29,10 +34,11 @@ from api.jobs.files import (
     SCORES_FILE,
     count_result,
     open_stored,
+    scratch,
 )
 from api.jobs.kept_features import KeptFiles, open_split
 from api.jobs.store import Job
-from api.results.one_by_one import OneByOne, Progress, Refusal, Work, answer
+from api.results.one_by_one import OneByOne, Refusal, Work, answer
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from api.storage.space import require_space
@@ -62,7 +68,14 @@ MOST_WAITING, MOST_OF_ONE = 32, 4
 
 RETRY_AFTER = 30  # seconds
 
-RESULT_FILE, TABLE_FILE = "comparison.json", "table.parquet"
+TOLD_EVERY = 10.0
+"""Seconds after which a server tells others how far its comparisons are."""
+
+RESULT_FILE, TABLE_FILE, CLASSES_FILE = "result.json", "table.parquet", "classes.parquet"
+
+MOST_CLASSES = 100
+"""Classes that a result lists; a table has the others."""
+
 MARKS_FILE = "marks-{}.parquet"
 
 Result: TypeAlias = LeakResult | DiffResult | SelectResult
@@ -70,10 +83,15 @@ Result: TypeAlias = LeakResult | DiffResult | SelectResult
 
 @dataclass(frozen=True)
 class Asked:
-    """What is asked, and the finished jobs that it is about, the job of the address first."""
+    """What is asked, and the finished jobs that it is about, the job of the address first.
+
+    Attributes:
+        before: The earlier choice that it goes on from, whose jobs it is about, too.
+    """
 
     body: ComparisonCreate
     jobs: Sequence[Job]
+    before: Comparison | None = None
 
     @property
     def job(self) -> Job:
@@ -86,10 +104,13 @@ class Asked:
         text = json.dumps([self.job.id, self.body.model_dump(mode="json")], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    @property
-    def name(self) -> str:
-        """Tells it from what is asked of other jobs."""
-        return f"{self.job.id}/{self.id}"
+    def begun(self) -> Comparison:
+        """The comparison, of which nothing is found yet."""
+        others = {each.id: OtherJob.of(each) for each in self.jobs[1:]}
+        earlier = () if self.before is None else self.before.others
+        others = {each.id: each for each in earlier} | others
+        request = self.body.model_dump(mode="json")
+        return Comparison(self.job.id, self.id, list(others.values()), request, "running")
 
 
 @dataclass
@@ -100,35 +121,38 @@ class Comparisons:
     settings: Settings
     artifacts: Artifacts
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _asked: dict[str, Asked] = field(default_factory=dict)
+    _owners: dict[str, str] = field(default_factory=dict)
     _work: OneByOne = field(default_factory=lambda: OneByOne("comparison", MOST_WAITING))
+    _closed: threading.Event = field(default_factory=threading.Event)
+    _teller: threading.Thread | None = None
 
-    def request(self, asked: Asked) -> ComparisonPublic:
+    def request(self, viewer: Principal, asked: Asked) -> ComparisonPublic:
         """The comparison, which is begun if it is neither stored nor being made.
 
         Raises:
-            Problem: A job has no features, too many comparisons wait, or the owner keeps all that
-                it may.
+            Problem: A job has no features, too many comparisons wait, or the owner or the job
+                keeps all that it may.
             OSError: There is no space for it.
         """
-        stored = self._stored(asked.job, asked.id)
-        if stored is not None:
-            return stored
+        present = comparisons.find(self.engine, viewer, asked.job.id, asked.id)
+        if present is not None and present.state != "failed":
+            return self._public(asked.job, present)
         require_space(self.settings)
         if self.settings.takes_jobs:
             require_room(find_usage(self.engine, self.settings, asked.job.owner))
         for job in asked.jobs:
             self._require_features(job)
+        begun, maker = asked.begun(), uuid4().hex
         with self._lock:
-            for name in list(self._asked):
-                if self._work.known(name) is None:  # it is stored
-                    del self._asked[name]
-            owners = [each.job.owner for each in self._waiting()]
-            full = owners.count(asked.job.owner) >= MOST_OF_ONE and asked.name not in self._asked
-            begun = not full and self._work.begin(asked.name, lambda: self._make(asked))
-            if begun:
-                self._asked[asked.name] = asked
-        if not begun:
+            waiting = self._work.pending()
+            owners = [self._owners[each] for each in waiting if each in self._owners]
+            self._owners = {each: self._owners[each] for each in waiting if each in self._owners}
+            is_full = len(waiting) >= MOST_WAITING or owners.count(asked.job.owner) >= MOST_OF_ONE
+            if not is_full and comparisons.begin(self.engine, begun, maker):
+                self._owners[maker] = asked.job.owner
+                self._work.begin(maker, lambda: self._make(asked, maker))
+                self._tell()
+        if is_full:
             raise Problem(
                 429,
                 "too-many-comparisons",
@@ -136,57 +160,45 @@ class Comparisons:
                 "wait for one of them",
                 headers={"Retry-After": str(RETRY_AFTER)},
             )
-        return self._public(asked)
+        return self.get(viewer, asked.job, asked.id)
 
-    def get(self, job: Job, comparison_id: str) -> ComparisonPublic:
+    def get(self, viewer: Principal, job: Job, comparison_id: str) -> ComparisonPublic:
         """A comparison that was asked of a job.
 
         Raises:
-            Problem: There is none with this id.
+            Problem: There is none with this id all of whose jobs the caller sees.
         """
-        asked = self._asked.get(f"{job.id}/{comparison_id}")
-        if asked is not None and self._work.known(asked.name) is not None:
-            return self._public(asked)
-        stored = self._stored(job, comparison_id)
-        if stored is None:
-            raise not_found("comparison", comparison_id)
-        return stored
+        return self._public(job, self.find(viewer, job, comparison_id))
 
-    def list(self, job: Job) -> Sequence[ComparisonPublic]:
-        """What was asked of a job and is not deleted: what is not stored first."""
-        asked = [each for each in list(self._asked.values()) if each.job.id == job.id]
-        begun = [each for each in asked if self._work.known(each.name) is not None]
-        ids = [each.id for each in begun]
-        found = [self._public(each) for each in begun]
-        for folder in self.artifacts.list_folders(_folder(job)):
-            stored_id = folder.rpartition("/")[2]
-            stored = None if stored_id in ids else self._stored(job, stored_id)
-            if stored is not None:
-                found.append(stored)
+    def find(self, viewer: Principal, job: Job, comparison_id: str) -> Comparison:
+        """A comparison without its result; arguments and errors as of `get`."""
+        found = comparisons.find(self.engine, viewer, job.id, comparison_id)
+        if found is None:
+            raise not_found("comparison", comparison_id)
         return found
 
-    def delete(self, job: Job, comparison_id: str) -> None:
-        """Deletes a comparison; one that is being made is stopped.
+    def list(self, viewer: Principal, job: Job) -> Sequence[Comparison]:
+        """What was asked of a job and is not deleted, the latest first, without results."""
+        return comparisons.list_of(self.engine, viewer, job.id)
 
-        Raises:
-            Problem: There is none with this id.
-        """
-        self.get(job, comparison_id)
-        name = f"{job.id}/{comparison_id}"
-        with self._lock:
-            self._work.stop(name)
-            self._asked.pop(name, None)
+    def delete(self, job: Job, comparison_id: str) -> None:
+        """Deletes a comparison, if it is there; one that is being made is stopped."""
+        comparisons.delete(self.engine, job.id, comparison_id)
+        self._stop_unwanted()
         self.artifacts.delete_prefix(f"{_folder(job)}/{comparison_id}")
         count_result(self.engine, self.artifacts, job)
 
-    def open(self, job: Job, comparison_id: str, name: str) -> pa.NativeFile:
+    def open(self, viewer: Principal, job: Job, comparison_id: str, name: str) -> pa.NativeFile:
         """A file of a stored comparison.
 
         Raises:
             Problem: The comparison is not there, not ready or damaged, or has no such file.
         """
-        if self.get(job, comparison_id).state != "succeeded":
+        if self.find(viewer, job, comparison_id).state != "succeeded":
             raise conflict("the comparison has no result yet", "ask for it until it has succeeded")
+        return self._open(job, comparison_id, name)
+
+    def _open(self, job: Job, comparison_id: str, name: str) -> pa.NativeFile:
         if self.artifacts.size(f"{_folder(job)}/{comparison_id}/{name}") is None:
             raise conflict(
                 f"the comparison has no {name}", "see the links of the comparison for what it has"
@@ -194,28 +206,40 @@ class Comparisons:
         return open_stored(self.artifacts, job, f"{COMPARISONS_FOLDER}/{comparison_id}/{name}")
 
     def close(self) -> None:
-        """Ends the comparison that is being made."""
+        """Ends the comparison that is being made; those that wait can be asked for again."""
+        self._closed.set()
+        waiting = self._work.pending()
         self._work.close()
+        for maker in waiting:
+            comparisons.finish(self.engine, maker, failure=comparisons.ENDED)
 
-    def _waiting(self) -> Iterator[Asked]:
-        for name in self._work.pending():
-            asked = self._asked.get(name)
-            if asked is not None:
-                yield asked
+    def _tell(self) -> None:
+        """Begins to tell other servers that this one is at work, if it does not yet."""
+        if self._teller is None:
+            self._teller = threading.Thread(target=self._tell_others, daemon=True)
+            self._teller.start()
 
-    def _public(self, asked: Asked) -> ComparisonPublic:
-        progress = self._work.known(asked.name)
-        stored = self._stored(asked.job, asked.id) if progress is None else None
-        if stored is not None:
-            return stored
-        return _described(asked, progress or Progress())
+    def _tell_others(self) -> None:
+        while not self._closed.wait(TOLD_EVERY):
+            try:
+                self._stop_unwanted()
+            except (SQLAlchemyError, Problem) as error:
+                structlog.get_logger().warning("comparisons-untold", exc_info=error)
 
-    def _stored(self, job: Job, comparison_id: str) -> ComparisonPublic | None:
-        try:
-            with self.artifacts.open(f"{_folder(job)}/{comparison_id}/{RESULT_FILE}") as file:
-                return ComparisonPublic.model_validate_json(file.read())
-        except FileNotFoundError:
-            return None
+    def _stop_unwanted(self) -> None:
+        """Tells how far comparisons are; stops those that were deleted, here or elsewhere."""
+        progress = {maker: self._work.known(maker) for maker in self._work.pending()}
+        shares = {maker: each.share for maker, each in progress.items() if each is not None}
+        for maker in comparisons.heard_of(self.engine, shares) if shares else ():
+            self._work.stop(maker)
+
+    def _public(self, job: Job, found: Comparison) -> ComparisonPublic:
+        public = described(job, found)
+        if found.state != "succeeded":
+            return public
+        with self._open(job, found.id, RESULT_FILE) as file:
+            stored = Stored.model_validate_json(file.read())
+        return public.model_copy(update=dict(stored))
 
     def _require_features(self, job: Job) -> None:
         assert job.result is not None  # noqa: S101 - because it succeeded
@@ -227,37 +251,46 @@ class Comparisons:
                 "name another job" if job.wanted.tags else "score its dataset again",
             )
 
-    def _make(self, asked: Asked) -> str | None:
+    def _make(self, asked: Asked, maker: str) -> str | None:
         """Why there is no comparison; None once it is stored."""
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
+        failure: str | None = "the server could not make it"
+        summary = None
+        try:
+            found = self._find(asked, maker)
+            failure = found.reason if isinstance(found, Refusal) else None
+            summary = None if isinstance(found, Refusal) else summary_of(asked.body, found)
+        finally:
+            if not comparisons.finish(self.engine, maker, summary=summary, failure=failure):
+                # It was deleted meanwhile, with what was stored before.
+                self.artifacts.delete_prefix(f"{_folder(asked.job)}/{asked.id}")
+            count_result(self.engine, self.artifacts, asked.job)
+        return failure
+
+    def _find(self, asked: Asked, maker: str) -> Result | Refusal:
+        """What is found, once it is stored with its tables."""
+        with scratch(self.settings) as folder:
             files = [self._fetch(job, folder) for job in asked.jobs]
             chosen = self._chosen_before(asked, folder)
             work = Work(serve, (asked.body, files, chosen, folder), MAX_MEMORY, LONGEST)
-            found = self._work.run(asked.name, work)
+            found: Result | Refusal = self._work.run(maker, work)
             if isinstance(found, Refusal):
                 reason = hide_paths(found.reason, public_names(self.settings))
                 structlog.get_logger().info("comparison-refused", job=asked.job.id, reason=reason)
-                return reason
-            with self._lock:
-                is_wanted = asked.name in self._asked
-            if not is_wanted:  # it was deleted meanwhile
-                return None
-            links = _links(asked.job, asked.id)
+                return Refusal(reason)
+            links = _links(asked.job.id, asked.id)
             base = links["self"]
             for job in asked.jobs:
                 if (folder / MARKS_FILE.format(job.id)).exists():
                     links[f"marks of {job.id}"] = f"{base}/marks.parquet?job={job.id}"
             links["table"] = f"{base}/table.parquet"
-            made = {"state": "succeeded", "result": found, "links": links}
-            public = _described(asked, Progress(1.0)).model_copy(update=made)
-            (folder / RESULT_FILE).write_text(public.model_dump_json())
-            stored = f"{_folder(asked.job)}/{asked.id}"
-            # The result comes last: with it the comparison is there.
+            if (folder / CLASSES_FILE).exists():
+                links["classes"] = f"{base}/classes.parquet"
+            stored = Stored(result=found, links=links)
+            (folder / RESULT_FILE).write_text(stored.model_dump_json())
+            place = f"{_folder(asked.job)}/{asked.id}"
             for path in (*sorted(folder.glob("*.parquet")), folder / RESULT_FILE):
-                self.artifacts.put(path, f"{stored}/{path.name}")
-        count_result(self.engine, self.artifacts, asked.job)
-        return None
+                self.artifacts.put(path, f"{place}/{path.name}")
+            return found
 
     def _fetch(self, job: Job, folder: Path) -> KeptFiles:
         """Local files of a job, which are copied where they are in another storage."""
@@ -288,7 +321,7 @@ class Comparisons:
         if earlier is None:
             return None
         path = folder / asked.job.id / "chosen.parquet"
-        save(self.open(asked.job, earlier, TABLE_FILE), path)
+        save(self._open(asked.job, earlier, TABLE_FILE), path)
         return path
 
 
@@ -297,22 +330,43 @@ def _folder(job: Job) -> str:
     return f"{job.result.prefix}/{COMPARISONS_FOLDER}"
 
 
-def _described(asked: Asked, progress: Progress) -> ComparisonPublic:
-    """A comparison that is not there yet."""
+class Stored(BaseModel):
+    """What is stored of a comparison beside its tables."""
+
+    result: Result
+    links: dict[str, str]
+
+
+def described(job: Job, found: Comparison) -> ComparisonPublic:
+    """A comparison without its result."""
     return ComparisonPublic(
-        id=asked.id,
-        kind=asked.body.kind,
-        state="running" if progress.failure is None else "failed",
-        share=progress.share,
-        failure=progress.failure,
-        request=asked.body.model_dump(mode="json"),
+        id=found.id,
+        kind=found.request["kind"],
+        state=found.state,
+        share=found.share,
+        failure=found.failure,
+        summary=found.summary,
+        request=dict(found.request),
         result=None,
-        links=_links(asked.job, asked.id),
+        links=_links(job.id, found.id),
     )
 
 
-def _links(job: Job, comparison_id: str) -> dict[str, str]:
-    return {"self": f"/v1/jobs/{job.id}/comparisons/{comparison_id}"}
+def summary_of(body: ComparisonCreate, found: Result) -> str:
+    """What was found, in a few words."""
+    if isinstance(found, LeakResult):
+        parts = [f"{test.copies:,} of {test.samples:,}" for test in found.tests]
+        return f"{', '.join(parts)} are copies"
+    if isinstance(found, DiffResult):
+        kinds = ("added", "removed", "relabelled")
+        parts = [f"{found.number_of(kind) or 0:,} {kind}" for kind in kinds]
+        return ", ".join(parts)
+    strategy = body.strategy if isinstance(body, SelectCreate) else ""
+    return f"{found.chosen:,} chosen by {strategy}"
+
+
+def _links(job_id: str, comparison_id: str) -> dict[str, str]:
+    return {"self": f"/v1/jobs/{job_id}/comparisons/{comparison_id}"}
 
 
 def serve(
@@ -383,7 +437,19 @@ def _diff(body: DiffCreate, files: Sequence[KeptFiles], folder: Path) -> DiffRes
     found = find_changes(old, new, body.permutations, body.seed, scores)
     assert found.table is not None  # noqa: S101 - there are samples
     write_parquet(folder / TABLE_FILE, found.table)
-    return DiffResult.of(found)
+    result = DiffResult.of(found)
+    if len(result.classes) <= MOST_CLASSES:
+        return result
+    write_parquet(folder / CLASSES_FILE, found.classes)
+    *classes, together = result.classes
+    moved = sorted(classes, key=lambda each: -(each.frechet or 0.0))[: MOST_CLASSES - 1]
+    warning = (
+        f"the {len(moved)} of {len(classes):,} classes that moved most are listed; the table of "
+        "classes has all"
+    )
+    return result.model_copy(
+        update={"classes": (*moved, together), "warnings": (*result.warnings, warning)}
+    )
 
 
 def _select(
@@ -412,4 +478,14 @@ def _select(
     selection = select_samples(pool, SelectionRequest.of(body), known, _share_of(compared, tell))
     write_parquet(folder / TABLE_FILE, selection.table)
     _write_marks(folder, selection.name, selection.other_marks)
-    return SelectResult.of(selection)
+    result = SelectResult.of(selection)
+    if len(result.classes) <= MOST_CLASSES:
+        return result
+    most = sorted(result.classes.items(), key=lambda each: -each[1])[:MOST_CLASSES]
+    warning = (
+        f"the {MOST_CLASSES} of {len(result.classes):,} classes with most chosen samples are "
+        "listed; the table has the class of each sample"
+    )
+    return result.model_copy(
+        update={"classes": dict(most), "warnings": (*result.warnings, warning)}
+    )

@@ -4,11 +4,9 @@ The worker does not make it: it would delay the next job by up to a minute for a
 nobody looks at.
 """
 
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -16,11 +14,12 @@ import structlog
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
-from api.jobs.files import TSNE_FILE, count_result, job_prefix
+from api.jobs.files import TSNE_FILE, count_result, job_prefix, scratch
 from api.jobs.store import Job, get_job
 from api.results.maps import Maps, SimilarImages
 from api.results.one_by_one import OneByOne, Progress, Refusal, Work, answer
 from api.results.score_columns import OpenScores
+from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.review.map import tsne_input, within_unit
@@ -36,6 +35,7 @@ class TsneMaps:
     """Makes one map at a time and tells how far each of them is."""
 
     engine: Engine
+    settings: Settings
     artifacts: Artifacts
     maps: Maps
     similar_images: SimilarImages
@@ -70,8 +70,8 @@ class TsneMaps:
             structlog.get_logger().error("tsne-failed", job=job.id, reason=plane.reason)
             return plane.reason
         x, y = within_unit(plane).astype(np.float32).T
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "map.parquet"
+        with scratch(self.settings) as folder:
+            path = folder / "map.parquet"
             write_parquet(path, pa.table({"row": rows, "x": x, "y": y}))
             self.artifacts.put(path, f"{job.result.prefix}/{TSNE_FILE}")
         if get_job(self.engine, None, job.id) is None:

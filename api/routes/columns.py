@@ -19,8 +19,9 @@ from api.http.fair_queue import FairQueue
 from api.http.principals import Principal
 from api.http.problems import bad_request, conflict, invalid, not_found
 from api.jobs.columns import AttachedTable, attached_tables
+from api.jobs.files import scratch
 from api.jobs.store import Job
-from api.results.attached_tables import AttachedTables, receiving
+from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.routes.reviewers import owned_job
@@ -158,7 +159,7 @@ async def _turn(request: Request, key: Principal) -> AsyncIterator[tuple[Path, R
     await run_in_threadpool(require_space, state.settings)
     queue: FairQueue = state.tables_queue
     client = client_of(key.owner, request.scope)
-    with queue.request(client), receiving(state.settings) as folder:
+    with queue.request(client), scratch(state.settings) as folder:
         yield folder, partial(queue.run, client)
 
 

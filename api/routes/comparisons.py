@@ -10,9 +10,18 @@ from starlette.responses import StreamingResponse
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import RequestedBytes
 from api.http.principals import Principal
-from api.http.problems import invalid
+from api.http.problems import Problem, invalid, not_found
+from api.jobs.comparisons import Comparison
 from api.jobs.store import Job, visible_job
-from api.results.comparisons import MARKS_FILE, TABLE_FILE, Asked, Comparisons
+from api.results.comparisons import (
+    CLASSES_FILE,
+    MARKS_FILE,
+    TABLE_FILE,
+    Asked,
+    Comparisons,
+    described,
+)
+from api.routes.jobs import LONGEST_PAGE
 from api.routes.results import (
     BYTES,
     NOT_FINISHED,
@@ -28,6 +37,7 @@ from difficulty_service.bodies.comparisons import (
     ComparisonPublic,
     DiffCreate,
     LeaksCreate,
+    SelectCreate,
 )
 from difficulty_service.bodies.jobs import ID_PATTERN
 
@@ -61,10 +71,32 @@ def compare(
 
 
 @router.get("", summary="Comparisons of a job", responses=NOT_FINISHED)
-def list_comparisons(job_id: str, request: Request, key: ReadKey) -> ComparisonList:
-    """Everything that was asked of the job and is not deleted."""
+def list_comparisons(
+    job_id: str,
+    request: Request,
+    key: ReadKey,
+    limit: Annotated[int, Query(ge=1, le=LONGEST_PAGE)] = 50,
+    before: Annotated[
+        str | None,
+        Query(pattern=COMPARISON_PATTERN, description="`next` of the previous page"),
+    ] = None,
+) -> ComparisonList:
+    """What was asked of the job and is not deleted, the latest first, a page at a time.
+
+    Those with jobs that the key does not see are not listed.
+    """
     job = succeeded_job(request, key, job_id)
-    return ComparisonList(comparisons=list(comparisons(request).list(job)))
+    found = comparisons(request).list(key, job)
+    ids = [each.id for each in found]
+    if before is not None and before not in ids:
+        raise not_found("comparison", before)
+    start = 0 if before is None else ids.index(before) + 1
+    page = found[start : start + limit]
+    is_last = start + limit >= len(found)
+    return ComparisonList(
+        comparisons=[described(job, each) for each in page],
+        next=None if is_last else page[-1].id,
+    )
 
 
 @router.get("/{comparison_id}", summary="A comparison of jobs", responses=NOT_FINISHED)
@@ -72,7 +104,7 @@ def read(
     job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
 ) -> ComparisonPublic:
     """How far it is, or what was found."""
-    return comparisons(request).get(succeeded_job(request, key, job_id), comparison_id)
+    return comparisons(request).get(key, succeeded_job(request, key, job_id), comparison_id)
 
 
 @router.delete(
@@ -81,7 +113,9 @@ def read(
 def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
     """Deletes what was found; one that is being made is stopped."""
     owned_job(request, key, job_id)
-    comparisons(request).delete(succeeded_job(request, key, job_id), comparison_id)
+    job = succeeded_job(request, key, job_id)
+    comparisons(request).find(key, job, comparison_id)
+    comparisons(request).delete(job, comparison_id)
 
 
 @router.get(
@@ -98,6 +132,19 @@ async def read_table(
 
 
 @router.get(
+    "/{comparison_id}/classes.parquet",
+    summary="Table of the classes of a comparison",
+    response_class=Response,
+    responses=FILE,
+)
+async def read_classes(
+    job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKey
+) -> StreamingResponse:
+    """How far each class moved, where there are more classes than the result lists."""
+    return await _send(request, key, job_id, comparison_id, CLASSES_FILE)
+
+
+@router.get(
     "/{comparison_id}/marks.parquet",
     summary="Marks that drop samples",
     response_class=Response,
@@ -105,7 +152,7 @@ async def read_table(
 )
 async def read_marks(
     job_id: str,
-    comparison_id: str,
+    comparison_id: ComparisonId,
     request: Request,
     key: ReadKey,
     job: Annotated[
@@ -136,7 +183,27 @@ def begin(
     ]
     if len({each.id for each in others}) < len(others):
         raise invalid("a job is named twice", "name each once", "tests")
-    return comparisons(request).request(Asked(body, [job, *others]))
+    asked = Asked(body, [job, *others], _before(request, key, job, body))
+    return comparisons(request).request(key, asked)
+
+
+def _before(
+    request: Request, key: Principal, job: Job, body: ComparisonCreate
+) -> Comparison | None:
+    """The earlier choice that a request goes on from."""
+    if not isinstance(body, SelectCreate) or body.chosen is None:
+        return None
+    try:
+        before = comparisons(request).find(key, job, body.chosen)
+    except Problem:
+        before = None
+    if before is None or before.request["kind"] != "select" or before.state != "succeeded":
+        raise invalid(
+            f"there is no finished choice {body.chosen!r} of this job",
+            f"GET /v1/jobs/{job.id}/comparisons lists them",
+            "chosen",
+        )
+    return before
 
 
 def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) -> Job:
@@ -168,7 +235,7 @@ async def _send(
 ) -> StreamingResponse:
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
     file: pa.NativeFile = await run_in_threadpool(
-        comparisons(request).open, job, comparison_id, name
+        comparisons(request).open, key, job, comparison_id, name
     )
     size = file.size()
     headers = {

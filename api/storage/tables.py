@@ -166,6 +166,22 @@ JOB_COLUMNS = sa.Table(
     sa.Column("attached_at", sa.Float, nullable=False),  # first, under this name
 )
 
+COMPARISONS = sa.Table(
+    "comparisons",
+    METADATA,
+    sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    sa.Column("id", sa.String(32), primary_key=True),  # the same for the same request
+    sa.Column("others", sa.Text, nullable=False),  # JSON: id, owner and root of each other job
+    sa.Column("request", sa.Text, nullable=False),  # JSON, as validated
+    sa.Column("state", sa.String(16), nullable=False),  # running, succeeded, failed
+    sa.Column("share", sa.Float, nullable=False, default=0.0),
+    sa.Column("failure", sa.Text),
+    sa.Column("summary", sa.Text),  # what was found, in a sentence
+    sa.Column("maker", sa.String(32), nullable=False),  # whoever makes it writes under this
+    sa.Column("asked_at", sa.Float, nullable=False),
+    sa.Column("seen_at", sa.Float, nullable=False),  # when its maker was last heard of
+)
+
 SAVED_VIEWS = sa.Table(
     "saved_views",
     METADATA,

@@ -361,12 +361,16 @@ class ComparisonPublic(BaseModel):
     state: Literal["running", "succeeded", "failed"]
     share: float = Field(description="How much of it is done, from 0 to 1; 0 while it waits")
     failure: str | None = Field(description="Why there is no result; ask again to try again")
+    summary: str | None = Field(description="What was found, in a few words")
     request: dict[str, Any]
-    result: LeakResult | DiffResult | SelectResult | None
+    result: LeakResult | DiffResult | SelectResult | None = Field(
+        description="What was found; null in lists, and until it has succeeded"
+    )
     links: dict[str, str]
 
 
 class ComparisonList(BaseModel):
-    """Everything that was asked of a job and is not deleted."""
+    """What was asked of a job and is not deleted, the latest first, without results."""
 
     comparisons: list[ComparisonPublic]
+    next: str | None = Field(description="`before` of the next page; null at the end")

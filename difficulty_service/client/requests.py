@@ -318,10 +318,21 @@ def comparison(job_id: str, comparison_id: str) -> Request[ComparisonPublic]:
     return Request("GET", path, to(ComparisonPublic), compared(job_id, comparison_id))
 
 
-def comparisons(job_id: str) -> Request[ComparisonList]:
-    """Everything that was asked of a job and is not deleted."""
-    path = "/v1/jobs/{job_id}/comparisons"
-    return Request("GET", path, to(ComparisonList), {"job_id": job_id})
+def comparisons(
+    job_id: str, *, limit: int | None = None, before: str | None = None
+) -> Request[ComparisonList]:
+    """A page of what was asked of a job, the latest first, without results.
+
+    `before` is `next` of the page before.
+    """
+    path, query = "/v1/jobs/{job_id}/comparisons", given(limit=limit, before=before)
+    return Request("GET", path, to(ComparisonList), {"job_id": job_id}, query)
+
+
+def comparison_classes(job_id: str, comparison_id: str) -> Request[pa.Table]:
+    """How far each class moved, where there are more than the result names, as an Arrow table."""
+    path = "/v1/jobs/{job_id}/comparisons/{comparison_id}/classes.parquet"
+    return Request("GET", path, table_of, compared(job_id, comparison_id))
 
 
 def comparison_table(job_id: str, comparison_id: str) -> Request[pa.Table]:

@@ -4,9 +4,12 @@ import io
 import os
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,9 +17,13 @@ import pytest
 from fastapi.testclient import TestClient
 from PIL import Image
 
+from api.app import create_app
+from api.jobs import comparisons as stored
+from api.jobs.files import scratch_folder
 from api.jobs.store import Job
 from api.results import comparisons
 from api.storage.artifacts import Artifacts
+from api.storage.tables import COMPARISONS
 from tests.factories import write_image_folder
 from tests.service import ask, client_of
 from tests.small_network import SMALL
@@ -100,7 +107,9 @@ def test_the_same_request_is_answered_with_what_was_found(
 
     assert again.status_code == 200
     assert again.json() == first
-    assert first in listed
+    (own,) = (each for each in listed if each["id"] == first["id"])
+    links = {"self": first["links"]["self"]}  # type: ignore[index]
+    assert own == {**first, "result": None, "links": links}
 
 
 @pytest.mark.slow
@@ -321,3 +330,180 @@ def test_a_job_that_is_deleted_leaves_the_comparison_without_its_pictures(
     page = client.get(f"/jobs/{jobs[0]}/comparisons/{found['id']}").raise_for_status().text
     assert f"job {short}" in page
     assert "cat/copy.png" in page
+
+
+def test_the_list_has_pages_without_results(client: TestClient, jobs: tuple[str, str]) -> None:
+    address = f"/v1/jobs/{jobs[0]}/comparisons"
+    made = [ask(client, jobs[0], kind="select", count=each, seed=70)["id"] for each in (1, 2, 3)]
+
+    first = client.get(f"{address}?limit=2").raise_for_status().json()
+    second = client.get(f"{address}?limit=200&before={first['next']}").raise_for_status().json()
+
+    listed = [each["id"] for each in (*first["comparisons"], *second["comparisons"])]
+    assert listed[:3] == made[::-1]
+    assert len(first["comparisons"]) == 2
+    assert second["next"] is None
+    assert len(set(listed)) == len(listed)
+    assert all(each["result"] is None for each in first["comparisons"])
+    assert "chosen by" in first["comparisons"][0]["summary"]
+    assert client.get(f"{address}?before={'0' * 32}").status_code == 404
+
+
+def test_a_job_keeps_so_many_comparisons(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "MOST_OF_A_JOB", 1)
+
+    for seed in (80, 81):
+        body = {"kind": "select", "count": 1, "seed": seed}
+        answer = client.post(f"/v1/jobs/{jobs[0]}/comparisons", json=body)
+
+    assert answer.status_code == 409
+    assert answer.json()["remedy"] == "delete one that is no longer needed"
+
+
+@pytest.mark.parametrize("odd", ["x", "0" * 31, "0" * 32, "%2e%2e", "a" * 32 + "%00", "é"])
+@pytest.mark.parametrize("file", ["", "/table.parquet", "/marks.parquet", "/classes.parquet"])
+def test_an_odd_id_is_an_error_of_the_client(
+    client: TestClient, jobs: tuple[str, str], odd: str, file: str
+) -> None:
+    address = f"/v1/jobs/{jobs[0]}/comparisons/{odd}{file}"
+
+    assert client.get(address).status_code in (404, 422)
+    if not file:
+        assert client.delete(address).status_code in (404, 422)
+        assert client.get(f"/jobs/{jobs[0]}/comparisons/{odd}").status_code in (404, 422)
+
+
+def test_a_choice_that_goes_on_from_none_is_refused_at_once(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    changed = ask(client, jobs[1], kind="diff", old=jobs[0], permutations=0)
+    for job, chosen in ((jobs[0], "0" * 32), (jobs[1], changed["id"])):
+        body = {"kind": "select", "count": 1, "chosen": chosen}
+        answer = client.post(f"/v1/jobs/{job}/comparisons", json=body)
+
+        assert answer.status_code == 422
+        assert answer.json()["field"] == "chosen"
+
+
+def test_results_have_some_classes_and_a_table_all(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparisons, "serve", serve_with_two_classes)
+
+    changed = ask(client, jobs[1], kind="diff", old=jobs[0], permutations=1)
+    chosen = ask(client, jobs[0], kind="select", count=9, seed=90)
+
+    names = [each["name"] for each in changed["result"]["classes"]]  # type: ignore[index]
+    assert (len(names), names[-1]) == (2, "")
+    assert "1 of 3 classes that moved most" in changed["result"]["warnings"][-1]  # type: ignore[index]
+    rows = read(client, changed["links"]["classes"])  # type: ignore[index]
+    assert len(rows) == 4
+    assert len(chosen["result"]["classes"]) == 2  # type: ignore[index]
+    assert "the table has the class of each sample" in chosen["result"]["warnings"][-1]  # type: ignore[index]
+
+
+def serve_with_two_classes(*arguments: Any) -> None:  # noqa: ANN401 - in a process of its own
+    comparisons.MOST_CLASSES = 2
+    real_serve(*arguments)
+
+
+real_serve = comparisons.serve
+
+
+@pytest.fixture
+def other(client: TestClient) -> Iterator[TestClient]:
+    """Another server of the same database and files."""
+    settings = client.app.state.settings  # type: ignore[attr-defined]
+    with TestClient(create_app(settings), base_url="http://localhost") as other:
+        yield other
+
+
+def wait_until(is_so: Callable[[], object]) -> None:
+    for _ in range(600):
+        if is_so():
+            return
+        time.sleep(0.1)
+    raise AssertionError("it never was")
+
+
+def test_another_server_tells_of_a_comparison_that_is_being_made(
+    client: TestClient,
+    other: TestClient,
+    jobs: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(comparisons, "serve", partial(serve_after, tmp_path / "go"))
+    address = f"/v1/jobs/{jobs[0]}/comparisons"
+    body = {"kind": "select", "count": 2, "seed": 60}
+    begun = client.post(address, json=body).raise_for_status().json()
+    link = begun["links"]["self"]
+
+    seen = other.get(link).raise_for_status().json()
+    again = other.post(address, json=body)
+    page = other.get(link.removeprefix("/v1")).raise_for_status().text
+    (tmp_path / "go").touch()
+    wait_until(lambda: client.get(link).json()["state"] != "running")
+
+    assert (seen["state"], again.status_code) == ("running", 202)
+    assert "<progress" in page
+    assert other.get(link).json() == client.get(link).json()
+    assert other.get(f"{link}/table.parquet").status_code == 200
+
+
+def test_a_comparison_that_another_server_deletes_is_stopped(
+    client: TestClient,
+    other: TestClient,
+    jobs: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setattr(comparisons, "serve", partial(serve_after, tmp_path / "never"))
+    monkeypatch.setattr(comparisons, "TOLD_EVERY", 0.1)
+    work = client.app.state.comparisons._work  # type: ignore[attr-defined]
+    address = f"/v1/jobs/{jobs[0]}/comparisons"
+    begun = client.post(address, json={"kind": "select", "count": 2, "seed": 61}).json()
+    wait_until(work.pending)
+
+    assert other.delete(begun["links"]["self"]).status_code == 204
+
+    wait_until(lambda: client.app.state.comparisons._stop_unwanted() or not work.pending())  # type: ignore[attr-defined]
+    assert client.get(begun["links"]["self"]).status_code == 404
+
+
+def test_a_comparison_whose_server_was_killed_can_be_asked_for_again(
+    client: TestClient, jobs: tuple[str, str]
+) -> None:
+    state = client.app.state  # type: ignore[attr-defined]
+    body = {"kind": "select", "count": 2, "seed": 62}
+    found = ask(client, jobs[0], **body)
+    with state.engine.begin() as connection:
+        lost = COMPARISONS.c.id == found["id"]
+        killed = {"state": "running", "maker": "killed", "seen_at": 0.0}
+        connection.execute(COMPARISONS.update().where(lost).values(killed))
+
+    ended = client.get(found["links"]["self"]).json()  # type: ignore[index]
+
+    assert (ended["state"], ended["failure"]) == ("failed", stored.ENDED)
+    assert ask(client, jobs[0], **body) == found
+
+
+def serve_after(file: Path, *arguments: Any) -> None:  # noqa: ANN401 - in a process of its own
+    while not file.exists():
+        time.sleep(0.05)
+    real_serve(*arguments)
+
+
+def test_scratch_files_of_comparisons_are_below_the_data(
+    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nowhere")
+    monkeypatch.setattr(tempfile, "tempdir", None)
+
+    found = ask(client, jobs[0], kind="select", count=2, seed=63)
+
+    assert found["state"] == "succeeded"
+    settings = client.app.state.settings  # type: ignore[attr-defined]
+    assert list(scratch_folder(settings).iterdir()) == []

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from httpx2 import Response
 
 from api.bounded_cache import BoundedCache
-from api.jobs.files import delete_left_files, joining_folder
+from api.jobs.files import delete_left_files, scratch_folder
 from api.jobs.store import get_job
 from api.settings import Settings
 from api.storage.keys import Key
@@ -98,7 +98,7 @@ def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
     assert call("owner", "GET", "columns").json() == {"columns": [], "tables": []}
     assert call("owner", "DELETE", "columns/cameras.csv").status_code == 404
     assert [key for key in keys_below(artifacts, "jobs") if "tables" in key] == []
-    assert list(joining_folder(settings).iterdir()) == []
+    assert list(scratch_folder(settings).iterdir()) == []
 
 
 def test_who_sees_the_job_sees_its_columns_and_only_its_owner_changes_them(
@@ -259,14 +259,14 @@ def test_tables_that_a_killed_server_left_are_deleted_after_a_week(
 ) -> None:
     state = client.app.state  # type: ignore[attr-defined]
     for name, age in (("new", 3600), ("old", 8 * 86400)):
-        (joining_folder(settings) / name).mkdir(parents=True)
-        (joining_folder(settings) / name / "table.csv").write_bytes(CAMERAS)
+        (scratch_folder(settings) / name).mkdir(parents=True)
+        (scratch_folder(settings) / name / "table.csv").write_bytes(CAMERAS)
         at = time.time() - age
-        os.utime(joining_folder(settings) / name, (at, at))
+        os.utime(scratch_folder(settings) / name, (at, at))
 
     delete_left_files(state.engine, settings, state.artifacts)  # if the server was not first
 
-    assert [path.name for path in joining_folder(settings).iterdir()] == ["new"]
+    assert [path.name for path in scratch_folder(settings).iterdir()] == ["new"]
 
 
 def test_an_unfinished_job_has_no_columns(call: Call, body: dict[str, object]) -> None:

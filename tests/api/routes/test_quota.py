@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from api.jobs.files import joining_folder
+from api.jobs.files import scratch_folder
 from api.jobs.store import Job
 from api.settings import Settings
 from tests.service import client_of
@@ -126,4 +126,4 @@ def test_a_table_of_columns_is_refused_where_nothing_is_left(
     refused = client.put(f"/v1/jobs/{job.id}/columns/t.csv", content=b"sample_id,a\n")
 
     assert (refused.status_code, refused.json()["type"]) == (507, "/problems/quota")
-    assert not joining_folder(settings).exists()
+    assert not scratch_folder(settings).exists()

@@ -138,7 +138,7 @@ def test_several_processes_may_migrate_at_once(database_url: str) -> None:
 def test_a_database_that_was_never_migrated_is_refused_with_the_remedy(database_url: str) -> None:
     engine = connect(database_url)
 
-    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0012.*difficulty serve"):
+    with pytest.raises(DatabaseUnusable, match=r"revision None.*needs 0013.*difficulty serve"):
         require_current(engine)
 
     engine.dispose()
