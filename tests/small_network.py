@@ -34,8 +34,10 @@ class Waiting(nn.Module):
 def make_known() -> None:
     """Has this process load the networks by their names, also for jobs that are submitted to it."""
     from api.jobs import submission  # beside some GPUs, what the service needs is not installed
+    from difficulty_service import backbone_trial
 
-    for module in (difficulty_service.backbones, submission):
+    # Some have the function itself, if they were imported before.
+    for module in (difficulty_service.backbones, backbone_trial, submission):
         module.find_loader = _find_loader
 
 
