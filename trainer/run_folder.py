@@ -1,6 +1,5 @@
 """The files of a run: one folder per recipe, with one folder per seed inside."""
 
-import csv
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ import pyarrow as pa
 import torch
 
 from difficulty_service.base.checksums import dump_checked, load_checked
+from difficulty_service.base.csv_cells import write_rows
 from difficulty_service.base.errors import Setting, TrainingError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.json_text import parse_json
@@ -125,9 +125,8 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
         path.unlink(missing_ok=True)
         return
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        cells = ([row.get(name, "") for name in rows[0]] for row in rows)
+        write_rows(file, rows[0], cells, newline="\n")
 
 
 def write_errors(path: Path, skipped: Sequence[SkippedEntry]) -> None:

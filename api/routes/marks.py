@@ -1,6 +1,5 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
-import functools
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -10,7 +9,6 @@ from typing import Annotated, BinaryIO, Literal
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Engine
@@ -37,8 +35,9 @@ from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_jo
 from api.routes.reviewers import owned_job, require_overseer
 from api.settings import Settings
 from api.storage.tables import FINAL
+from difficulty_service.base.tables import csv_writer
 from difficulty_service.bodies import marks as bodies
-from difficulty_service.scores.marks import FORMULA_STARTS, Mark
+from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
@@ -193,9 +192,9 @@ def _rows_of(samples: ScoredSamples, changes: Sequence[bodies.MarkChange]) -> li
 
 def _write_csv(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> None:
     file.write(b"\xef\xbb\xbf")  # by which spreadsheets recognise UTF-8
-    with pyarrow.csv.CSVWriter(file, schema) as writer:
+    with csv_writer(file, schema) as write:
         for table in tables:
-            writer.write_table(_protected(table))
+            write(table)
 
 
 def _write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO) -> None:
@@ -205,18 +204,6 @@ def _write_parquet(tables: Iterable[pa.Table], schema: pa.Schema, file: BinaryIO
 
 
 WRITERS = {"csv": _write_csv, "parquet": _write_parquet}
-
-
-def _protected(table: pa.Table) -> pa.Table:
-    """Cells that no spreadsheet runs as formulas; `difficulty clean` removes the `'` again."""
-    for name in ("sample_id", "label"):
-        texts = table[name]
-        starts = [pc.starts_with(texts, start) for start in FORMULA_STARTS]
-        risky = functools.reduce(pc.or_, starts)
-        protected = pc.if_else(risky, pc.binary_join_element_wise("'", texts, ""), texts)
-        index = table.column_names.index(name)
-        table = table.set_column(index, table.schema.field(name), protected)
-    return table
 
 
 async def _download(

@@ -38,6 +38,7 @@ from difficulty_service.base.checksums import (
     parquet_footer,
     verify_path,
 )
+from difficulty_service.base.csv_cells import guard_text, unguard_text
 
 
 def strings_to_arrow(strings: Sequence[str]) -> pa.StringArray:
@@ -154,19 +155,16 @@ def require_checksum(file: BinaryIO, metadata: pq.FileMetaData) -> None:
 
 WriteTable = Callable[[pa.Table], None]
 
-FORMULA = "^'*[=+\\-@\t\r]"
-"""Text that a spreadsheet would run as a formula, behind any number of quotes."""
-
 READ_BYTES = 1 << 24
 """Bytes that are parsed at a time; no row may be longer."""
 
 
 @contextmanager
-def csv_writer(path: Path, schema: pa.Schema) -> Iterator[WriteTable]:
-    """Writes a header and a line for each row; text that looks like a formula gets a quote."""
+def csv_writer(sink: Path | BinaryIO, schema: pa.Schema) -> Iterator[WriteTable]:
+    """Writes a header and a line for each row, with cells that no spreadsheet runs."""
     plain = plain_schema(schema)
-    with pa_csv.CSVWriter(path, plain) as writer:
-        yield lambda table: writer.write_table(_map_text(table.cast(plain), _add_quote))
+    with pa_csv.CSVWriter(sink, guard_text(plain.empty_table()).schema) as writer:
+        yield lambda table: writer.write_table(guard_text(table.cast(plain)))
 
 
 @contextmanager
@@ -195,18 +193,19 @@ WRITERS: Mapping[str, Callable[[Path, pa.Schema], AbstractContextManager[WriteTa
 
 def read_csv(path: Path, schema: pa.Schema) -> pa.Table:
     """Reads what `csv_writer` wrote, or a spreadsheet edited; other types are inferred."""
+    plain = plain_schema(schema)
     table = pa_csv.read_csv(
         path,
         read_options=pa_csv.ReadOptions(block_size=READ_BYTES),
         parse_options=pa_csv.ParseOptions(newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(
-            column_types=plain_schema(schema),
+            column_types=guard_text(plain.empty_table()).schema,
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,
         ),
     )
-    return _map_text(table, _remove_quote)
+    return unguard_text(table)
 
 
 def read_json_lines(path: Path, schema: pa.Schema) -> pa.Table:
@@ -231,24 +230,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _map_text(table: pa.Table, change: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.Table:
-    """Changes the columns of text."""
-    for index, field in enumerate(table.schema):
-        if pa.types.is_string(field.type):
-            table = table.set_column(index, field, change(table.column(index)))
-    return table
-
-
-def _add_quote(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    quoted = pc.binary_join_element_wise("'", column, "")
-    return pc.if_else(pc.match_substring_regex(column, FORMULA), quoted, column)
-
-
-def _remove_quote(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    quoted = pc.and_(pc.starts_with(column, "'"), pc.match_substring_regex(column, FORMULA))
-    return pc.if_else(quoted, pc.utf8_slice_codeunits(column, 1), column)
 
 
 CHECKSUM_KEY = b"checksum"

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from difficulty_service.base.csv_cells import unguard_text
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.labels import is_text
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
@@ -30,6 +31,9 @@ _BLOCK = 64 << 20  # maximum length of a line, or of a row with line breaks
 _EXCEL = re.compile(r"sep=.?\r?\n")
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _FALLBACK = "cp1252"  # what programs of Windows write in western Europe and America
+_CLEANED = frozenset(("sample_id", "label", "original_label", "mark"))
+"""Columns of the lists that `difficulty clean` writes, with cells that no spreadsheet runs."""
+
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _DECIMAL_POINT = re.compile(r"[+-]?\d*\.\d+")
 
@@ -157,6 +161,8 @@ def _read(
     if dialect.has_blanks:
         table = _without_blanks(table)
     names = [name.strip() for name in table.column_names]
+    if _CLEANED.issubset(names):  # another program's `'=` may be what it means
+        table = unguard_text(table)
     return table.rename_columns(names) if len(set(names)) == len(names) else table
 
 

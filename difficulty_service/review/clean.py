@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.csv
 
 from difficulty_service.base.errors import CleaningError, DatasetError, Setting
 from difficulty_service.base.files import filling, replacing
-from difficulty_service.base.tables import parquet_writer, write_parquet
+from difficulty_service.base.tables import csv_writer, parquet_writer
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.folder_tree import DROPPED_FILE, SAMPLES_FILE
 from difficulty_service.datasets.image_openers import has_image_extension
@@ -368,11 +367,9 @@ Images = Iterable[tuple[str, StoredImage]]
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Writes a table as Parquet, or as CSV where the name ends in `.csv`."""
-    with replacing(path) as temporary:
-        if path.suffix.lower() == ".csv":
-            pyarrow.csv.write_csv(table, temporary)
-        else:
-            write_parquet(temporary, table)
+    write_rows = csv_writer if path.suffix.lower() == ".csv" else parquet_writer
+    with replacing(path) as temporary, write_rows(temporary, table.schema) as write:
+        write(table)
 
 
 def write_text_list(path: Path, rows: pa.Table, texts: Images) -> None:

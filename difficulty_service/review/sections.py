@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from difficulty_service.base.csv_cells import FORMULA
 from difficulty_service.review.cards import Card
 from difficulty_service.review.charts import (
     Bar,
@@ -426,6 +427,7 @@ def review_data(
         "order": order,
         "total": len(samples),
         "among": samples.num_unverified,
+        "formula": FORMULA,
         "classes": classes,
         "doubt": "suspicion" if samples.by_suspicion else "margin",
         "labelled": samples.has_labels,

@@ -7,10 +7,10 @@ scores, so that they hold when it is scored again, by another backbone or after 
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import count
+from itertools import count, starmap
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from difficulty_service.base.checksums import (
     is_changed,
     write_checksum_beside,
 )
+from difficulty_service.base.csv_cells import unguarded, write_rows
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
@@ -38,8 +39,6 @@ RANDOM = "random"
 DELIMITERS = (",", ";", "\t")
 LISTED = 20
 """Number of sample ids that an error lists."""
-
-FORMULA_STARTS = ("=", "+", "-", "@")
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,8 @@ def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
 
     The columns are `sample_id`, `mark` and, for samples to be relabelled, `label`; there may be
     `given_label` and `content`, and others are ignored. Fields of a CSV file are separated by
-    commas, semicolons or tabs. A `'` that protects a cell from being read as a formula is removed
-    unless it belongs to a known id.
+    commas, semicolons or tabs. A `'` that protects a cell from being read as a formula is removed,
+    unless the id with it is known and the one without it is not.
 
     Raises:
         CleaningError: The file cannot be read, lacks a column, or has an unknown mark or a relabel
@@ -147,8 +146,14 @@ def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
         samples = {key: _mark_of(each) for key, each in annotated.samples.items()}
         return Marks(samples, annotated.warnings(path))
     warnings: list[str] = []
-    rows = _parquet_rows(path) if path.suffix.lower() == ".parquet" else _csv_rows(path, warnings)
-    return _marks_of_rows(str(path), rows, warnings, sample_ids)
+    if path.suffix.lower() == ".parquet":
+        return _marks_of_rows(str(path), _parquet_rows(path), warnings)
+
+    def id_of(cell: str) -> str:
+        text = unguarded(cell)
+        return cell if cell in sample_ids and text not in sample_ids else text
+
+    return _marks_of_rows(str(path), _csv_rows(path, warnings), warnings, id_of, unguarded)
 
 
 def _mark_of(annotated: Annotated) -> MarkedSample:
@@ -162,31 +167,33 @@ def _mark_of(annotated: Annotated) -> MarkedSample:
 
 def marks_of_table(table: pa.Table) -> Marks:
     """Marks from a table with the columns of `read_marks`; errors as there."""
-    return _marks_of_rows("the table of marks", _table_rows("the table of marks", table), [], ())
+    return _marks_of_rows("the table of marks", _table_rows("the table of marks", table), [])
 
 
 def _marks_of_rows(
     where: str,
     rows: Iterable[tuple[str, Mapping[str, str]]],
     warnings: list[str],
-    sample_ids: Collection[str],
+    id_of: Callable[[str], str] = str,
+    text_of: Callable[[str], str] = str,
 ) -> Marks:
+    """The marks of lines or rows, the cells of which are read by `id_of` and `text_of`."""
     samples: dict[str, MarkedSample] = {}
     repeated, unmarked = set(), 0
     for place, row in rows:
         cell, mark, label, given, content, order, number = (row.get(name) or "" for name in COLUMNS)
-        sample_id = cell if cell in sample_ids else _unprotected(cell)
+        sample_id = id_of(cell)
         if not mark.strip():
             unmarked += 1
             continue
         if sample_id in samples:
             repeated.add(sample_id)
-        marked = _parse_mark(f"{where}, {place}", mark, _unprotected(label.strip()))
+        marked = _parse_mark(f"{where}, {place}", mark, text_of(label.strip()))
         samples[sample_id] = replace(
             marked,
-            given=_unprotected(given) or None,
+            given=text_of(given) or None,
             content=_digest(content.strip()),
-            order=order.strip(),
+            order=text_of(order.strip()),
             round=int(number) if number.strip().isdecimal() else None,
         )
     if repeated:
@@ -223,16 +230,6 @@ def _digest(text: str) -> bytes | None:
         return bytes.fromhex(text) or None
     except ValueError:
         return None
-
-
-def _unprotected(cell: str) -> str:
-    """A cell without the `'` that stops a spreadsheet from reading it as a formula."""
-    return cell[1:] if cell[:1] == "'" and cell[1:].startswith(FORMULA_STARTS) else cell
-
-
-def _protected(cell: str) -> str:
-    """A cell that no spreadsheet reads as a formula."""
-    return f"'{cell}" if cell.startswith(FORMULA_STARTS) else cell
 
 
 def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
@@ -377,14 +374,14 @@ def write_marks(path: Path, marks: Mapping[str, MarkedSample]) -> None:
     """
     with replacing(path) as temporary:
         with temporary.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            for sample_id, each in marks.items():
-                content = "" if each.content is None else each.content.hex()
-                texts = (sample_id, each.mark.value, each.label or "", each.given or "", content)
-                known = (each.order, str(each.round or ""))
-                writer.writerow([_protected(text) for text in (*texts, *known)])
+            write_rows(file, COLUMNS, starmap(_row_of, marks.items()))
         write_checksum_beside(path, temporary)
+
+
+def _row_of(sample_id: str, mark: MarkedSample) -> Iterable[str]:
+    content = "" if mark.content is None else mark.content.hex()
+    texts = (sample_id, mark.mark.value, mark.label or "", mark.given or "", content)
+    return (*texts, mark.order, str(mark.round or ""))
 
 
 def delete_marks(path: Path) -> None:

@@ -259,5 +259,6 @@ def report_with_map(scored: Path) -> Path:
 @pytest.fixture(scope="session")
 def hostile(make_scored: Callable[..., Path]) -> Path:
     """A score file whose ids and classes would break a careless page or spreadsheet."""
-    beginnings = ("</script><script>alert(1)</script>", "=1+1", "'=x", 'a,b\n"c"', "-x", "\u202ex")
+    script = "</script><script>alert(1)</script>"
+    beginnings = (script, "-x", "'=x", 'a,b\n"c"', "\t=1+1", "\u202ex")  # even ones are doubtful
     return make_scored(HOSTILE_CLASSES, lambda row: f"{beginnings[row % 6]}{row}")

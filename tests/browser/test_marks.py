@@ -263,7 +263,7 @@ def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
 
     with (tmp_path / "marks.csv").open(newline="", encoding="utf-8-sig") as file:
         cells = [cell for row in csv.reader(file) for cell in row]
-    assert [cell for cell in cells if re.match(r"[=+@]|-\D", cell)] == []
+    assert [cell for cell in cells if re.match(r"\s*[=+@]|\s*-\D|[\t\r]", cell)] == []
     assert title == f"{rows[0]['label_name']}, or {rows[0]['nearest_label_name']}?"
     assert page.locator("b:text-is('bird')").count() == 0
     assert marks.samples == {

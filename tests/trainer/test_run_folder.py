@@ -9,12 +9,14 @@ import torch
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import TrainingError
+from tests.formulas import FORMULAS, cells_that_run
 from trainer.run_folder import (
     read_inputs,
     read_json,
     read_run,
     seed_folder,
     seed_folders,
+    write_csv,
     write_history,
     write_inputs,
     write_json,
@@ -34,6 +36,14 @@ def test_folders_of_seeds_are_ordered_by_number(tmp_path: Path) -> None:
 def test_a_folder_without_runs_is_named(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match="holds no run"):
         seed_folders(tmp_path)
+
+
+def test_no_spreadsheet_runs_a_table_of_runs(tmp_path: Path) -> None:
+    write_csv(tmp_path / "table.csv", [{"run": name, "nll": -1.5} for name in FORMULAS])
+
+    text = (tmp_path / "table.csv").read_bytes().decode()
+    assert cells_that_run(text) == []
+    assert text.startswith("run,nll\n'=1+1,-1.5\n'+1+1,-1.5\n")
 
 
 def test_json_is_read_as_it_was_written(tmp_path: Path) -> None:

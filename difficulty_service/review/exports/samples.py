@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv
 from numpy.typing import NDArray
 from scipy.special import expit
 
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing
-from difficulty_service.base.tables import json_lines_writer, plain_schema, to_arrow
+from difficulty_service.base.tables import csv_writer, json_lines_writer, to_arrow
 from difficulty_service.review.class_folders import extension_of
 from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
@@ -89,9 +88,8 @@ def image_files(
 
 def write_csv(scores: ScoreFile, path: Path) -> Exported:
     """Writes a CSV file with a header; a missing value is an empty cell."""
-    table = scores.table.cast(plain_schema(scores.table.schema))
-    with replacing(path) as temporary:
-        pyarrow.csv.write_csv(table, temporary)
+    with replacing(path) as temporary, csv_writer(temporary, scores.table.schema) as write:
+        write(scores.table)
     return Exported()
 
 

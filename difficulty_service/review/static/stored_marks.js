@@ -1,10 +1,12 @@
 // The marks of a report, kept in this browser for each dataset and downloaded as CSV.
 
 class StoredMarks {
-  // `order` is that of the samples, `among` the number of all those that nobody had looked at;
+  // `order` is that of the samples, `among` the number of all those that nobody had looked at,
+  // `formula` what text a spreadsheet might run begins with, as csv_cells.py has it;
   // `detailsOf` gives what else is stored beside a mark; `onChange` is called here and for other tabs.
-  constructor(key, { order, among }, detailsOf, onChange) {
+  constructor(key, { order, among, formula }, detailsOf, onChange) {
     Object.assign(this, { key: `difficulty-marks:${key}`, order, among, detailsOf, onChange });
+    this.formula = new RegExp(formula, "u");
     this.known = new Map();
     this.text = null;
     this.saved = true;
@@ -88,14 +90,15 @@ class StoredMarks {
   toCsv() {
     const rows = [["sample_id", "mark", "label", "given_label", "order", "label_margin"]];
     for (const [id, { mark, label, given, order, margin }] of this.byId) {
-      rows.push([csvText(id), mark, csvText(label), csvText(given), order ?? "", margin ?? ""]);
+      rows.push([...[id, mark, label, given, order ?? ""].map((text) => this.guarded(text)), margin ?? ""]);
     }
     return rows.map((row) => row.map(csvCell).join(",")).join("\r\n") + "\r\n";
   }
+
+  // A ' keeps spreadsheets from running text as a formula; `difficulty clean` removes it again.
+  guarded(text) { return this.formula.test(text) ? `'${text}` : text; }
 }
 
-// A ' keeps spreadsheets from running text as a formula; `difficulty clean` removes it again.
-const csvText = (text) => (/^[=+\-@]/.test(text) ? `'${text}` : text);
 const csvCell = (cell) =>
   /[",;\t\r\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell);
 

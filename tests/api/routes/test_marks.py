@@ -19,8 +19,9 @@ from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
+from tests.formulas import cells_that_run
 
-IDS = ["=cat/1.png", "cat/2.png", "dog/3.png", "dog/4.png"]
+IDS = ["=cat/1.png", "\t=cat/2.png", "dog/3.png", "'\r=dog/4.png"]
 
 
 @pytest.fixture
@@ -78,6 +79,19 @@ def test_the_exported_marks_are_read_by_clean(
         IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
         IDS[2]: MarkedSample(Mark.DROP, order="random"),
     }
+
+
+def test_no_spreadsheet_runs_an_exported_mark(
+    client: TestClient, job: str, change: Callable[..., int], tmp_path: Path
+) -> None:
+    for sample_id in IDS:
+        assert change(sample_id, "drop") == 200
+
+    content = client.get(f"/v1/jobs/{job}/marks.csv").content
+
+    assert cells_that_run(content.decode("utf-8-sig")) == []
+    (tmp_path / "marks.csv").write_bytes(content)
+    assert set(read_marks(tmp_path / "marks.csv", IDS).samples) == set(IDS)
 
 
 def test_without_marks_the_export_is_an_empty_table(

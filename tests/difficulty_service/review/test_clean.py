@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import CleaningError, DatasetError
+from difficulty_service.base.tables import read_csv
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.images.header import read_encoded
@@ -25,6 +26,8 @@ from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import png_of, score_table
+from tests.formulas import FORMULAS, cells_that_run
 
 MakeScores = Callable[..., ScoreFile]
 
@@ -45,6 +48,11 @@ def labels_of(dataset: Dataset) -> dict[str, str]:
 def bytes_of(dataset: Dataset) -> dict[str, bytes]:
     samples = [s for shard in range(dataset.num_shards) for s in dataset.read_shard(shard)]
     return {sample.sample_id: read_encoded(sample.open) for sample in samples}
+
+
+def texts_of(dataset: Dataset) -> list[str]:
+    samples = [s for shard in range(dataset.num_shards) for s in dataset.read_shard(shard)]
+    return [sample.open().read().decode() for sample in samples]
 
 
 def decide_on(scores: ScoreFile) -> Decisions:
@@ -133,6 +141,92 @@ def test_a_folder_is_a_dataset_of_the_kept_images_under_their_final_class(
     assert pyarrow.csv.read_csv(cleaned.dropped_file)["sample_id"].to_pylist() == ["bird/0.png"]
     assert {path: path.read_bytes() for path in photos.rglob("*.png")} == before
     assert [path for path in tmp_path.iterdir() if path.name.startswith(".")] == []
+
+
+@pytest.fixture
+def risky(tmp_path: Path) -> ScoreFile:
+    """Scores of a picture in each class whose name, path and id a spreadsheet would run."""
+    # Neither a path nor a class of a list of files has line breaks.
+    names = [name for name in FORMULAS if name.isprintable()]
+    for number, name in enumerate(names):
+        path = tmp_path / "risky" / name / f"{name}.png"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(png_of((number, 0, 0)))
+    dataset = open_dataset(str(tmp_path / "risky"), DatasetOptions())
+    table = score_table(dataset.labels.tolist(), dataset.class_names, dataset.sample_ids)
+    described = {"dataset": str(tmp_path / "risky"), "fingerprint": dataset.fingerprint}
+    return ScoreFile(table, Provenance.of(described))
+
+
+def test_no_spreadsheet_runs_a_cell_of_a_list_which_is_read_as_it_was(
+    tmp_path: Path, risky: ScoreFile
+) -> None:
+    ids = risky.table["sample_id"].to_pylist()
+    marks = {ids[0]: MarkedSample(Mark.DROP)}
+    # Beside the pictures, as only paths below the list are relative and begin as they do there.
+    out = tmp_path / "risky" / "cleaned.csv"
+
+    write_list(out, decide(risky, CleaningRules(marks)), open_images(risky.provenance, ids))
+
+    dropped = out.with_suffix(".dropped.csv")
+    assert [cells_that_run(path.read_bytes().decode()) for path in (out, dropped)] == [[], []]
+    dataset = open_dataset(str(out), BY_ID)
+    names = risky.table["label_name"].to_pylist()
+    assert labels_of(dataset) == dict(zip(ids[1:], names[1:], strict=True))
+    assert bytes_of(dataset) == {name: (out.parent / name).read_bytes() for name in ids[1:]}
+
+
+def test_no_spreadsheet_runs_a_cell_of_the_lists_beside_a_folder(
+    tmp_path: Path, risky: ScoreFile
+) -> None:
+    ids = risky.table["sample_id"].to_pylist()
+    marks = {ids[0]: MarkedSample(Mark.DROP), ids[1]: MarkedSample(Mark.RELABEL, "=SUM(A1)")}
+    decisions = decide(risky, CleaningRules(marks, new_classes=True))
+    out = tmp_path / "cleaned"
+
+    write_folder(out, decisions, open_images(risky.provenance, ids), link=False)
+
+    lists = [out / "samples.csv", out / "dropped.csv"]
+    assert [cells_that_run(path.read_bytes().decode()) for path in lists] == [[], []]
+    rows = read_csv(out / "samples.csv", pa.schema([("label", pa.string())])).to_pylist()
+    paths = [path.relative_to(out).as_posix() for path in out.rglob("*.png")]
+    assert sorted(row["path"] for row in rows) == sorted(paths)
+    assert rows[0]["label"] == "=SUM(A1)"
+
+
+def test_texts_that_begin_like_formulas_are_read_as_they_were(
+    tmp_path: Path, make_scores: MakeScores
+) -> None:
+    texts = ["=1+1", "- item", "'- quoted'", "\tindented", "two\nlines", "plain"]
+    rows = {"text": texts, "label": ["@a", "@a", "b", "b", "b", "b"]}
+    pq.write_table(pa.table(rows), tmp_path / "texts.parquet")
+    dataset = open_dataset(str(tmp_path / "texts.parquet"), DatasetOptions(text_column="text"))
+    scores = make_scores(
+        dataset.sample_ids,
+        dataset=str(tmp_path / "texts.parquet"),
+        dataset_options={"text_column": "text"},
+        fingerprint=dataset.fingerprint,
+    )
+    source = open_images(scores.provenance, dataset.sample_ids)
+    out = tmp_path / "cleaned.csv"
+
+    write_list(out, decide(scores, CleaningRules({})), source)
+
+    assert cells_that_run(out.read_bytes().decode()) == []
+    again = open_dataset(str(out), DatasetOptions(id_column="sample_id", text_column="text"))
+    assert texts_of(again) == texts
+
+
+def test_a_quote_in_the_table_of_another_program_is_part_of_its_cell(tmp_path: Path) -> None:
+    rows = "sample_id,text,label\na,'- quoted','=x\nb,text,y\n"
+    (tmp_path / "texts.csv").write_text(rows)
+
+    dataset = open_dataset(
+        str(tmp_path / "texts.csv"), DatasetOptions(id_column="sample_id", text_column="text")
+    )
+
+    assert dataset.class_names == ("'=x", "y")
+    assert texts_of(dataset) == ["'- quoted'", "text"]
 
 
 HOSTILE = (

@@ -19,6 +19,7 @@ from difficulty_service.scores.marks import (
     remembered_marks,
     write_marks,
 )
+from tests.formulas import FORMULAS, cells_that_run
 
 EXPECTED = {
     "a.png": MarkedSample(Mark.DROP),
@@ -139,6 +140,32 @@ def test_what_is_remembered_is_read_again_as_it_was(tmp_path: Path) -> None:
 
     assert remembered_marks(scores).samples == marks
     assert "\n=" not in marks_file(scores).read_text(), "no spreadsheet runs a cell as a formula"
+
+
+def test_no_spreadsheet_runs_a_remembered_mark_and_none_goes_to_another_sample(
+    tmp_path: Path,
+) -> None:
+    ids = [*FORMULAS, *(f"'{text}" for text in FORMULAS if not text.startswith("'"))]
+    marks = {
+        text: MarkedSample(Mark.RELABEL, f"{text}{number}", given=text, order=text.strip())
+        for number, text in enumerate(ids)
+        if text.strip() == text
+    }
+    path = tmp_path / "marks.csv"
+
+    write_marks(path, marks)
+
+    assert cells_that_run(path.read_bytes().decode()) == []
+    assert read_marks(path, ids).samples == marks
+
+
+def test_the_cells_of_parquet_are_no_spreadsheets(tmp_path: Path) -> None:
+    table = pa.table({"sample_id": ["'=a"], "mark": ["relabel"], "label": ["'-dog"]})
+    pq.write_table(table, tmp_path / "marks.parquet")
+
+    marks = read_marks(tmp_path / "marks.parquet", {"=a"})
+
+    assert marks.samples == {"'=a": MarkedSample(Mark.RELABEL, "'-dog")}
 
 
 def test_without_a_file_nothing_is_remembered(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from difficulty_service.base.csv_cells import unguarded
 from difficulty_service.base.errors import CleaningError, DatasetError, ScoreFileError
 from difficulty_service.review.exports import export_file, export_folder
 from difficulty_service.review.stored_images import ImageSource, open_images
-from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.factories import score_table
+from tests.formulas import FORMULAS, cells_that_run
 
 MakeScores = Callable[..., ScoreFile]
 
@@ -51,6 +54,33 @@ def test_csv_has_every_column_and_empty_cells(tmp_path: Path, photo_scores: Scor
     assert [row["sample_id"] for row in rows] == list(IDS)
     assert [row["rmd"] for row in rows] == ["-3", "", "-1", "0", "1", "2"]
     assert rows[2]["label_name"] == "cat"
+
+
+@pytest.mark.parametrize("name", ["csv", "cleanlab"])
+def test_no_spreadsheet_runs_an_exported_id_or_class(tmp_path: Path, name: str) -> None:
+    labels = [*range(len(FORMULAS))]
+    numbers = [float(-label) for label in labels]
+    table = score_table(
+        labels, FORMULAS, FORMULAS, rmd=numbers, nearest_label=labels, label_margin=numbers
+    )
+
+    export_file(name, ScoreFile(table, Provenance()), tmp_path / "out.csv")
+
+    text = (tmp_path / "out.csv").read_bytes().decode()
+    assert cells_that_run(text) == []
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert [unguarded(row["sample_id"]) for row in rows] == list(FORMULAS)
+    class_column = {"csv": "label_name", "cleanlab": "given_label_name"}[name]
+    assert [unguarded(row[class_column]) for row in rows] == list(FORMULAS)
+
+
+def test_exported_scores_are_read_as_they_were(tmp_path: Path) -> None:
+    labels = [*range(len(FORMULAS))]
+    table = score_table(labels, FORMULAS, FORMULAS, rmd=[float(-label) for label in labels])
+
+    export_file("csv", ScoreFile(table, Provenance()), tmp_path / "out.csv")
+
+    assert read_scores(tmp_path / "out.csv").table.to_pydict() == table.to_pydict()
 
 
 def test_json_lines_have_every_column_and_nulls(tmp_path: Path, photo_scores: ScoreFile) -> None:
