@@ -39,6 +39,7 @@ from difficulty_service.base.checksums import (
     verify_path,
 )
 from difficulty_service.base.csv_cells import guard_text, unguard_text
+from difficulty_service.base.json_text import ShallowJson
 
 
 def strings_to_arrow(strings: Sequence[str]) -> pa.StringArray:
@@ -214,13 +215,14 @@ def read_json_lines(path: Path, schema: pa.Schema) -> pa.Table:
     with path.open("rb") as file:
         first = next((line for line in file if line.strip()), b"")
     # Arrow makes a column of every name that it is given, also where no row has it.
-    present = pa_json.read_json(io.BytesIO(first), reading).schema.names
+    present = pa_json.read_json(ShallowJson(io.BytesIO(first)), reading).schema.names
     known = [field for field in plain_schema(schema) if field.name in present]
-    return pa_json.read_json(
-        path,
-        read_options=reading,
-        parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(known)),
-    )
+    with path.open("rb") as file:
+        return pa_json.read_json(
+            ShallowJson(file),
+            read_options=reading,
+            parse_options=pa_json.ParseOptions(explicit_schema=pa.schema(known)),
+        )
 
 
 def plain_schema(schema: pa.Schema) -> pa.Schema:

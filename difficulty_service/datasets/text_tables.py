@@ -18,6 +18,7 @@ import pyarrow.json
 
 from difficulty_service.base.csv_cells import unguard_text
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.json_text import MOST_LEVELS, NestedTooDeeply, ShallowJson
 from difficulty_service.datasets.labels import is_text
 from difficulty_service.datasets.storage import StoredPath, open_arrow_file
 
@@ -53,11 +54,17 @@ def read_text_table(
     """All rows of a file, and the note of a `TableFile`; arguments as for `open_table_file`.
 
     Raises:
-        DatasetError: The encoding cannot be told.
+        DatasetError: The encoding cannot be told, or JSON is nested too deeply.
         OSError, pyarrow.ArrowException, UnicodeError: The file cannot be read.
     """
     if not name.lower().endswith(DELIMITED_EXTENSIONS):
-        return _read_lines(place), None
+        try:
+            return _read_lines(place), None
+        except NestedTooDeeply as error:
+            raise DatasetError(
+                f"{name!r} has lists or objects inside more than {MOST_LEVELS} others",
+                "leave out the columns that have, or write them as text",
+            ) from error
     dialect = _detect(place, name)
     try:
         table = _read(place, dialect, text_columns, multiline=multiline)
@@ -116,7 +123,7 @@ def _read_lines(place: StoredPath) -> pa.Table:
     """The rows of JSON Lines; texts that look like times stay texts."""
     options = pyarrow.json.ReadOptions(block_size=_BLOCK)
     with open_arrow_file(place) as source:
-        table = pyarrow.json.read_json(source, read_options=options)
+        table = pyarrow.json.read_json(ShallowJson(source), read_options=options)
     decode_names(table.schema)
     texts = [field.with_type(_without_times(field.type)) for field in table.schema]
     changed = [field for field in texts if field.type != table.schema.field(field.name).type]
@@ -124,7 +131,8 @@ def _read_lines(place: StoredPath) -> pa.Table:
         return table
     parse = pyarrow.json.ParseOptions(explicit_schema=pa.schema(changed))
     with open_arrow_file(place) as source:
-        again = pyarrow.json.read_json(source, read_options=options, parse_options=parse)
+        checked = ShallowJson(source)  # the file may have changed
+        again = pyarrow.json.read_json(checked, read_options=options, parse_options=parse)
     return again.select(table.schema.names)
 
 

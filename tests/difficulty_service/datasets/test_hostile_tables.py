@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.json_text import MOST_LEVELS
 from difficulty_service.datasets import open_dataset, table_files
 from difficulty_service.datasets.sample import DatasetOptions, TableLimits
 from difficulty_service.datasets.table_files import LARGE_PAGE, read_pages
@@ -221,3 +222,17 @@ def test_long_names_and_ids_are_refused(
         open_dataset(write({"image": [b"x", b"y"], **columns}), DatasetOptions())
 
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize("options", [DatasetOptions(), LIMITED])
+@pytest.mark.parametrize("row", ['{"image": %s}', '{"image": "a.png", "label": "cat", "more": %s}'])
+def test_json_lines_with_lists_in_too_many_others_are_refused(
+    tmp_path: Path, row: str, options: DatasetOptions
+) -> None:
+    lists = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    (tmp_path / "table.jsonl").write_text('{"image": "a.png", "label": "cat"}\n' + row % lists)
+
+    with pytest.raises(DatasetError, match="objects inside more than 100 others") as refused:
+        open_dataset(str(tmp_path / "table.jsonl"), options)
+
+    assert "leave out the columns" in str(refused.value.remedy[0])

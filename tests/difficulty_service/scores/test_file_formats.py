@@ -8,7 +8,8 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.base.checksums import ChangedFile
-from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.base.errors import DatasetError, ScoreFileError
+from difficulty_service.base.json_text import MOST_LEVELS
 from difficulty_service.scores.file import (
     provenance_file,
     read_score_schema,
@@ -16,6 +17,7 @@ from difficulty_service.scores.file import (
     write_scores,
 )
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.selection import read_ids
 
 IDS = ["a/1.png", "=1+1", "'=quoted", "'plain", '-1,\n"x"', "", "007", "é😀"]
 
@@ -167,3 +169,13 @@ def test_another_ending_is_refused(tmp_path: Path, name: str) -> None:
         write_scores(tmp_path / name, make_table(), Provenance())
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_json_lines_with_lists_in_too_many_others_are_refused(tmp_path: Path) -> None:
+    lists = "[" * MOST_LEVELS + "]" * MOST_LEVELS
+    (tmp_path / "s.jsonl").write_text(f'{{"sample_id": "a", "more": {lists}}}\n')
+
+    with pytest.raises(ScoreFileError, match=r"cannot be read as JSON Lines.*nested too deeply"):
+        read_scores(tmp_path / "s.jsonl")
+    with pytest.raises(DatasetError, match="nested too deeply"):
+        read_ids(tmp_path / "s.jsonl")
