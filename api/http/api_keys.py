@@ -212,7 +212,7 @@ class KeyWatch:
     """Checks every few seconds whether a caller who was let in would be still."""
 
     engine: Engine
-    principal: Principal
+    principal: Principal  # with the terms that the key had at the last check
     root: str | None = None  # that the request is about
     every: float = CHECK_SECONDS
     checked: float = field(default_factory=time.monotonic)  # by the monotonic clock
@@ -235,7 +235,8 @@ class KeyWatch:
             raise _ended(error.problem) from None
         if key is None:
             raise _ended("the key was revoked or replaced during the request")
-        if not Principal.of(key, self.principal.digest).may_use(self.root):
+        self.principal = Principal.of(key, self.principal.digest)
+        if not self.principal.may_use(self.root):
             raise _ended(f"the key may no longer use the root {self.root!r}")
 
     async def watched(self, body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

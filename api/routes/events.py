@@ -15,8 +15,9 @@ from starlette.exceptions import HTTPException
 
 from api.http.api_keys import KeyWatch, ReadKey
 from api.http.parameters import parse_decimal
-from api.http.problems import Problem, invalid, too_many
-from api.jobs.store import Event, events_after, get_job
+from api.http.principals import Principal
+from api.http.problems import Problem, invalid, not_found, too_many
+from api.jobs.store import Event, events_after, visible_job
 from api.routes.jobs import find_job
 from difficulty_service.bodies.jobs import FINAL_STATES
 
@@ -107,12 +108,16 @@ class Subscription:
 
 
 async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
-    """Every event after the last one that the client has, in order; ends with the job."""
+    """Every event after the last one that the client has, in order; ends with the job.
+
+    Raises a `Problem` where the caller may no longer see it.
+    """
     engine, job_id, last_id = subscription.engine, subscription.job_id, subscription.last_id
     while not subscription.is_stopping():
         subscription.stream.check()
         await subscription.watch.check()
-        is_finished, events = await run_in_threadpool(_poll, engine, job_id, last_id, PAGE)
+        viewer = subscription.watch.principal
+        is_finished, events = await run_in_threadpool(_poll, engine, viewer, job_id, last_id, PAGE)
         for event in events:
             yield event
             last_id = event.id
@@ -123,12 +128,15 @@ async def new_events(subscription: Subscription) -> AsyncIterator[Event]:
         await anyio.sleep(POLL_SECONDS)
 
 
-def _poll(engine: Engine, job_id: str, last_id: int, limit: int) -> tuple[bool, list[Event]]:
-    """Whether the job is finished, and a page of its next events."""
+def _poll(
+    engine: Engine, viewer: Principal, job_id: str, last_id: int, limit: int
+) -> tuple[bool, list[Event]]:
+    """Whether a job that the caller sees is finished, and a page of its next events."""
     # In this order: an event that is written in between is found the next time.
-    job = get_job(engine, None, job_id)
-    is_finished = job is None or job.state in FINAL_STATES
-    return is_finished, events_after(engine, job_id, last_id, limit)
+    job = visible_job(engine, viewer, job_id)
+    if job is None:
+        raise not_found("job", job_id)
+    return job.state in FINAL_STATES, events_after(engine, job_id, last_id, limit)
 
 
 router = APIRouter(tags=["jobs"])
@@ -139,7 +147,8 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The events, one after the other: `event` is state, progress or warning, "
         "`data` a JSON object with `at` in seconds since 1970; `event` is problem, and `data` a "
-        "problem, where the key is revoked or the stream makes room for one of another key"
+        "problem, where the key is revoked, the job is deleted or no longer shared with it, or the "
+        "stream makes room for one of another key"
     },
     NO_CONTENT: {
         "description": "The job is finished and its last event is known: do not reconnect"
@@ -163,7 +172,7 @@ async def subscribe(
     state = request.app.state
     job = await run_in_threadpool(find_job, request, key, job_id)
     last_id = _last_id(last_event_id, after)
-    is_finished, following = await run_in_threadpool(_poll, state.engine, job_id, last_id, 1)
+    is_finished, following = await run_in_threadpool(_poll, state.engine, key, job.id, last_id, 1)
     if is_finished and not following:
         raise HTTPException(NO_CONTENT)
     response.headers["Cache-Control"] = "no-store"
@@ -183,8 +192,8 @@ async def follow(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events, from the beginning or from the last one received; ends with the job.
 
-    The last one is a problem where the key is revoked, or the stream makes room for one of another
-    key in the meantime.
+    The last one is a problem where the key is revoked, the job is deleted or no longer shared with
+    it, or the stream makes room for one of another key in the meantime.
     """
     try:
         async for event in new_events(subscription):

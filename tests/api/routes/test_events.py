@@ -4,16 +4,23 @@ import itertools
 import json
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import Engine
+from sqlalchemy import Engine, delete, update
 
+from api.http.api_keys import KeyWatch
 from api.http.problems import Problem
 from api.jobs.queue import Progress, claim, heartbeat, succeed
+from api.jobs.reviewers import share_job, unshare_job
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
 from api.routes.events import EventStreams
+from api.storage.keys import Key, change_key, revoke_key
+from api.storage.tables import JOBS, KEYS
 from tests.api.stored_results import stored_result
 
 Event = dict[str, object]
@@ -218,3 +225,73 @@ def test_no_proxy_may_store_or_hold_back_the_stream(
 
     assert "no-store" in headers["Cache-Control"]
     assert headers["X-Accel-Buffering"] == "no"
+
+
+def unshare(engine: Engine, job: Job, key: Key) -> None:
+    unshare_job(engine, job.id, key.id)
+
+
+def take_root(engine: Engine, _: Job, key: Key) -> None:
+    change_key(engine, key.id, lambda terms: replace(terms, roots=frozenset({"other"})))
+
+
+def take_scope(engine: Engine, _: Job, key: Key) -> None:
+    with engine.begin() as connection:
+        connection.execute(update(KEYS).where(KEYS.c.id == key.id).values(scopes="read"))
+
+
+def revoke(engine: Engine, _: Job, key: Key) -> None:
+    revoke_key(engine, key.id)
+
+
+def delete_job(engine: Engine, job: Job, _: Key) -> None:
+    # As when it was cancelled and deleted since the stream looked last.
+    with engine.begin() as connection:
+        connection.execute(delete(JOBS).where(JOBS.c.id == job.id))
+
+
+Loss = tuple[str, Callable[[Engine, Job, Key], None], str]
+LOSSES: list[Loss] = [
+    ("colleague", unshare, "not-found"),
+    ("colleague", take_root, "unauthorised"),
+    ("colleague", revoke, "unauthorised"),
+    ("colleague", delete_job, "not-found"),
+    ("overseer", take_scope, "not-found"),
+    ("owner", take_root, "unauthorised"),
+]
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_stream_ends_with_a_problem_once_its_key_does_not_see_the_job(
+    client: TestClient,
+    engine: Engine,
+    keys: dict[str, tuple[Key, str]],
+    body: dict[str, object],
+    monkeypatch: pytest.MonkeyPatch,
+    loss: Loss,
+) -> None:
+    name, lose, problem = loss
+    monkeypatch.setattr("api.routes.events.KeyWatch", partial(KeyWatch, every=0.0))
+    submit(engine, keys["owner"][0].id, body, None, SubmitLimits(10, 3))
+    job = claim(engine, "worker", "cpu", 60.0)
+    assert job is not None
+    key, secret = keys[name]
+    share_job(engine, job.id, keys["colleague"][0].id)
+    address, headers = f"/v1/jobs/{job.id}/events", {"X-API-Key": secret}
+    answers = []
+    follower = threading.Thread(
+        target=lambda: answers.append(client.get(address, headers=headers).text)
+    )
+    follower.start()
+    while not client.app.state.event_streams.number_of(key.id):  # type: ignore[attr-defined]
+        time.sleep(0.01)
+
+    lose(engine, job, key)
+    work(engine, job, batches=2)  # nothing where it is deleted
+    follower.join()
+
+    last = answers[0].strip().split("\n\n")[-1]
+    assert last.startswith("event: problem")
+    assert f"/problems/{problem}" in last
+    assert "succeeded" not in answers[0]
+    assert client.app.state.event_streams.number_of(key.id) == 0  # type: ignore[attr-defined]
