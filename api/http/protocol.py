@@ -6,6 +6,7 @@ wait here, and reading pauses.
 """
 
 import json
+import re
 import sys
 from asyncio import Transport
 from collections.abc import Callable
@@ -27,11 +28,40 @@ AHEAD_BYTES = 1 << 20
 request with a body lets uvicorn read once more."""
 
 
+_END_OF_HEAD = re.compile(rb"\n\r?\n")
+_LENGTH = re.compile(
+    rb"\n(?:Content-Length|(Transfer-Encoding)):([^\n]*(?:\n[ \t][^\n]*)*)", re.IGNORECASE
+)
+
+
+class OneLength(h11.Connection):
+    """Refuses a request that states the length of its body twice, even if both are the same.
+
+    h11 takes one of them. A proxy in front that takes the other one would see another request in
+    what is the body here, or the other way round (RFC 9112, 6.3 and 11.2).
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        """The next event; raises RemoteProtocolError for a head with two lengths."""
+        if self.their_state is h11.IDLE:
+            data, _ = self.trailing_data
+            end = _END_OF_HEAD.search(data)
+            if end is not None and _has_two_lengths(data[: end.start() + 1]):
+                raise h11.RemoteProtocolError("it states the length of its body twice")
+        return super().next_event()
+
+
+def _has_two_lengths(head: bytes) -> bool:
+    lengths = list(_LENGTH.finditer(head))
+    return len(lengths) > 1 or any(not each[1] and b"," in each[2] for each in lengths)
+
+
 class LittleByLittle(H11Protocol):
     """A connection whose requests are parsed one at a time."""
 
     def __init__(self, front: Front, **arguments: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(**arguments)
+        self.conn = OneLength(h11.SERVER, front.settings.max_header_bytes)
         self._front = front
         self._unparsed = bytearray()
 

@@ -272,6 +272,75 @@ async def test_two_hosts_are_refused() -> None:
         assert b"/problems/bad-request" in answer
 
 
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+TWO_LENGTHS = [
+    b"Content-Length: 2\r\nContent-Length: 2\r\n",
+    b"Content-Length: 2\r\nX: y\r\nCONTENT-LENGTH: 2\r\n",
+    b"Content-Length: 2, 2\r\n",
+    b"Content-Length:\r\n 2,\r\n\t2\r\n",
+    b"Content-Length: 2\n" + CHUNKED,
+    CHUNKED + b"content-length: 2\r\n",
+    CHUNKED + CHUNKED,
+]
+# What one length says is a body is the next request by the other one.
+HIDDEN = b"\r\n0\r\n\r\nGET /hidden" + HOST + b"\r\n"
+
+
+@pytest.mark.parametrize("lengths", TWO_LENGTHS)
+@pytest.mark.parametrize("before", [b"", GET])
+async def test_a_body_with_two_lengths_is_refused_and_ends_the_connection(
+    lengths: bytes, before: bytes
+) -> None:
+    paths = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        paths.append(scope["path"])
+        await application(scope, receive, send)
+
+    async with serving(app) as connect:
+        reader, writer = await connect()
+        writer.write(before + b"POST /two" + HOST + lengths + HIDDEN)
+
+        answers = (await reader.read()).split(b"HTTP/1.1 ")[1:]
+
+        assert paths == ["/"] * bool(before)
+        assert [answer[:3] for answer in answers] == [b"200"] * bool(before) + [b"400"]
+        assert b"states the length of its body twice" in answers[-1]
+        assert b"connection: close" in answers[-1].lower()
+
+
+async def test_a_body_with_two_lengths_is_refused_behind_one_that_was_answered_early() -> None:
+    paths = []
+
+    async def app(scope: Scope, _receive: Receive, send: Send) -> None:
+        paths.append(scope["path"])
+        await respond(send)
+
+    async with serving(app) as connect:
+        reader, writer = await connect()
+        writer.write(b"POST /" + HOST + b"Content-Length: 2\r\n\r\n")
+        await reader.readuntil(b"ok")
+        writer.write(b"ab" + b"POST /two" + HOST + TWO_LENGTHS[0] + HIDDEN)
+
+        answer = await reader.read()
+
+        assert paths == ["/"]
+        assert answer.startswith(b"HTTP/1.1 400")
+
+
+async def test_a_body_with_one_length_is_read_and_its_bytes_are_no_head() -> None:
+    body = b"POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n"
+    one = b"Content-Length: %d\r\nX: Content-Length: 1, 1\r\n\r\n" % len(body)
+    async with serving(application) as connect:
+        reader, writer = await connect()
+
+        for _ in range(2):
+            writer.write(b"POST /" + HOST + one + body)
+            answer = await reader.readuntil(b"ok")
+
+            assert answer.startswith(b"HTTP/1.1 200")
+
+
 @pytest.mark.parametrize(
     ("one", "other", "is_same"),
     [
