@@ -36,6 +36,7 @@ from api.results.maps import Maps, SimilarImages
 from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
 from api.results.saved_views import ExplorerViews, StoredViews, views_file
 from api.results.score_columns import OpenScores, load_conversions
+from api.results.searches import Searches
 from api.results.thumbnails import AT_ONCE, Thumbnails
 from api.results.tsne_maps import TsneMaps
 from api.routes import (
@@ -79,7 +80,7 @@ ROUTERS = (
 COUNTING_BYTES = 4 << 30  # memory of the process that counts samples
 KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
 MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
-MAX_PENDING_MARKS = 2  # requests of one key that read all marks of a job, at once
+MAX_PENDING_MARKS = 2  # requests of one key that read, or write, all marks of a job, at once
 MAX_PENDING_TABLES = 2  # requests of one key that send columns, at once
 EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
@@ -178,15 +179,9 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             state.open_scores,
         )
         state.comparisons = Comparisons(state.engine, settings, state.artifacts)
-        state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
-        state.scoring_queue = FairQueue(
-            "requests to score samples", scorings_at_once, settings.max_pending_scorings
-        )
         state.upload_checks = UploadChecks(settings.upload_check_seconds)
         state.previews = Apart(preview_datasets, limits=Limits(COUNTING_BYTES, KEPT_BYTES))
-        state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
-        state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
-        state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
+        _open_queues(app, settings, scorings_at_once)
         try:
             keeping = state.rounds.keeping_marks(state.engine) if state.rounds else nullcontext()
             house = housekeeping(state.engine, settings, state.artifacts, state.upload_checks)
@@ -202,6 +197,20 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
             await run_in_threadpool(state.previews.close)
     finally:
         state.engine.dispose()
+
+
+def _open_queues(app: FastAPI, settings: Settings, scorings_at_once: int) -> None:
+    """Opens the queues in which clients have turns, each for work of one purpose."""
+    state = app.state
+    state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
+    state.scoring_queue = FairQueue(
+        "requests to score samples", scorings_at_once, settings.max_pending_scorings
+    )
+    state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
+    state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
+    state.searches = Searches(settings.filter_seconds, lambda: state.stopping())
+    state.marking_queue = FairQueue("requests to mark many samples", 1, MAX_PENDING_MARKS)
+    state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
 
 
 def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:

@@ -1,5 +1,6 @@
 """Every request is logged and counted; metrics of requests, jobs and workers for Prometheus."""
 
+import asyncio
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.http.changes import record_change
 from api.http.problem_responses import answer, from_unexpected
+from api.http.problems import stopping
 from api.jobs.queue import live_workers
 from api.jobs.store import counts, oldest_queued_age
 from api.storage.tables import JOBS
@@ -171,6 +173,11 @@ class RequestLog:
             await self.app(scope, receive, sent)
         except ClientDisconnect:
             sent.status = ABORTED
+        except asyncio.CancelledError:
+            # The server has waited for its last answers long enough.
+            if sent.status:
+                raise
+            await answer(stopping(), scope)(scope, receive, sent)
         except Exception as error:
             structlog.get_logger().error("request-failed", exc_info=error)
             if sent.status:

@@ -146,6 +146,8 @@ class Settings(BaseSettings):
     """Seconds that a worker takes to stop, at most."""
     listing_seconds: Seconds = 600.0
     """Seconds for listing a dataset."""
+    filter_seconds: Seconds = 10.0
+    """Seconds for finding the samples of a list with conditions on texts, columns or an area."""
     upload_check_seconds: Seconds = 300.0
     """Seconds for checking a complete upload."""
     image_seconds: Seconds = 30.0

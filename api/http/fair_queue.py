@@ -25,13 +25,15 @@ class FairQueue:
     another client has sent.
 
     `purpose` says what the requests are, for the answer to one too many: "thumbnails". A client may
-    have `share` of them, running or waiting.
+    have `share` of them, running or waiting, and `each` of them running, so that there is room for
+    another client at any time if that is less than `at_once`.
     """
 
-    def __init__(self, purpose: str, at_once: int, share: int) -> None:
+    def __init__(self, purpose: str, at_once: int, share: int, each: int | None = None) -> None:
         self._purpose = purpose
         self._at_once = at_once
         self._share = share
+        self._each = at_once if each is None else each
         self._threads = anyio.CapacityLimiter(at_once)
         self._requests: Counter[str] = Counter()
         self._running: Counter[str] = Counter()
@@ -84,6 +86,8 @@ class FairQueue:
             client = min(
                 self._waiting, key=lambda each: (self._running[each], self._latest.get(each, -1))
             )
+            if self._running[client] >= self._each:
+                return
             turns = self._waiting[client]
             self._running[client] += 1
             self._latest[client] = next(self._turns)

@@ -88,6 +88,15 @@ too_many = partial(Problem, 429, "too-many-requests")
 unavailable = partial(Problem, 503, "unavailable")
 
 
+def stopping() -> Problem:
+    """For a request that the server has no time to answer, because it is told to stop."""
+    return unavailable(
+        "the service is being stopped",
+        "send the request again once it is back",
+        headers={"Retry-After": "5", "Connection": "close"},
+    )
+
+
 def headers_too_large(limit: int) -> Problem:
     """For a head of more than `limit` bytes; closes the connection."""
     return Problem(

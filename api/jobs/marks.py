@@ -4,6 +4,7 @@ A job keeps them as they were when it was submitted: marks that change later do 
 """
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
+from sqlalchemy.exc import DBAPIError
 
 from api.http.principals import Principal
 from api.http.problems import conflict, invalid
@@ -106,6 +108,49 @@ def set_marks(
             ]
             if values:
                 connection.execute(insert(MARKS), values)
+
+
+AT_A_TIME = 5000
+"""Marks of one transaction where many are stored, which takes about 60 ms."""
+
+PAUSE = 0.05
+"""Seconds between two of them. SQLite lets a writer that waits for another look again after up to
+50 ms in its first 200; without the pause it would find the next transaction every time."""
+
+
+class PartlyMarked(Exception):
+    """Only some of many marks were stored; the same call stores them all.
+
+    `reason` says why the next part was not.
+    """
+
+    def __init__(self, done: int, wanted: int, reason: DBAPIError) -> None:
+        super().__init__(f"{done:,} of {wanted:,} samples were marked")
+        self.reason = reason
+
+
+def set_many_marks(
+    engine: Engine, owner: str, job_id: str, changes: Mapping[int, SampleMark | None]
+) -> None:
+    """Stores or removes many marks in parts, between which other writers have their turn.
+
+    A part is stored as by `set_marks`, whatever the marks are. One transaction of 100,000 marks
+    would keep SQLite from all others for a second, and several one after the other for ever.
+
+    Raises:
+        PartlyMarked: A part was not stored after others were.
+    """
+    rows = list(changes)
+    for done in range(0, len(rows), AT_A_TIME):
+        if done and engine.dialect.name == "sqlite":
+            time.sleep(PAUSE)
+        part = {row: changes[row] for row in rows[done : done + AT_A_TIME]}
+        try:
+            set_marks(engine, owner, job_id, part, {})
+        except DBAPIError as error:
+            if not done:
+                raise
+            raise PartlyMarked(done, len(rows), error) from error
 
 
 def marks_of_rows(

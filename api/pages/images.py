@@ -8,15 +8,15 @@ from xml.sax.saxutils import escape
 import numpy as np
 from fastapi import APIRouter, Form, Path, Query, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
-from api.jobs.marks import SampleMark, set_marks
 from api.online.words import WordSearch
 from api.pages.column_filters import captions, column_filters, column_orders
+from api.pages.marking import Choice, Verb
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
 from api.results import image_query
@@ -33,8 +33,8 @@ from api.results.saved_views import (
 )
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
-from api.routes.conditions import Conditions, as_problem
-from api.routes.marks import apply_changes, require_mark
+from api.routes.conditions import Conditions, searched
+from api.routes.marks import MOST_AT_ONCE, apply_changes
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
 from api.storage.tables import FINAL
@@ -49,20 +49,16 @@ router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 USUAL_ORDER = "Closest to the words, else doubtful first"
 PAGE = 60
 TYPICAL = 6
-JSON = "application/json"
 AHEAD = 5  # number of images whose pictures are fetched before they are looked at
 MOST_RESTORED = 6000  # number of images up to which a list is shown again as it was left
-MOST_AT_ONCE = 100_000  # number of images that can be marked at once
 MOST_SEARCHED_AT_ONCE = 200_000
 """Among more images, a search takes longer than the page may; a script asks for it afterwards."""
 
 Row = Annotated[int, Path(ge=0, le=2**53)]
-Choice = Mark | Literal["none"]
-Verb = Annotated[Choice, Form()]
 
 
 @router.get("")
-def show_images(
+async def show_images(
     job_id: str,
     request: Request,
     key: ReadKey,
@@ -73,6 +69,12 @@ def show_images(
 
     As many pages at once as lead `through` the image of a row, for whoever comes back from it.
     """
+    return await searched(request, key, query, _list_page, job_id, request, key, query, through)
+
+
+def _list_page(
+    job_id: str, request: Request, key: Principal, query: ImageQuery, through: int | None
+) -> Response:
     job = scored_job(request, key, job_id)
     if not request.query_params and job.samples.is_doubtful.any():
         query = replace(query, margin=image_query.DOUBTFUL)
@@ -92,61 +94,6 @@ def show_images(
     if is_fragment(request):
         return render(request, "cards" if query.after else "results", values)
     return render(request, "images", values)
-
-
-@router.post("/mark-matching")
-def mark_matching(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    query: Conditions,
-    mark: Verb,
-) -> Response:
-    """Marks every image that fulfils the conditions."""
-    job = scored_job(request, key, job_id)
-    samples = job.samples
-    try:
-        rows = image_query.matching_rows(samples, query, job.beside(query))
-    except BadQuery as error:
-        raise as_problem(error) from None
-    rows = np.arange(len(samples)) if rows is None else rows
-    if isinstance(mark, Mark):
-        require_mark(samples, mark, "mark")
-    if mark is Mark.RELABEL:
-        rows = rows[(samples.nearest[rows] >= 0) & (samples.nearest[rows] != samples.labels[rows])]
-    if len(rows) > MOST_AT_ONCE:
-        raise Problem(
-            422,
-            "too-large",
-            f"{len(rows):,} images are more than the {MOST_AT_ONCE:,} that can be marked at once",
-            "narrow the filters, or use `difficulty clean --drop` with a condition",
-        )
-    changes: dict[int, SampleMark | None] = {
-        row: SampleMark(
-            row,
-            samples.ids[row].as_py(),
-            mark,
-            samples.name_of(int(samples.nearest[row])) if mark.kind.needs_class else None,
-        )
-        if isinstance(mark, Mark)
-        else None
-        for row in rows.tolist()
-    }
-    # A script stays on the page, and can undo this.
-    before = job.marks_of(changes) if JSON in request.headers.get("accept", "") else None
-    set_marks(request.app.state.engine, key.owner, job.job.id, changes, {})
-    if before is not None:
-        return JSONResponse(
-            [
-                {"id": row, "before": _decided(before[row]), "after": _decided(change)}
-                for row, change in changes.items()
-            ]
-        )
-    return redirect(f"{job.address}/images{query_of(query.conditions)}")
-
-
-def _decided(mark: SampleMark | None) -> dict[str, str | None] | None:
-    return None if mark is None else {"mark": mark.mark.value, "label": mark.label}
 
 
 @router.post("/views")
@@ -198,10 +145,16 @@ def _views(job: ScoredJob) -> tuple[SavedViews, Reviewed]:
 
 
 @router.get("/{row}")
-def show_image(
+async def show_image(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
 ) -> Response:
     """One image with its scores, the most similar images, and typical ones of two classes."""
+    return await searched(request, key, query, _one_image, job_id, row, request, key, query)
+
+
+def _one_image(
+    job_id: str, row: int, request: Request, key: Principal, query: ImageQuery
+) -> Response:
     job = scored_job(request, key, job_id)
     if is_fragment(request):
         existing_card(job, row)
@@ -211,13 +164,18 @@ def show_image(
 
 
 @router.get("/{row}/similar")
-def show_similar(
+async def show_similar(
     job_id: str, row: Row, request: Request, key: ReadKey, query: Conditions
 ) -> Response:
     """The most similar images for the page of one image; without a script, the whole page."""
-    job = scored_job(request, key, job_id)
-    if not is_fragment(request):
-        return _image_page(job, row, query, is_searched=True)
+    job = await run_in_threadpool(scored_job, request, key, job_id)
+    if is_fragment(request):
+        return await run_in_threadpool(_similar_part, job, row)
+    return await searched(request, key, query, _image_page, job, row, query, is_searched=True)
+
+
+def _similar_part(job: ScoredJob, row: int) -> Response:
+    request = job.request
     values = job.values(IMAGES) | {"card": existing_card(job, row)} | _similar_values(job, row)
     return render(request, "similar", values)
 

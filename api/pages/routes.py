@@ -11,7 +11,7 @@ from starlette.responses import Response
 from api.http.api_keys import LONGEST_SECRET, UNKNOWN_KEY, ReadKey, find_principal
 from api.http.browsers import delete_cookie, set_cookie
 from api.http.problems import Problem
-from api.pages import columns, comparisons, images, jobs, map_page, reviewers, views
+from api.pages import columns, comparisons, images, jobs, map_page, marking, reviewers, views
 from api.pages.assets import Assets
 from api.pages.rendering import problem_page, redirect, render
 from api.storage.keys import any_keys
@@ -88,6 +88,7 @@ ROUTERS = (
     columns.router,
     comparisons.router,
     reviewers.router,
+    marking.router,
     images.router,
 )
 

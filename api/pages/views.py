@@ -8,8 +8,9 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey, WriteKey
+from api.http.principals import Principal
 from api.http.problems import Problem, invalid, not_found
-from api.jobs.marks import SampleMark, set_marks
+from api.jobs.marks import SampleMark
 from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
 from api.pages.rendering import is_fragment, job_name, query_of, redirect, render
@@ -17,6 +18,8 @@ from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
+from api.routes.jobs import in_turn
+from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from difficulty_service.bodies.results import TagPublic
 from difficulty_service.review.copies import give_label, keep_one, to_group
@@ -229,7 +232,7 @@ class CopyDecision(BaseModel):
 
 
 @router.post("/copies")
-def decide_copies(
+async def decide_copies(
     job_id: str,
     request: Request,
     key: WriteKey,
@@ -237,6 +240,13 @@ def decide_copies(
     after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
 ) -> Response:
     """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
+    queue = request.app.state.marking_queue
+    return await in_turn(queue, request, key, _decide_copies, job_id, request, key, form, after)
+
+
+def _decide_copies(
+    job_id: str, request: Request, key: Principal, form: CopyDecision, after: int
+) -> Response:
     job = scored_job(request, key, job_id)
     samples = job.samples
     rows = next((rows for rows in samples.copies if form.row in rows), None)
@@ -250,11 +260,12 @@ def decide_copies(
         raise invalid("a group of copies gets one decision", "send `label` or `one`", "label")
     if name not in {samples.name_of(each) for each in samples.labels[rows].tolist()}:
         raise invalid(f"no copy has the label {name[:100]!r}", "choose one of their labels", field)
+    require_few(len(rows))
     marks: dict[int, SampleMark | None] = {
         each: SampleMark(each, samples.ids[each].as_py(), decided.mark, decided.label)
         for each, decided in decide(samples, rows, name).items()
     }
-    set_marks(request.app.state.engine, key.owner, job.job.id, marks, {})
+    mark_many(request, key.owner, job.job, marks)
     return redirect(f"{job.address}/copies?after={after}#copies-{form.row}")
 
 

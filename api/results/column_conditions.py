@@ -5,12 +5,15 @@
 range, both included, and `sort=desc.date` an order.
 """
 
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TypeAlias
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
@@ -31,6 +34,16 @@ ASCENDING, DESCENDING = "asc.", "desc."
 
 MOST_CONDITIONS = 200
 LONGEST = 1000
+MOST_TEXTS = 10
+"""Number of texts that are looked for in columns of texts, at once."""
+
+LONGEST_SOUGHT = 200
+"""Characters of a text that is looked for inside of others. RE2 finds texts of this length in time
+that is linear in the column; a thousand equal letters take it thousands of times as long."""
+
+SLICE_BYTES = 4 << 20
+"""Texts that are searched before the search is asked whether it goes on; a few milliseconds."""
+
 SHOWN = 100
 """Characters of a wrong name or value that a message repeats."""
 
@@ -73,21 +86,81 @@ def named_columns(conditions: ColumnConditions, sort: str) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def column_masks(columns: SampleColumns, conditions: ColumnConditions) -> list[NDArray[np.bool_]]:
+def nothing() -> None:
+    """Lets a search go on to its end."""
+
+
+def column_masks(
+    columns: SampleColumns,
+    conditions: ColumnConditions,
+    go_on: Callable[[], None] = nothing,
+) -> Iterator[NDArray[np.bool_]]:
     """Which samples fulfil the conditions on each parameter. Each of shape (samples,).
 
-    Of several values of a category, one is enough.
+    Of several values of a category, one is enough. A search in texts calls `go_on` now and then,
+    which may raise an exception to end it.
 
     Raises:
-        BadQuery: There is no such column, or a value does not fit it.
+        BadQuery: There is no such column, a value does not fit it, or they are too many texts.
     """
-    masks = []
-    for parameter, values in by_parameter(conditions).items():
-        operator, _, name = parameter.partition(".")
-        column = _column(columns, name, parameter)
-        read = {"is": _is_one_of, "has": _has, "min": _is_from, "max": _is_up_to}[operator]
-        masks.append(np.logical_or.reduce([read(column, value, parameter) for value in values]))
-    return masks
+    wanted = [
+        _Condition(parameter, _column(columns, parameter.partition(".")[2], parameter), values)
+        for parameter, values in by_parameter(conditions).items()
+    ]
+    number = sum(each.num_texts for each in wanted)
+    if number > MOST_TEXTS:
+        raise BadQuery(
+            "query",
+            f"{number} texts are more than the {MOST_TEXTS} that are looked for at once",
+            "leave some out",
+        )
+    for each in wanted:
+        go_on()
+        yield each.mask(go_on)
+
+
+def search_texts(
+    texts: pa.StringArray,
+    find: Callable[[pa.StringArray], pa.BooleanArray],
+    go_on: Callable[[], None],
+) -> NDArray[np.bool_]:
+    """Which texts `find` finds, a slice at a time; a missing one is not found. Shape (texts,)."""
+    mask = np.zeros(len(texts), bool)
+    rows = max(1, len(texts) * SLICE_BYTES // max(1, texts.nbytes))
+    for first in range(0, len(texts), rows):
+        go_on()
+        found = find(texts.slice(first, rows)).fill_null(False)  # noqa: FBT003 - of Arrow
+        mask[first : first + rows] = found.to_numpy(zero_copy_only=False)
+    return mask
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """The values of one parameter, of which one is enough."""
+
+    parameter: str
+    column: SampleColumn
+    values: Sequence[str]
+
+    @property
+    def num_texts(self) -> int:
+        """Number of texts that are looked for in a column of texts."""
+        return len({*self.values} - {MISSING, PRESENT}) if self.column.kind == "text" else 0
+
+    def mask(self, go_on: Callable[[], None]) -> NDArray[np.bool_]:
+        """Which samples fulfil the condition. Shape (samples,)."""
+        operator = f"{self.parameter.partition('.')[0]}."
+        if operator == IS:
+            return _is_one_of(self, go_on)
+        if operator == HAS:
+            return _has(self, go_on)
+        bounds = [_bound(self.column, value, self.parameter) for value in self.values]
+        if operator == MIN:
+            lowest = min(bound for bound, _ in bounds)
+            return self.column.numbers >= lowest
+        # Of two equal ends, the one that is included is the later.
+        bound, is_day = max(bounds, key=lambda each: (each[0], not each[1]))
+        return self.column.numbers < bound if is_day else self.column.numbers <= bound
 
 
 def sort_keys(columns: SampleColumns, sort: str) -> NDArray[np.float64]:
@@ -123,46 +196,65 @@ def _column(columns: SampleColumns, name: str, parameter: str) -> SampleColumn:
     )
 
 
-def _is_one_of(column: SampleColumn, value: str, parameter: str) -> NDArray[np.bool_]:
-    if value == PRESENT:
-        return ~column.is_missing
+def _is_one_of(condition: _Condition, go_on: Callable[[], None]) -> NDArray[np.bool_]:
+    column, values = condition.column, {*condition.values}
+    others = values - {MISSING, PRESENT}
+    mask = np.zeros(len(column.is_missing), bool)
     if column.kind == "text":
-        found = pc.equal(column.texts, value).fill_null(False)  # noqa: FBT003 - of Arrow
-        mask: NDArray[np.bool_] = found.to_numpy(zero_copy_only=False)
+        if others:
+            sought = pa.array(sorted(others), pa.string())
+            mask = search_texts(column.texts, lambda part: pc.is_in(part, sought), go_on)
     elif column.kind == "category":
-        # A fault that no image has is still one.
-        faults = FAULT_NAMES if column.name == FAULT_COLUMN else ()
-        values = tuple(dict.fromkeys((*column.categories, *faults)))
-        if value not in {*values, MISSING}:
-            raise BadQuery(
-                parameter,
-                f"the column {column.name[:SHOWN]!r} has no value {value[:SHOWN]!r}; "
-                f"{did_you_mean(value[:SHOWN], values)}its values are {list_names(values, 20)}",
-            )
-        known = value in column.categories
-        mask = column.numbers == (column.categories.index(value) if known else -1)
-    elif value != MISSING:
-        raise _unfitting(column, parameter, MIN)
-    else:
-        mask = np.zeros(len(column.numbers), bool)
-    return mask | column.is_missing if value == MISSING else mask
-
-
-def _has(column: SampleColumn, value: str, parameter: str) -> NDArray[np.bool_]:
-    if column.texts is None:
-        raise _unfitting(column, parameter, IS if column.kind == "category" else MIN)
-    found = pc.match_substring(column.texts, value, ignore_case=True)
-    mask: NDArray[np.bool_] = found.fill_null(False).to_numpy(zero_copy_only=False)  # noqa: FBT003
+        # The last place is that of samples without a value.
+        is_sought = np.zeros(len(column.categories) + 1, bool)
+        for value in condition.values:
+            if (
+                value in others
+                and (place := _place(column, value, condition.parameter)) is not None
+            ):
+                is_sought[place] = True
+        mask = is_sought[np.where(column.is_missing, -1, column.numbers).astype(np.int64)]
+    elif others:
+        raise _unfitting(column, condition.parameter, MIN)
+    if MISSING in values:
+        mask |= column.is_missing
+    if PRESENT in values:
+        mask |= ~column.is_missing
     return mask
 
 
-def _is_from(column: SampleColumn, value: str, parameter: str) -> NDArray[np.bool_]:
-    return column.numbers >= _bound(column, value, parameter)[0]
+def _place(column: SampleColumn, value: str, parameter: str) -> int | None:
+    """The place of a category; None of a fault of images that no sample has."""
+    if value in column.categories:
+        return column.categories.index(value)
+    faults = FAULT_NAMES if column.name == FAULT_COLUMN else ()
+    if value in faults:
+        return None
+    values = tuple(dict.fromkeys((*column.categories, *faults)))
+    raise BadQuery(
+        parameter,
+        f"the column {column.name[:SHOWN]!r} has no value {value[:SHOWN]!r}; "
+        f"{did_you_mean(value[:SHOWN], values)}its values are {list_names(values, 20)}",
+    )
 
 
-def _is_up_to(column: SampleColumn, value: str, parameter: str) -> NDArray[np.bool_]:
-    bound, is_day = _bound(column, value, parameter)
-    return column.numbers < bound if is_day else column.numbers <= bound
+def _has(condition: _Condition, go_on: Callable[[], None]) -> NDArray[np.bool_]:
+    column, parameter = condition.column, condition.parameter
+    if column.texts is None:
+        raise _unfitting(column, parameter, IS if column.kind == "category" else MIN)
+    if max(map(len, condition.values)) > LONGEST_SOUGHT:
+        raise BadQuery(
+            parameter[:SHOWN],
+            f"a text to look for has more than {LONGEST_SOUGHT} characters",
+            "look for a part of it",
+        )
+    # All in one pass, however many there are.
+    pattern = "|".join(map(re.escape, condition.values))
+
+    def find(part: pa.StringArray) -> pa.BooleanArray:
+        return pc.match_substring_regex(part, pattern, ignore_case=True)
+
+    return search_texts(column.texts, find, go_on)
 
 
 def _bound(column: SampleColumn, value: str, parameter: str) -> tuple[float, bool]:

@@ -1,7 +1,7 @@
 """Which images a page shows, and in which order."""
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Literal
 
@@ -17,6 +17,8 @@ from api.results.column_conditions import (
     by_parameter,
     column_masks,
     named_columns,
+    nothing,
+    search_texts,
     sort_keys,
 )
 from api.results.maps import MOST_ALIKE, Area
@@ -163,6 +165,12 @@ class ImageQuery:
         return self.conditions.keys() <= {"sort"}
 
     @property
+    def takes_long(self) -> bool:
+        """Whether many samples are looked at for longer than a few milliseconds."""
+        is_by_others = self.mark in REVIEWED
+        return bool(self.columns or self.q or self.area or self.like or self.text or is_by_others)
+
+    @property
     def shown_columns(self) -> Sequence[str]:
         """Names of the columns that the images are filtered or sorted by."""
         return named_columns(self.columns, self.sort)
@@ -182,6 +190,7 @@ class Beside:
         drawn: The map; None where there is none.
         alike: Rows of the images like one, with itself first; None without usable features.
         closeness: Cosine of each image to the words of the query; NaN where it is not known.
+        go_on: Called now and then by what takes long; it may raise an exception to end that.
     """
 
     marked: Collection[int] = ()
@@ -189,6 +198,7 @@ class Beside:
     alike: Sequence[int] | None = None
     closeness: NDArray[np.float32] | None = None
     columns: SampleColumns = field(default_factory=dict)
+    go_on: Callable[[], None] = nothing
 
 
 NOTHING_BESIDE = Beside()
@@ -283,26 +293,33 @@ def matching_rows(
     samples: ScoredSamples, query: ImageQuery, beside: Beside = NOTHING_BESIDE
 ) -> NDArray[np.int64] | None:
     """Rows of the images that fulfil the conditions, ascending; None for every image."""
-    masks = [
-        *_score_masks(samples, query),
-        *_mark_masks(samples, query, beside.marked),
-        *column_masks(beside.columns, query.columns),
-    ]
+    fulfilled: NDArray[np.bool_] | None = None
+    for mask in _masks(samples, query, beside):  # of which only two are in memory at once
+        fulfilled = mask if fulfilled is None else fulfilled & mask
+    rows = None if fulfilled is None else np.flatnonzero(fulfilled)
+    return _closest(samples, query, beside, rows) if query.text else rows
+
+
+def _masks(
+    samples: ScoredSamples, query: ImageQuery, beside: Beside
+) -> Iterator[NDArray[np.bool_]]:
+    """Which samples fulfil each of the conditions. Each of shape (samples,)."""
+    yield from _score_masks(samples, query)
+    yield from _mark_masks(samples, query, beside.marked)
+    yield from column_masks(beside.columns, query.columns, beside.go_on)
     if query.q:
-        found = pc.match_substring(samples.ids, query.q[:LONGEST_TEXT])
-        masks.append(found.to_numpy(zero_copy_only=False))
+        text = query.q[:LONGEST_TEXT]
+        yield search_texts(samples.ids, lambda part: pc.match_substring(part, text), beside.go_on)
     if query.area:
         area = Area.parse(query.area)
         if beside.drawn is None:
             raise BadQuery("area", "this job has no map")
-        masks.append(_mask(len(samples), area.rows(beside.drawn)))
+        yield _mask(len(samples), area.rows(beside.drawn))
     if query.like:
-        masks.append(_mask(len(samples), _alike(samples, query, beside)))
+        yield _mask(len(samples), _alike(samples, query, beside))
     if query.share:
         number, shares = share_of(query.share)
-        masks.append(samples.share_keys % np.uint64(shares) == np.uint64(number - 1))
-    rows = np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
-    return _closest(samples, query, beside, rows) if query.text else rows
+        yield samples.share_keys % np.uint64(shares) == np.uint64(number - 1)
 
 
 def marks_of(samples: ScoredSamples) -> dict[str, str]:

@@ -1,13 +1,15 @@
 """The conditions of an address that lists images, and what of a job they are about."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from typing import Annotated, cast
+from typing import Annotated, ParamSpec, TypeVar, cast
 
 import numpy as np
 from fastapi import Depends, Query, Request
 from numpy.typing import NDArray
+from starlette.concurrency import run_in_threadpool
 
+from api.http.api_keys import client_of
 from api.http.principals import Principal
 from api.http.problems import Problem, invalid
 from api.http.public_text import hide_paths, public_names
@@ -20,6 +22,7 @@ from api.results.image_query import ALIKE, REVIEWED, Beside, ImageQuery, row_of
 from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
 from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
+from api.results.searches import Searches, go_on
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
@@ -29,6 +32,8 @@ NO_WORDS = "the features of these samples share no space with words"
 KNOWS_WORDS = "score the dataset again with a CLIP, such as clip-vit-b16"
 ASK_OPERATOR = "ask the operator of the service for the weights that made the features"
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Text = Annotated[str, Query(max_length=1000)]
 AreaText = Annotated[str, Query(max_length=LONGEST_AREA)]
 
@@ -127,7 +132,27 @@ def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Bes
         alike=alike,
         closeness=_closeness(request, job, query.text) if query.text else None,
         columns=state.open_columns.get(job),
+        go_on=go_on,
     )
+
+
+async def searched(
+    request: Request,
+    key: Principal,
+    query: ImageQuery,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Result of a function that finds the samples of a query, in a thread.
+
+    One that takes long waits for the caller's turn, and ends with the connection.
+    """
+    if not query.takes_long:
+        return await run_in_threadpool(function, *args, **kwargs)
+    searches: Searches = request.app.state.searches
+    client = client_of(key.owner, request.scope)
+    return await searches.run(request, client, function, *args, **kwargs)
 
 
 def _closeness(request: Request, job: Job, text: str) -> Closeness:

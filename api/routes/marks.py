@@ -1,7 +1,8 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from datetime import UTC, datetime
 from tempfile import TemporaryFile
 from typing import Annotated, BinaryIO, Literal
@@ -17,15 +18,18 @@ from starlette.responses import StreamingResponse
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
-from api.http.problems import conflict, invalid
+from api.http.problem_responses import problem_of
+from api.http.problems import Problem, conflict, invalid
 from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
+    PartlyMarked,
     SampleMark,
     by_mark,
     count_marks,
     list_marks,
     marks_tables,
+    set_many_marks,
     set_marks,
 )
 from api.jobs.store import Job
@@ -47,6 +51,7 @@ TIED = "Difficulty-Tied"
 """Header of merged marks: number of samples that they leave out, as reviewers are split."""
 
 LONGEST_PAGE = 1000
+MOST_AT_ONCE = 100_000  # number of samples that can be marked at once
 REMEDY = "see the score file of the job"
 
 
@@ -157,6 +162,33 @@ def apply_changes(
         set_marks(request.app.state.engine, owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
+
+
+def mark_many(
+    request: Request, owner: str, job: Job, changes: Mapping[int, SampleMark | None]
+) -> None:
+    """Stores or removes the marks of many samples, in parts between which others write."""
+    try:
+        set_many_marks(request.app.state.engine, owner, job.id, changes)
+    except PartlyMarked as error:
+        problem = problem_of(error.reason)
+        raise replace(
+            problem,
+            detail=f"{error}: {problem.detail}",
+            remedy=f"{problem.remedy}; then mark them all again, which changes none of those that "
+            "are marked",
+        ) from error
+
+
+def require_few(number: int) -> None:
+    """Refuses to mark more samples at once than can be marked."""
+    if number > MOST_AT_ONCE:
+        raise Problem(
+            422,
+            "too-large",
+            f"{number:,} images are more than the {MOST_AT_ONCE:,} that can be marked at once",
+            "narrow the filters, or use `difficulty clean --drop` with a condition",
+        )
 
 
 def require_mark(samples: ScoredSamples, mark: Mark, field: str) -> None:

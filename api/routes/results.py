@@ -1,6 +1,7 @@
 """Results of a job: its score file, pages of scores, what has no score, and thumbnails."""
 
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -24,10 +25,10 @@ from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, TAGS_FILE, open_stored, open_stored_parquet
 from api.jobs.missing_table import read_missing, read_region_picture
 from api.jobs.store import Job
-from api.results.image_query import ALIKE, alike_keys, matching_rows
+from api.results.image_query import ALIKE, ImageQuery, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
-from api.routes.conditions import Filter, as_problem, beside
+from api.routes.conditions import Filter, as_problem, beside, searched
 from api.routes.jobs import address, find_job, in_turn
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.errors import DatasetError, ImageError
@@ -107,13 +108,23 @@ async def read_file(
     return StreamingResponse(file_chunks(file, part), part.status, headers, PARQUET)
 
 
+@dataclass(frozen=True)
+class _Place:
+    """A page among the scores that fulfil conditions, as its address names it."""
+
+    sort: str
+    label: str | None
+    limit: int
+    after: str | None
+
+
 @router.get(
     "/scores",
     summary="Pages of scores",
     responses=NOT_FINISHED,
     response_model_exclude_unset=True,  # columns that were not computed
 )
-def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
+async def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the request
     job_id: str,
     request: Request,
     key: ReadKey,
@@ -139,7 +150,14 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
     and `max.NAME=NUMBER` (or a date) are conditions, too. `is.image_fault=blurred` lists blurred
     images, `is.image_fault=(some)` all with a fault.
     """
-    job = succeeded_job(request, key, job_id)
+    place = _Place(sort, label, limit, after)
+    return await searched(request, key, query, _page_of_scores, job_id, request, key, query, place)
+
+
+def _page_of_scores(
+    job_id: str, request: Request, key: Principal, query: ImageQuery, place: _Place
+) -> ScorePage:
+    job, sort = succeeded_job(request, key, job_id), place.sort
     given = {name: value for name, value in query.conditions.items() if name != "sort"}
     is_of_all = given == {"verified": "all"}
     with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
@@ -155,7 +173,8 @@ def read_scores(  # noqa: PLR0913, PLR0917 - one parameter for each part of the 
                     keys = alike_keys(samples, query, about)
             conditions = None if is_of_all else sorted(given.items())
             sort = sort or f"-{measure_of(file.schema_arrow.names)}"
-            page = read_page(file, PageQuery(sort, label, limit, after, only, keys, conditions))
+            wanted = PageQuery(sort, place.label, place.limit, place.after, only, keys, conditions)
+            page = read_page(file, wanted)
         except BadQuery as error:
             raise as_problem(error) from None
     thumbnails = f"{address(job)}/thumbnails"

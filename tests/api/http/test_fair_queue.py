@@ -114,3 +114,22 @@ def test_a_cancelled_request_gives_up_its_place() -> None:
 
     anyio.run(main)
     assert work.began == ["first", "last"]
+
+
+def test_a_client_with_all_that_it_may_run_leaves_room_for_another() -> None:
+    work, began = Work(), []
+
+    async def main() -> None:
+        queue = FairQueue("things", at_once=2, share=100, each=1)
+        async with anyio.create_task_group() as group:
+            for client in "aaab":
+                group.start_soon(queue.run, client, work.run, client)
+            while len(work.began) < 2:
+                await anyio.sleep(0.01)
+            await anyio.sleep(0.1)
+            began.extend(work.began)
+            work.release.set()
+
+    anyio.run(main)
+    assert sorted(began) == ["a", "b"]
+    assert sorted(work.began) == ["a", "a", "a", "b"]
