@@ -33,7 +33,7 @@ from api.results.saved_views import (
 )
 from api.results.score_pages import BadQuery
 from api.results.thumbnails import Wanted
-from api.routes.conditions import Conditions, searched
+from api.routes.conditions import Conditions, search, searched
 from api.routes.marks import MOST_AT_ONCE, apply_changes
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
@@ -170,8 +170,8 @@ async def show_similar(
     """The most similar images for the page of one image; without a script, the whole page."""
     job = await run_in_threadpool(scored_job, request, key, job_id)
     if is_fragment(request):
-        return await run_in_threadpool(_similar_part, job, row)
-    return await searched(request, key, query, _image_page, job, row, query, is_searched=True)
+        return await search(request, key, _similar_part, job, row)
+    return await search(request, key, _image_page, job, row, query, is_searched=True)
 
 
 def _similar_part(job: ScoredJob, row: int) -> Response:

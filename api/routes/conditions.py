@@ -150,6 +150,17 @@ async def searched(
     """
     if not query.takes_long:
         return await run_in_threadpool(function, *args, **kwargs)
+    return await search(request, key, function, *args, **kwargs)
+
+
+async def search(
+    request: Request,
+    key: Principal,
+    function: Callable[P, T],
+    *args: P.args,
+    **kwargs: P.kwargs,
+) -> T:
+    """Result of a function that looks through many samples, at the caller's turn."""
     searches: Searches = request.app.state.searches
     client = client_of(key.owner, request.scope)
     return await searches.run(request, client, function, *args, **kwargs)

@@ -13,13 +13,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy import Engine
+from sqlalchemy.exc import IntegrityError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problem_responses import problem_of
-from api.http.problems import Problem, conflict, invalid
+from api.http.problems import Problem, conflict, invalid, not_found
 from api.jobs.marks import (
     MARKS_SCHEMA,
     MarkedMeanwhile,
@@ -162,6 +163,8 @@ def apply_changes(
         set_marks(request.app.state.engine, owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
+    except IntegrityError:
+        raise not_found("job", job.id) from None  # it was deleted meanwhile
 
 
 def mark_many(
@@ -170,13 +173,16 @@ def mark_many(
     """Stores or removes the marks of many samples, in parts between which others write."""
     try:
         set_many_marks(request.app.state.engine, owner, job.id, changes)
+    except IntegrityError:
+        raise not_found("job", job.id) from None  # it was deleted meanwhile
     except PartlyMarked as error:
+        if isinstance(error.reason, IntegrityError):
+            raise not_found("job", job.id) from None
         problem = problem_of(error.reason)
         raise replace(
             problem,
             detail=f"{error}: {problem.detail}",
-            remedy=f"{problem.remedy}; then mark them all again, which changes none of those that "
-            "are marked",
+            remedy=f"{problem.remedy}; then mark the same again",
         ) from error
 
 

@@ -1,17 +1,24 @@
 """Marks are stored per owner, all together or not at all."""
 
-import pytest
-from sqlalchemy import Engine
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import pytest
+from sqlalchemy import Engine, event
+from sqlalchemy.exc import IntegrityError
+
+from api.jobs import marks as stored
 from api.jobs.marks import (
     PART,
     MarkedMeanwhile,
+    PartlyMarked,
     SampleMark,
     count_marks,
     list_marks,
     marked_rows,
     marks_of_rows,
     marks_tables,
+    set_many_marks,
     set_marks,
 )
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
@@ -84,6 +91,69 @@ def test_thousands_of_marks_are_stored_at_once(engine: Engine, job: str) -> None
     set_marks(engine, "me", job, changes, {})
 
     assert [mark.row for mark in list_marks(engine, "me", job)] == list(range(2500))
+
+
+@contextmanager
+def after_a_part(engine: Engine, act: Callable[[], object]) -> Iterator[None]:
+    """Acts once, after the first transaction within the context and before the next one."""
+    is_done = False
+
+    def once(*_: object) -> None:
+        nonlocal is_done
+        if not is_done:
+            is_done = True
+            act()
+
+    event.listen(engine, "checkin", once)
+    try:
+        yield
+    finally:
+        event.remove(engine, "checkin", once)
+
+
+def drops(number: int) -> dict[int, SampleMark | None]:
+    """Marks for so many samples."""
+    return {row: SampleMark(row, f"{row}.png", Mark.DROP) for row in range(number)}
+
+
+def test_another_key_writes_before_all_of_many_marks_are_stored(
+    engine: Engine, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "AT_A_TIME", 100)
+    seen: list[int] = []
+
+    def write() -> None:
+        submit(engine, "they", {"dataset": {}}, None, SubmitLimits(5, 1))
+        seen.append(len(list_marks(engine, "me", job)))
+
+    with after_a_part(engine, write):
+        set_many_marks(engine, "me", job, drops(250))
+
+    assert seen == [100]
+    assert [mark.row for mark in list_marks(engine, "me", job)] == list(range(250))
+
+
+def test_many_marks_that_were_stored_in_part_say_so_and_are_all_stored_by_the_same_call(
+    engine: Engine, job: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored, "AT_A_TIME", 100)
+    unstorable = drops(250) | {180: SampleMark(180, None, Mark.DROP)}  # type: ignore[arg-type]
+
+    with pytest.raises(PartlyMarked, match=r"^100 of 250 samples were marked$") as caught:
+        set_many_marks(engine, "me", job, unstorable)
+    stored_before = len(list_marks(engine, "me", job))
+    set_many_marks(engine, "me", job, drops(250))
+
+    assert isinstance(caught.value.reason, IntegrityError)
+    assert stored_before == 100
+    assert len(list_marks(engine, "me", job)) == 250
+
+
+def test_many_marks_of_which_none_was_stored_have_the_error_of_the_database(
+    engine: Engine,
+) -> None:
+    with pytest.raises(IntegrityError):
+        set_many_marks(engine, "me", "no job", drops(2))
 
 
 def test_marks_leave_with_their_job(engine: Engine, job: str) -> None:

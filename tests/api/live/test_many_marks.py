@@ -10,21 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from sqlalchemy import text
 
-from api.imported import import_scores
-from api.settings import Settings
-from api.storage.artifacts import open_artifacts
-from api.storage.database import open_database, write_transaction
-from api.storage.keys import list_keys
-from api.storage.tables import JOBS
-from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.provenance import Provenance
+from api.storage.database import connect, write_transaction
+from difficulty_service.scores.file import ScoreFile
+from tests.api.live.many_samples import imported_job, scores_of_many_samples
 
 MARKS = int(os.environ.get("DIFFICULTY_MARKS", "200000"))
 AT_ONCE = 6
@@ -52,44 +46,14 @@ def rows_of(answer: httpx2.Response) -> pa.Table:
     return pq.read_table(file)
 
 
-def scores_of_many_samples(path: Path) -> ScoreFile:
-    """Scores without images behind them."""
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 3, MARKS)
-    names = pa.array(["bird", "cat", "dog"])
-    margins = generator.standard_normal(MARKS)
-    columns = {
-        "sample_id": [f"photographs/{row:012d}.jpeg" for row in range(MARKS)],
-        "label": labels,
-        "label_name": names.take(pa.array(labels)),
-        "rmd": generator.standard_normal(MARKS),
-        "md_agnostic": generator.gamma(50, 2, MARKS),
-        "nearest_label": np.where(margins > 0, (labels + 1) % 3, labels),
-        "label_margin": margins,
-        "percentile": np.linspace(0, 1, MARKS),
-    }
-    write_scores(
-        path,
-        pa.table(columns),
-        Provenance.of({"class_names": names.to_pylist(), "dataset": "photos"}),
-    )
-    return read_scores(path)
-
-
 def add_job_with_marks(service: Any, content: ScoreFile, owner: str) -> str:  # noqa: ANN401
     """Id of a new job of a key, every sample of which is marked."""
-    environment = service.environment
-    settings = Settings(
-        data_dir=environment["DIFFICULTY_DATA_DIR"],
-        database_url=environment["DIFFICULTY_DATABASE_URL"],
-    )
-    with open_database(settings) as engine:
-        (key,) = (key.id for key in list_keys(engine) if key.name == owner)
-        job = import_scores(engine, open_artifacts(settings.artifact_root), content, "photos/train")
-        with write_transaction(engine) as connection:
-            connection.execute(JOBS.update().where(JOBS.c.id == job.id).values(owner=key))
-            connection.execute(INSERT, {"marks": MARKS, "job": job.id})
-    return str(job.id)
+    job = imported_job(service, content, owner)
+    engine = connect(service.environment["DIFFICULTY_DATABASE_URL"])
+    with write_transaction(engine) as connection:
+        connection.execute(INSERT, {"marks": MARKS, "job": job})
+    engine.dispose()
+    return job
 
 
 @pytest.mark.slow
@@ -98,7 +62,9 @@ def test_many_marks_are_shown_and_sent_without_filling_the_server(
 ) -> None:
     service = start_service(sqlite_url)
     mine, theirs = service.new_key("mine"), service.new_key("theirs")
-    job = add_job_with_marks(service, scores_of_many_samples(tmp_path / "scores.parquet"), "mine")
+    job = add_job_with_marks(
+        service, scores_of_many_samples(tmp_path / "scores.parquet", MARKS), "mine"
+    )
 
     def get(address: str) -> httpx2.Response:
         with service.client(mine) as client:

@@ -13,7 +13,7 @@ from api.jobs.files import columns_folder, delete_job_files, vectors_file
 from api.jobs.store import Job, get_job
 from api.pages import images
 from api.results.maps import SimilarImages
-from api.routes import conditions
+from api.routes import conditions, marks
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
@@ -197,6 +197,18 @@ def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
     assert "Keep one <bdi>dog</bdi>" in before
     assert re.findall('<span class="copy">(.*?)</span>', after) == ["drop", "keep"]
     assert [answer.status_code for answer in refused] == [422] * 3
+
+
+def test_more_copies_than_can_be_marked_at_once_are_refused(
+    client: TestClient, own_job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(marks, "MOST_AT_ONCE", 1)
+
+    refused = client.post(f"/jobs/{own_job.id}/copies", data={"row": "10", "one": "dog"})
+
+    assert refused.status_code == 422
+    assert "2 images are more than the 1 that can be marked at once" in refused.text
+    assert client.get(f"/v1/jobs/{own_job.id}/marks").json()["marks"] == []
 
 
 def test_a_job_without_vectors_says_what_makes_them(client: TestClient, own_job: Job) -> None:

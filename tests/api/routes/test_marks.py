@@ -7,14 +7,16 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from httpx2 import Response
-from sqlalchemy import Engine
+from sqlalchemy import Engine, event, func, select, text
 
+from api.jobs import marks as stored
 from api.jobs.marks import applied_marks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.tables import MARKS
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.provenance import Provenance
@@ -231,3 +233,39 @@ def test_the_marks_of_a_job_that_does_not_exist_or_is_not_finished_are_refused(
 
     assert_problem(submit_again(client, "0" * 26), 422, "invalid-request", "marks")
     assert_problem(submit_again(client, queued.json()["id"]), 409, "conflict", "marks")
+
+
+def test_marking_all_that_is_interrupted_says_how_many_are_marked_and_is_done_again(
+    client: TestClient,
+    engine: Engine,
+    job: str,
+    monkeypatch: pytest.MonkeyPatch,
+    assert_problem: Callable[..., None],
+) -> None:
+    monkeypatch.setattr(stored, "AT_A_TIME", 2)
+    address = f"/jobs/{job}/images/mark-matching?sort=file"
+    rename = "ALTER TABLE {} RENAME TO {}"
+    stored_parts: list[int] = []
+
+    def take_away(*_: object) -> None:
+        with engine.connect() as connection:
+            stored_parts.append(connection.scalar(select(func.count()).select_from(MARKS)) or 0)
+        if stored_parts[-1]:
+            event.remove(engine, "commit", note)
+            with engine.begin() as connection:
+                connection.execute(text(rename.format("marks", "away")))
+
+    def note(_: object) -> None:
+        event.listen(engine, "checkin", take_away, once=True)
+
+    event.listen(engine, "commit", note)
+    interrupted = client.post(address, data={"mark": "drop"})
+    with engine.begin() as connection:
+        connection.execute(text(rename.format("away", "marks")))
+    client.post(address, data={"mark": "drop"}).raise_for_status()
+
+    assert_problem(interrupted, 503, "unavailable")
+    problem = interrupted.json()
+    assert problem["detail"] == "2 of 4 samples were marked: the database does not answer"
+    assert problem["remedy"] == "try again later; then mark the same again"
+    assert client.get(f"/v1/jobs/{job}/marks").json()["counts"]["drop"] == 4
