@@ -71,6 +71,13 @@ def find(
     return next(iter(_visible(engine, viewer, query)), None)
 
 
+def is_kept(engine: sa.Engine, job_id: str, comparison_id: str) -> bool:
+    """Whether a comparison was asked for and is not deleted, whoever may see it."""
+    query = sa.select(COMPARISONS.c.id).where(_is(job_id, comparison_id))
+    with engine.connect() as connection:
+        return connection.execute(query).one_or_none() is not None
+
+
 def list_of(engine: sa.Engine, viewer: Principal, job_id: str) -> list[Comparison]:
     """Those of a job that the caller sees, the latest first; MOST_OF_A_JOB at most."""
     order = (COMPARISONS.c.asked_at.desc(), COMPARISONS.c.id)

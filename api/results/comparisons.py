@@ -68,7 +68,7 @@ MOST_WAITING, MOST_OF_ONE = 32, 4
 
 RETRY_AFTER = 30  # seconds
 
-TOLD_EVERY = 10.0
+TOLD_EVERY = 3.0
 """Seconds after which a server tells others how far its comparisons are."""
 
 RESULT_FILE, TABLE_FILE, CLASSES_FILE = "result.json", "table.parquet", "classes.parquet"
@@ -260,8 +260,9 @@ class Comparisons:
             failure = found.reason if isinstance(found, Refusal) else None
             summary = None if isinstance(found, Refusal) else summary_of(asked.body, found)
         finally:
-            if not comparisons.finish(self.engine, maker, summary=summary, failure=failure):
-                # It was deleted meanwhile, with what was stored before.
+            is_wanted = comparisons.finish(self.engine, maker, summary=summary, failure=failure)
+            if not is_wanted and not comparisons.is_kept(self.engine, asked.job.id, asked.id):
+                # It was deleted meanwhile, and nobody makes it again.
                 self.artifacts.delete_prefix(f"{_folder(asked.job)}/{asked.id}")
             count_result(self.engine, self.artifacts, asked.job)
         return failure
