@@ -1,4 +1,4 @@
-"""Rules for browsers: the cookie of a sign-in, requests of other sites, and what pages may load."""
+"""Rules for browsers: a sign-in's cookie, requests of other sites, and what is loaded and kept."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -24,6 +24,8 @@ POLICY = (
 """Content security policy of every answer: nothing from other sites, nothing inline."""
 
 HEADERS = {
+    # Of answers that do not say for themselves how they may be kept: most hold what a key may see.
+    "Cache-Control": "no-store",
     "Content-Security-Policy": POLICY,
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "same-origin",
@@ -33,7 +35,7 @@ HEADERS = {
 
 @dataclass(frozen=True)
 class BrowserHeaders:
-    """Middleware that tells browsers what an answer may load and who may embed it."""
+    """Middleware that tells browsers what an answer may load, and who may embed or keep it."""
 
     app: ASGIApp
 

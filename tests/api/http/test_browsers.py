@@ -1,5 +1,6 @@
 """Browsers sign in with a cookie, and pages of other sites change nothing."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
 
+from api.jobs.store import SubmitLimits, request_cancel, submit
 from api.storage.keys import create_key, revoke_key
 from tests.service import client_of
 
@@ -41,6 +43,35 @@ def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
     assert "samesite=strict" in cookie
     assert "secure" not in cookie
     assert page.status_code == 200
+
+
+def test_no_answer_to_a_key_may_be_kept_for_others(client: TestClient, engine: Engine) -> None:
+    _, secret = create_key(engine, "admin", ["admin"])
+    body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
+    job, _ = submit(engine, "", body, None, SubmitLimits(10, 3))
+    request_cancel(engine, "", job.id)  # so that its events end
+    described = client.app.openapi()["paths"]  # type: ignore[attr-defined]
+    routes = {
+        (method, route.path)
+        for router in client.app.routes  # type: ignore[attr-defined]
+        for route in (router.original_router.routes if hasattr(router, "original_router") else ())
+        for method in route.methods
+    }
+    assert {path.replace(":path}", "}") for _, path in routes} > {*described}
+
+    statuses, kept = set(), {}
+    for method, path in sorted(routes, key=lambda route: (route[0] != "GET", route)):
+        address = re.sub(r"\{[^}]*\}", "x", path.replace("{job_id}", job.id))
+        for sent in (secret, "x"):
+            answer = client.request(method, address, headers={"X-API-Key": sent})
+            caching = answer.headers.get("Cache-Control", "")
+            statuses.add(answer.status_code)
+            if not {"no-store", "private"} & {*caching.split(", ")}:
+                kept[method, path] = caching
+
+    assert kept == {}
+    assert statuses >= {200, 401, 404, 409, 422}
+    assert 500 not in statuses
 
 
 def test_over_https_the_cookie_never_leaves_it(client: TestClient, engine: Engine) -> None:
