@@ -52,9 +52,20 @@ class Waits:
     lists: list[float]
 
 
+@dataclass(frozen=True)
+class Running:
+    """A server with a worker: its address, its database, and their processes."""
+
+    url: str
+    database: str
+    data: Path
+    server: int
+    worker: int
+
+
 @contextmanager
-def service(folder: Path, queued: int) -> Iterator[tuple[str, str, int]]:
-    """The address of a server with a worker, its database, and the process of the worker."""
+def service(folder: Path, queued: int, stored: int = STORED_BYTES) -> Iterator[Running]:
+    """A server with a worker, where a key may have so many queued jobs and bytes."""
     write_photographs(folder / "photos", PHOTOGRAPHS)
     database = f"sqlite:///{folder / 'difficulty.sqlite'}"
     values = {
@@ -62,7 +73,7 @@ def service(folder: Path, queued: int) -> Iterator[tuple[str, str, int]]:
         "DATA_DIR": str(folder / "data"),
         "DATABASE_URL": database,
         "MAX_QUEUED_JOBS": str(queued),
-        "MAX_STORED_BYTES": str(STORED_BYTES),
+        "MAX_STORED_BYTES": str(stored),
     }
     environment = os.environ | {f"DIFFICULTY_{name}": value for name, value in values.items()}
     command = [sys.executable, "-m", "difficulty_service"]
@@ -83,7 +94,7 @@ def service(folder: Path, queued: int) -> Iterator[tuple[str, str, int]]:
             )
         )
         stack.callback(worker.terminate)
-        yield url, database, worker.pid
+        yield Running(url, database, folder / "data", server.pid, worker.pid)
 
 
 def patiently(client: httpx2.Client, method: str, path: str, **body: object) -> httpx2.Response:
@@ -163,12 +174,13 @@ def main() -> None:
     print(machine())
     with (
         tempfile.TemporaryDirectory() as name,
-        service(Path(name), options.jobs) as (url, database, worker),
+        service(Path(name), options.jobs) as running,
     ):
+        url, database = running.url, running.database
         keys = [new_key(database, "write") for _ in range(OTHERS)]
         use_together(url, keys, 1)  # what a first job loads
         found = {"alone": use_together(url, keys, options.rounds)}
-        with greedy(url, new_key(database, "write"), options.jobs, worker):
+        with greedy(url, new_key(database, "write"), options.jobs, running.worker):
             found["beside the tenth"] = use_together(url, keys, options.rounds)
     for name, (waits, seconds) in found.items():
         print(

@@ -113,9 +113,9 @@ def set_marks(
 AT_A_TIME = 5000
 """Marks of one transaction where many are stored, which takes about 60 ms."""
 
-PAUSE = 0.05
-"""Seconds between two of them. SQLite lets a writer that waits for another look again after up to
-50 ms in its first 200; without the pause it would find the next transaction every time."""
+PAUSE = 0.1
+"""Seconds between two of them. A writer that waits for SQLite looks every 100 ms, after its first
+tries; without the pause it would find the next transaction every time."""
 
 
 class PartlyMarked(Exception):

@@ -1,16 +1,19 @@
 """Metrics for Prometheus."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import Engine
 from starlette.testclient import TestClient
+from structlog.testing import capture_logs
 
 from api.jobs.queue import record_heartbeat
 from api.jobs.store import SubmitLimits, submit
-from api.metrics import Metrics
+from api.metrics import Metrics, RequestLog
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
@@ -119,3 +122,31 @@ def test_once_there_are_keys_the_metrics_of_all_need_one_that_may_read_all(
     assert "this needs read-all" in of_one.json()["detail"]
     assert with_key.status_code == 200
     assert with_key.headers["content-type"].startswith("text/plain; version=0.0.4")
+
+
+def test_a_request_that_the_stopping_server_gives_up_is_answered_without_a_traceback() -> None:
+    sent: list[dict[str, Any]] = []
+
+    async def never_answers(*_: object) -> None:
+        await asyncio.Event().wait()
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: Any) -> None:  # noqa: ANN401 - as ASGI has it
+        sent.append(message)
+
+    async def main() -> None:
+        scope = {"type": "http", "method": "GET", "path": "/v1/jobs", "headers": []}
+        log = RequestLog(never_answers, Metrics())
+        request = asyncio.create_task(log(scope, receive, send))
+        await asyncio.sleep(0)
+        request.cancel()
+        await request
+
+    with capture_logs() as events:
+        asyncio.run(main())
+
+    assert [message.get("status") for message in sent] == [503, None]
+    assert b"the service is being stopped" in sent[1]["body"]
+    assert [(each["event"], each.get("status")) for each in events] == [("request", 503)]
