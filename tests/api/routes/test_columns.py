@@ -148,7 +148,7 @@ UNUSABLE = (
     ("a.csv", b"sample_id,x\ns0,\x81\n", "is neither UTF-8 nor cp1252"),
     ("a.parquet", b"sample_id,x\ns0,1\n", "it does not end as Parquet does"),
     ("a.parquet", b"PAR1" + b"\xff\xff\xff\x07PAR1", "a.parquet cannot be read"),
-    ("a.jsonl", b"[" * 100_000, "a.jsonl' cannot be read as a table"),
+    ("a.jsonl", b"[" * 100_000, "a.jsonl' has lists or objects inside more than 100 others"),
     ("a.csv?column=y", b"sample_id,x\ns0,1\n", "a.csv has no column 'y'"),
     ("a.zip", CAMERAS, "'a.zip' is no name of a table"),
     ("a.xlsx", CAMERAS, "'a.xlsx' is no name of a table"),
