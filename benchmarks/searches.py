@@ -73,14 +73,13 @@ def new_owner(running: Running, samples: int, letters: int, seed: int) -> Owner:
     folder = Path(tempfile.mkdtemp(dir=running.data))
     generator = np.random.default_rng(seed)
     labels = generator.integers(0, 2, samples)
+    ids = [f"photographs/{row:012d}.jpeg" for row in range(samples)]
     columns = {
-        "sample_id": [f"photographs/{row:012d}.jpeg" for row in range(samples)],
+        "sample_id": ids,
         "label": labels,
+        "label_name": [("cat", "dog")[label] for label in labels],
         "rmd": generator.standard_normal(samples),
         "percentile": np.linspace(0, 1, samples),
-    }
-    columns |= {
-        "label_name": [("cat", "dog")[label] for label in labels],
         "nearest_label": labels,
         "label_margin": -generator.random(samples),
     }
@@ -100,7 +99,7 @@ def new_owner(running: Running, samples: int, letters: int, seed: int) -> Owner:
         engine.dispose()
     notes = [f"{row} {'a' * letters}" for row in range(samples)]
     table = pa.BufferOutputStream()
-    pq.write_table(pa.table({"sample_id": columns["sample_id"], "note": notes}), table)
+    pq.write_table(pa.table({"sample_id": ids, "note": notes}), table)
     with client_of(running.url, secret) as client:
         address = f"/v1/jobs/{job.id}/columns/notes.parquet"
         client.put(address, content=bytes(table.getvalue())).raise_for_status()
