@@ -72,7 +72,6 @@ def run_server(
         server_header=False,
         ws="none",
         http=protocol_of(front),  # type: ignore[arg-type]
-        h11_max_incomplete_event_size=settings.max_header_bytes,
         proxy_headers=False,
         timeout_keep_alive=int(IDLE_SECONDS),
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,

@@ -51,11 +51,9 @@ async def serving(
 ) -> AsyncIterator[Callable[..., Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]]:
     """A server of an application on this event loop; opens connections from addresses."""
     front = Front(app, Settings.model_validate(settings), connections)
-    limit = front.settings.max_header_bytes
     config = Config(
         front,
         http=protocol_of(front),  # type: ignore[arg-type]
-        h11_max_incomplete_event_size=limit,
         log_config=None,
         access_log=False,
         ws="none",
