@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from api.http.principals import Principal
 from api.http.problems import conflict
-from api.jobs.store import Job, existing_jobs, sees_job_of, visible_jobs
+from api.jobs.store import Job, sees_job_of, visible_jobs
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import COMPARISONS
 
@@ -169,7 +169,7 @@ def _visible(engine: sa.Engine, viewer: Principal, query: sa.Select[Any]) -> lis
         found = [_of(row, at) for row in connection.execute(query)]
     named = {other.id for each in found for other in each.others}
     visible = visible_jobs(engine, viewer, named)
-    deleted = named - visible - existing_jobs(engine, named)
+    deleted = named - visible_jobs(engine, None, named)
     return [each for each in found if _sees(viewer, each.others, visible, deleted)]
 
 

@@ -167,8 +167,7 @@ class ImageQuery:
     @property
     def takes_long(self) -> bool:
         """Whether many samples are looked at for longer than a few milliseconds."""
-        is_by_others = self.mark in REVIEWED
-        return bool(self.columns or self.q or self.area or self.like or self.text or is_by_others)
+        return self.mark in REVIEWED or any((self.columns, self.q, self.area, self.like, self.text))
 
     @property
     def shown_columns(self) -> Sequence[str]:

@@ -321,10 +321,7 @@ def comparison(job_id: str, comparison_id: str) -> Request[ComparisonPublic]:
 def comparisons(
     job_id: str, *, limit: int | None = None, before: str | None = None
 ) -> Request[ComparisonList]:
-    """A page of what was asked of a job, the latest first, without results.
-
-    `before` is `next` of the page before.
-    """
+    """A page of what was asked of a job, latest first; `before` is `next` of the page before."""
     path, query = "/v1/jobs/{job_id}/comparisons", given(limit=limit, before=before)
     return Request("GET", path, to(ComparisonList), {"job_id": job_id}, query)
 

@@ -21,13 +21,13 @@ from difficulty_service.datasets.folder_checks import (
     Folders,
     find_split,
     is_one_of_images,
-    leave_out_others,
     refuse_annotations,
     refuse_groups,
     refuse_labels_beside,
     refuse_labels_elsewhere,
     refuse_layout_inside,
 )
+from difficulty_service.datasets.folder_contents import leave_out_others
 from difficulty_service.datasets.folder_tree import (
     WHOLE,
     Level,

@@ -1,0 +1,52 @@
+"""A service with two finished jobs that have some photographs in common."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from fastapi.testclient import TestClient
+from PIL import Image
+
+from api.jobs.store import Job
+from tests.factories import write_image_folder
+from tests.service import client_of
+from tests.small_network import SMALL
+
+CLASSES = ("bird", "cat", "dog")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`train` has 24 images; of `test` two are copies, one of them with another label."""
+    folder = tmp_path_factory.mktemp("photos")
+    write_image_folder(folder / "train", CLASSES, 8, size=(16, 16))
+    random = np.random.default_rng(3)
+    for number, name in enumerate(CLASSES):
+        (folder / "test" / name).mkdir(parents=True)
+        for each in range(3):
+            pixels = random.integers(0, 256, (16, 16, 3), np.uint8)
+            Image.fromarray(pixels // (number + 1)).save(folder / "test" / name / f"n{each}.png")
+    shutil.copy(folder / "train" / "cat" / "1.png", folder / "test" / "cat" / "copy.png")
+    shutil.copy(folder / "train" / "dog" / "2.png", folder / "test" / "bird" / "wrong.png")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def client(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    data = tmp_path_factory.mktemp("service")
+    roots = {"photos": str(photos)}
+    with client_of(data, roots=roots, default_backbone=SMALL) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def jobs(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> tuple[str, str]:
+    """The training set and the test set, scored."""
+    ids = []
+    for path in ("train", "test"):
+        body = {"dataset": {"root": "photos", "path": path}, "shrinkage": "ledoit-wolf"}
+        client.post("/v1/jobs", json=body).raise_for_status()
+        ids.append(run_next_job(client).id)
+    return ids[0], ids[1]
