@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
-from scipy.special import expit
 
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing
@@ -47,6 +46,8 @@ def label_scores(scores: ScoreFile) -> NDArray[np.float64]:
     It is the probability of the label against the best other class, if both are as frequent and
     Gaussian: the logistic function of minus half the label margin.
     """
+    from scipy.special import expit  # the server, which imports this module, has no use for it
+
     margins: NDArray[np.float64] = scores.column("label_margin").cast(pa.float64()).to_numpy()
     return expit(-margins / 2)
 
