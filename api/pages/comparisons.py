@@ -123,8 +123,7 @@ def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: Writ
     """Deletes a comparison, or stops it."""
     owned_job(request, key, job_id)
     job = scored_job(request, key, job_id)
-    comparisons(request).find(key, job.job, comparison_id)
-    comparisons(request).delete(job.job, comparison_id)
+    comparisons(request).delete(key, job.job, comparison_id)
     return redirect(f"{job.address}/comparisons")
 
 

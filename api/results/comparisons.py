@@ -144,10 +144,9 @@ class Comparisons:
             self._require_features(job)
         begun, maker = asked.begun(), uuid4().hex
         with self._lock:
-            waiting = self._work.pending()
-            owners = [self._owners[each] for each in waiting if each in self._owners]
-            self._owners = {each: self._owners[each] for each in waiting if each in self._owners}
-            is_full = len(waiting) >= MOST_WAITING or owners.count(asked.job.owner) >= MOST_OF_ONE
+            self._owners = {each: self._owners[each] for each in self._work.pending()}
+            owners = list(self._owners.values())
+            is_full = len(owners) >= MOST_WAITING or owners.count(asked.job.owner) >= MOST_OF_ONE
             if not is_full and comparisons.begin(self.engine, begun, maker):
                 self._owners[maker] = asked.job.owner
                 self._work.begin(maker, lambda: self._make(asked, maker))
@@ -181,8 +180,9 @@ class Comparisons:
         """What was asked of a job and is not deleted, the latest first, without results."""
         return comparisons.list_of(self.engine, viewer, job.id)
 
-    def delete(self, job: Job, comparison_id: str) -> None:
-        """Deletes a comparison, if it is there; one that is being made is stopped."""
+    def delete(self, viewer: Principal, job: Job, comparison_id: str) -> None:
+        """Deletes a comparison; one that is being made is stopped. Errors as of `get`."""
+        self.find(viewer, job, comparison_id)
         comparisons.delete(self.engine, job.id, comparison_id)
         self._stop_unwanted()
         self.artifacts.delete_prefix(f"{_folder(job)}/{comparison_id}")

@@ -113,9 +113,7 @@ def read(
 def remove(job_id: str, comparison_id: ComparisonId, request: Request, key: WriteKey) -> None:
     """Deletes what was found; one that is being made is stopped."""
     owned_job(request, key, job_id)
-    job = succeeded_job(request, key, job_id)
-    comparisons(request).find(key, job, comparison_id)
-    comparisons(request).delete(job, comparison_id)
+    comparisons(request).delete(key, succeeded_job(request, key, job_id), comparison_id)
 
 
 @router.get(

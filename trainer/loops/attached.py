@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from torch import Tensor
+
 from trainer.own_loop import SampleObjective
-from trainer.training.sampling import DifficultySampler
+from trainer.training.sampling import DifficultySampler, process_of_all
 
 
 class Attached:
@@ -48,6 +50,16 @@ class Attached:
         if self.sampler is not None:
             self.sampler.set_epoch(epoch)
         self.objective.start_epoch(epoch, epochs)
+
+    def end_epoch_of_all(self, logits: Tensor, targets: Tensor) -> None:
+        """Ends an epoch where each process has the validation predictions of all of them.
+
+        Args:
+            logits: Shape (validation samples, classes).
+            targets: Class indices. Shape (validation samples,).
+        """
+        rank, processes = process_of_all()
+        self.objective.end_epoch(logits[rank::processes], targets[rank::processes])
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint, after any batch or after `end_epoch` of the objective."""

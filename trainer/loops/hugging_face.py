@@ -12,7 +12,7 @@ from transformers import EvalPrediction, Trainer, TrainerCallback
 from difficulty_service.base.errors import ConfigError
 from trainer.loops.attached import Attached
 from trainer.own_loop import INDEX, IndexedDataset, SampleObjective
-from trainer.training.sampling import DifficultySampler, process_of_all
+from trainer.training.sampling import DifficultySampler
 
 MEMORY = "objective.pt"
 """File in a checkpoint with the state of the objective."""
@@ -104,9 +104,7 @@ class _Loop(Attached):
             self.has_to_learn = False
             logits, targets = evaluated.predictions, evaluated.label_ids
             logits = logits[0] if isinstance(logits, tuple) else logits
-            rank, processes = process_of_all()  # each has the predictions of all of them
-            share = slice(rank, None, processes)
-            self.objective.end_epoch(*map(torch.as_tensor, (logits[share], targets[share])))
+            self.end_epoch_of_all(*map(torch.as_tensor, (logits, targets)))
         return {} if self.own_metrics is None else self.own_metrics(evaluated)
 
 

@@ -12,7 +12,7 @@ from torch.utils.data import DistributedSampler
 from difficulty_service.base.errors import ConfigError
 from trainer.loops.attached import Attached
 from trainer.own_loop import SampleObjective
-from trainer.training.sampling import DifficultySampler, process_of_all
+from trainer.training.sampling import DifficultySampler
 
 
 def attach(
@@ -75,11 +75,10 @@ class _Callback(lightning.Callback):
         is_training = trainer.state.fn == "fit" and not trainer.sanity_checking
         if self.predictions and is_training:
             logits, targets = map(torch.cat, zip(*self.predictions, strict=True))
-            share = slice(None)
-            if not _is_shared_out(trainer):  # each process has all of them
-                rank, processes = process_of_all()
-                share = slice(rank, None, processes)
-            self.attached.objective.end_epoch(logits[share], targets[share])
+            end_epoch = self.attached.end_epoch_of_all
+            if _is_shared_out(trainer):
+                end_epoch = self.attached.objective.end_epoch
+            end_epoch(logits, targets)
         self.predictions.clear()
 
     def state_dict(self) -> dict[str, Any]:
