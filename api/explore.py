@@ -20,9 +20,9 @@ from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
+from difficulty_service.marks.marks import remembered_marks
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.marks import remembered_marks
 from difficulty_service.scores.samples import columns_to_read
 
 

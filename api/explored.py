@@ -33,10 +33,7 @@ from difficulty_service.base.apart import call_apart
 from difficulty_service.base.checksums import is_changed
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import is_store, read_description
-from difficulty_service.options import ScoringOptions
-from difficulty_service.score_columns import SCORERS
-from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.marks import (
     MarkedSample,
     MarkHistory,
     Marks,
@@ -48,6 +45,9 @@ from difficulty_service.scores.marks import (
     undone_file,
     write_marks,
 )
+from difficulty_service.options import ScoringOptions
+from difficulty_service.score_columns import SCORERS
+from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 
 if TYPE_CHECKING:

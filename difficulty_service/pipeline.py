@@ -53,6 +53,7 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
+from difficulty_service.marks.marks import MarkHistory
 from difficulty_service.option_types import parse_actors
 from difficulty_service.options import ExtractionOptions, ScoringOptions
 from difficulty_service.scores.class_evidence import samples_of_features
@@ -66,7 +67,6 @@ from difficulty_service.scores.made_labels import (
     require_words,
 )
 from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
-from difficulty_service.scores.marks import MarkHistory
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import ScoreSummary, score_store
 from difficulty_service.scores.tags import TagReport, require_place, score_tags, tags_of_samples

@@ -20,6 +20,7 @@ from difficulty_service.base.files import replacing
 from difficulty_service.command_options import WatchOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.marks.marks import NO_MARKS, MarkHistory, Marks, remembered_marks
 from difficulty_service.pipeline import (
     NO_CALLBACKS,
     Callbacks,
@@ -29,7 +30,6 @@ from difficulty_service.pipeline import (
     score_dataset,
 )
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks, remembered_marks
 
 LISTINGS = 10
 """Listings after which a dataset is scored although it is still changing."""

@@ -22,8 +22,8 @@ from api.http.problems import conflict, invalid
 from api.jobs.store import Job, own_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
-from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.marks.marks import (
     NO_MARKS,
     MarkedSample,
     MarkHistory,

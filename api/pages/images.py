@@ -40,8 +40,8 @@ from api.routes.reviewers import owned_job
 from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.review.charts import Bar, histogram
-from difficulty_service.scores.mark_kinds import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)

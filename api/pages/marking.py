@@ -18,7 +18,7 @@ from api.results.score_pages import BadQuery
 from api.routes.conditions import Conditions, as_problem, searched
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few, require_mark
-from difficulty_service.scores.mark_kinds import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 

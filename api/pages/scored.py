@@ -22,12 +22,12 @@ from api.results.score_columns import OpenScores, ScoreColumns
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.marks import RANDOM
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
-from difficulty_service.scores.mark_kinds import Mark
-from difficulty_service.scores.marks import RANDOM
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 

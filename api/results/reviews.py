@@ -14,7 +14,7 @@ from api.jobs.reviewers import ReviewMarks, review_marks
 from api.jobs.store import Job
 from api.results.score_columns import OpenScores
 from api.storage.tables import FINAL
-from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 ALONE = tuple(mark for mark in MARK_KINDS if mark not in {Mark.KEEP, Mark.RELABEL})

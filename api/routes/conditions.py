@@ -25,7 +25,7 @@ from api.results.score_pages import BadQuery
 from api.results.searches import Searches, go_on
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 NO_WORDS = "the features of these samples share no space with words"

@@ -42,7 +42,7 @@ from api.settings import Settings
 from api.storage.tables import FINAL
 from difficulty_service.base.tables import csv_writer
 from difficulty_service.bodies import marks as bodies
-from difficulty_service.scores.marks import Mark
+from difficulty_service.marks.marks import Mark
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])

@@ -46,6 +46,7 @@ from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
+from difficulty_service.marks.marks import NO_MARKS, MarkHistory, Marks
 from difficulty_service.options import (
     ExtractionOptions,
     ListingOptions,
@@ -64,7 +65,6 @@ from difficulty_service.review.map import place_samples
 from difficulty_service.review.similar import write_vectors
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
-from difficulty_service.scores.marks import NO_MARKS, MarkHistory, Marks
 from difficulty_service.scores.samples import columns_to_read
 from difficulty_service.scores.tags import TagReport
 

@@ -36,6 +36,7 @@ from benchmarks.real_data import shared_folder
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.given_labels import GivenLabels, majority
 from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.marks.marks import Mark, MarkedSample, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.scores.annotators import (
@@ -46,7 +47,6 @@ from difficulty_service.scores.annotators import (
 )
 from difficulty_service.scores.class_evidence import witness_of_features
 from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.marks import Mark, MarkedSample, Marks
 from difficulty_service.scores.store import score_in_memory
 
 CLASSES = 10

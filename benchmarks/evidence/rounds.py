@@ -27,12 +27,12 @@ from benchmarks.real_data import shared_folder
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.label_counts import left_at_random
 from difficulty_service.scores.marked_features import apply_marks
-from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
 from difficulty_service.scores.samples import to_samples
 from difficulty_service.scores.store import score_in_memory
 

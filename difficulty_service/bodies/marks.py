@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from difficulty_service.scores.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 
 ListOrder = Literal["doubtful", "hardest", "easiest", "unusual", "random", "file"]
 """Orders in which the samples of a job are listed."""

@@ -59,6 +59,14 @@ def clean(
         link: Fill a folder with symbolic links, or with copies (the default).
         dry_run: Print what would change, and write nothing.
     """
+    from difficulty_service.marks.marks import (
+        NO_MARKS,
+        MarkHistory,
+        compose,
+        marks_file,
+        read_marks,
+        remembered_marks,
+    )
     from difficulty_service.review.clean import (
         check_new_folder,
         check_output,
@@ -71,14 +79,6 @@ def clean(
     )
     from difficulty_service.review.decisions import CleaningRules, decide
     from difficulty_service.scores.file import read_scores
-    from difficulty_service.scores.marks import (
-        NO_MARKS,
-        MarkHistory,
-        compose,
-        marks_file,
-        read_marks,
-        remembered_marks,
-    )
 
     beside = marks_file(scores)
     is_told = drop_duplicates or not (marks is None and drop is None and relabel is None)

@@ -99,7 +99,7 @@ def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> N
     from difficulty_service.base.errors import DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
-    from difficulty_service.scores.marks import marks_file
+    from difficulty_service.marks.marks import marks_file
 
     read = [path.resolve() for path in (old, new)]
     if read[0] == read[1]:

@@ -102,7 +102,7 @@ def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None
     from difficulty_service.base.errors import CleaningError, DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
-    from difficulty_service.scores.marks import marks_file
+    from difficulty_service.marks.marks import marks_file
 
     read = [path.resolve() for path in (train, *tests)]
     if len(set(read)) < len(read):
@@ -180,7 +180,7 @@ def write_drops(
 ) -> None:
     """Writes the marks that drop what is copied, and prints what to do with them."""
     from difficulty_service.base.wording import count_of
-    from difficulty_service.scores.marks import write_marks
+    from difficulty_service.marks.marks import write_marks
 
     sides = ((drop_train, train, found.train_drops), (drop_test, test, found.tests[0].drops))
     for path, split, marks in sides:

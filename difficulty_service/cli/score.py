@@ -34,6 +34,7 @@ from difficulty_service.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from difficulty_service.marks.marks import MarkHistory
     from difficulty_service.pipeline import (
         ExtractedDataset,
         ExtractRequest,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
         SettledExtraction,
     )
     from difficulty_service.scores.marked_features import MarkedFeatures
-    from difficulty_service.scores.marks import MarkHistory
     from difficulty_service.scores.rounds import UndoneRound
     from difficulty_service.scores.store import ScoreSummary
 
@@ -166,7 +166,7 @@ def read_decisions(
     scores: Path, marks: Path | None, undo_round: int | None
 ) -> tuple["MarkHistory", "UndoneRound | None"]:
     """The decisions that hold for a score file, and those that are taken back."""
-    from difficulty_service.scores.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
+    from difficulty_service.marks.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
     from difficulty_service.scores.rounds import take_back
 
     if undo_round is not None and marks is not None:
@@ -272,7 +272,7 @@ def muted_consoles(output: OutputOptions) -> list["Console"]:
 
 def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
     """Remembers marks beside the scores, before anything else can fail, and prints where."""
-    from difficulty_service.scores.marks import marks_file, write_marks
+    from difficulty_service.marks.marks import marks_file, write_marks
 
     path = marks_file(scores)
     write_marks(path, marked.applied.remembered)

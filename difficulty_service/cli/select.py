@@ -100,8 +100,8 @@ def check_call(
     from difficulty_service.base.errors import CleaningError, DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
+    from difficulty_service.marks.marks import marks_file
     from difficulty_service.scores.file import require_score_file_name
-    from difficulty_service.scores.marks import marks_file
 
     inputs = [path.resolve() for path in (pool, *read) if path is not None]
     kept = [marks_file(path) for path in inputs]
@@ -145,7 +145,7 @@ def report_selection(selection: "Selection", out: Path) -> None:
 def write_others(selection: "Selection", pool: Path, path: Path) -> None:
     """Writes the marks that drop what was not chosen, and prints what to do with them."""
     from difficulty_service.base.wording import count_of
-    from difficulty_service.scores.marks import write_marks
+    from difficulty_service.marks.marks import write_marks
 
     write_marks(path, selection.others)
     scores = pool if pool.suffix and pool.is_file() else "SCORES"

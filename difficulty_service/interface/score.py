@@ -30,6 +30,16 @@ from difficulty_service.interface.options import (
 )
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Column, Frame, to_table
+from difficulty_service.marks.marks import (
+    NO_MARKS,
+    MarkHistory,
+    Marks,
+    marks_file,
+    marks_of_table,
+    read_marks,
+    remembered_marks,
+    write_marks,
+)
 from difficulty_service.options import LABELS_ONLY
 from difficulty_service.pipeline import (
     Callbacks,
@@ -43,16 +53,6 @@ from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.given_tags import open_given_tags
 from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
-from difficulty_service.scores.marks import (
-    NO_MARKS,
-    MarkHistory,
-    Marks,
-    marks_file,
-    marks_of_table,
-    read_marks,
-    remembered_marks,
-    write_marks,
-)
 from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory

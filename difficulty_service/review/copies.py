@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.scores.marks import Mark, MarkedSample
+from difficulty_service.marks.marks import Mark, MarkedSample
 from difficulty_service.scores.samples import ScoredSamples
 
 PICTURED = 6

@@ -21,11 +21,11 @@ import pyarrow.compute as pc
 from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.marks import MARK_COLUMN, MarkedSample, refuse_marks_of_boxes
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.mark_kinds import Mark
-from difficulty_service.scores.marks import MARK_COLUMN, MarkedSample, refuse_marks_of_boxes
 from difficulty_service.scores.samples import class_names_of
 
 NULL = "null"

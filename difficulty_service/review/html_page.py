@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
 from difficulty_service.base.wording import UNUSUAL, one_of
-from difficulty_service.scores.mark_kinds import script_data
+from difficulty_service.marks.mark_kinds import script_data
 
 PACKAGE = "difficulty_service.review"
 

@@ -28,6 +28,7 @@ from difficulty_service.gaussians.given_labels import (
     majority,
     sample_agreement,
 )
+from difficulty_service.marks.marks import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Mark, Marks
 from difficulty_service.scores.annotator_labels import (
     AnnotatorLabels,
     LabelColumns,
@@ -43,7 +44,6 @@ from difficulty_service.scores.class_evidence import (
     witness_of_scores,
 )
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.marks import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Mark, Marks
 from difficulty_service.scores.samples import class_names_of
 
 SURE = 0.95

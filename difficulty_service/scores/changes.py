@@ -28,9 +28,9 @@ from difficulty_service.gaussians.shift import (
     permuted_differences,
     two_class_scores,
 )
+from difficulty_service.marks.marks import ID_COLUMN
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.leaks import require_same_kind
-from difficulty_service.scores.marks import ID_COLUMN
 from difficulty_service.scores.splits import LEFT_OUT, Split
 from difficulty_service.scores.version_matches import (
     ADDED,

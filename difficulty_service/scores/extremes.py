@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.tables import to_numpy
+from difficulty_service.marks.marks import unverified
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.label_counts import Evidence
-from difficulty_service.scores.marks import unverified
 
 OTHER_CLASS: Mapping[Evidence, str] = {
     "label_margin": "nearest_label_name",

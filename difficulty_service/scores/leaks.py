@@ -21,7 +21,7 @@ from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import Noun, count_of, differences, list_names
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.scores.marks import Mark, MarkedSample, marks_table
+from difficulty_service.marks.marks import Mark, MarkedSample, marks_table
 from difficulty_service.scores.near_search import (
     CPU,
     ListRecall,

@@ -26,15 +26,15 @@ from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, l
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.scorers.suspicion import VERIFIED
-from difficulty_service.scores.mark_kinds import Mark, kinds_for
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.mark_kinds import Mark, kinds_for
+from difficulty_service.marks.marks import (
     MARK_COLUMN,
     RANDOM,
     MarkedSample,
     MarkHistory,
     refuse_marks_of_boxes,
 )
+from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.provenance import RandomCheck
 
 

@@ -10,10 +10,8 @@ import pyarrow.compute as pc
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
 from difficulty_service.base.wording import count_of
-from difficulty_service.scorers.suspicion import VERIFIED
-from difficulty_service.scores.file import READERS, read_scores
-from difficulty_service.scores.mark_kinds import count_kinds
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.mark_kinds import count_kinds
+from difficulty_service.marks.marks import (
     MarkedSample,
     Marks,
     delete_marks,
@@ -22,6 +20,8 @@ from difficulty_service.scores.marks import (
     undone_file,
     write_marks,
 )
+from difficulty_service.scorers.suspicion import VERIFIED
+from difficulty_service.scores.file import READERS, read_scores
 from difficulty_service.scores.provenance import Provenance
 
 

@@ -13,6 +13,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import UNLABELLED, has_labels
+from difficulty_service.marks.mark_kinds import Mark, MarkKind, kinds_for
+from difficulty_service.marks.marks import MARK_COLUMN, describe_round
 from difficulty_service.score_columns import (
     FAULT_COLUMN,
     LIKELIEST_CLASSES,
@@ -23,8 +25,6 @@ from difficulty_service.score_columns import (
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
-from difficulty_service.scores.mark_kinds import Mark, MarkKind, kinds_for
-from difficulty_service.scores.marks import MARK_COLUMN, describe_round
 from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.separation import Separation
 

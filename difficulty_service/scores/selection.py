@@ -26,6 +26,7 @@ from difficulty_service.base.tables import (
 from difficulty_service.base.wording import Noun, count_of, is_or_are, list_names
 from difficulty_service.features.array_files import is_array_file
 from difficulty_service.features.description import is_store
+from difficulty_service.marks.marks import ID_COLUMN, Mark, MarkedSample, marks_table
 from difficulty_service.option_types import LARGEST_SEED
 from difficulty_service.options import SelectOptions
 from difficulty_service.plugins import function_of
@@ -34,7 +35,6 @@ from difficulty_service.scorers.pool import Pool, Positions, ignore
 from difficulty_service.scorers.strategies import Strategy
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.leaks import find_leaks, require_same_kind
-from difficulty_service.scores.marks import ID_COLUMN, Mark, MarkedSample, marks_table
 from difficulty_service.scores.splits import LEFT_OUT, NO_LABEL, Split
 
 SCHEMA = pa.schema(

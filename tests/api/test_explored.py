@@ -11,11 +11,7 @@ from api.app import create_app
 from api.explore import explorer_settings
 from api.explored import ExploredFile, Rounds, add_round, recorded_scoring, why_not_again
 from difficulty_service.features.store import open_store
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.label_counts import LabelCounts
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.marks import (
     NO_MARKS,
     Mark,
     MarkedSample,
@@ -25,6 +21,10 @@ from difficulty_service.scores.marks import (
     read_marks,
     write_marks,
 )
+from difficulty_service.options import ScoringOptions
+from difficulty_service.pipeline import ScoreRequest, score_features
+from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import to_samples
 from tests.factories import store_of
 

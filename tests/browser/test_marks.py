@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from difficulty_service.marks.marks import Mark, MarkedSample, Marks, read_marks
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.scores.file import read_scores, write_scores
-from difficulty_service.scores.marks import Mark, MarkedSample, Marks, read_marks
 from tests.browser.kinds import OpenPage
 from tests.browser.storage import reload
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from difficulty_service.marks.marks import Mark, read_marks
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.review.sections import Order
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import describe_check
-from difficulty_service.scores.marks import Mark, read_marks
 from difficulty_service.scores.provenance import RandomCheck
 from tests.browser.kinds import Findings, OpenPage
 

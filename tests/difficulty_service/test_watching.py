@@ -14,10 +14,10 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import WatchOptions
+from difficulty_service.marks.marks import Mark, MarkedSample, marks_file, write_marks
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.marks import Mark, MarkedSample, marks_file, write_marks
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.watching import (
     GAUGES,

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 
+from difficulty_service.marks.marks import read_marks
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.marks import read_marks
 
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]

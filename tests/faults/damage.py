@@ -23,9 +23,9 @@ from difficulty_service.features.part_images import read_images
 from difficulty_service.features.store import create_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
+from difficulty_service.marks.marks import Mark, MarkedSample, read_marks, write_marks
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
-from difficulty_service.scores.marks import Mark, MarkedSample, read_marks, write_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.faults.foreign_files import FOREIGN, Kind
 from trainer import run_folder

@@ -11,16 +11,16 @@ import numpy as np
 
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.images.header import open_header, upright_shape
-from difficulty_service.review.class_folders import extension_of
-from difficulty_service.review.exports.samples import Exported, class_list, label_scores
-from difficulty_service.review.stored_images import ImageSource, MissingImages
-from difficulty_service.scores.annotations import (
+from difficulty_service.marks.annotations import (
     CVAT_ANNOTATIONS,
     CVAT_VERSION,
     DROP,
     DROP_WORDS,
     cvat_name,
 )
+from difficulty_service.review.class_folders import extension_of
+from difficulty_service.review.exports.samples import Exported, class_list, label_scores
+from difficulty_service.review.stored_images import ImageSource, MissingImages
 from difficulty_service.scores.file import ScoreFile
 
 IMAGES, LABELS = "images.zip", "labels.json"

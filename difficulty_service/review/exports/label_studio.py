@@ -8,14 +8,7 @@ from typing import Any
 from urllib.parse import quote
 from xml.sax.saxutils import quoteattr
 
-from difficulty_service.review.exports.samples import (
-    Exported,
-    class_list,
-    image_files,
-    sample_rows,
-)
-from difficulty_service.review.stored_images import ImageSource, MissingImages
-from difficulty_service.scores.annotations import (
+from difficulty_service.marks.annotations import (
     DROP,
     GIVEN_LABEL,
     LABEL_CONTROL,
@@ -23,6 +16,13 @@ from difficulty_service.scores.annotations import (
     MARK_CONTROL,
     SAMPLE_ID,
 )
+from difficulty_service.review.exports.samples import (
+    Exported,
+    class_list,
+    image_files,
+    sample_rows,
+)
+from difficulty_service.review.stored_images import ImageSource, MissingImages
 from difficulty_service.scores.file import ScoreFile
 
 LOCAL_FILES = "/data/local-files/?d="

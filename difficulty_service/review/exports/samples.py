@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import csv_writer, json_lines_writer, to_arrow
+from difficulty_service.marks.annotations import FIFTYONE_LABELS, GIVEN_LABEL
 from difficulty_service.review.class_folders import extension_of
 from difficulty_service.review.clean import write_table
 from difficulty_service.review.stored_images import ImageSource, MissingImages
 from difficulty_service.score_columns import CLASS_INDICES
-from difficulty_service.scores.annotations import FIFTYONE_LABELS, GIVEN_LABEL
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
 

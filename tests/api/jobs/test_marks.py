@@ -22,7 +22,7 @@ from api.jobs.marks import (
     set_marks,
 )
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
-from difficulty_service.scores.marks import Mark
+from difficulty_service.marks.marks import Mark
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
 RELABEL = SampleMark(2, "é/2.png", Mark.RELABEL, "dog")

@@ -27,7 +27,7 @@ from api.jobs.store import (
 )
 from api.storage.keys import create_key
 from api.storage.tables import FINAL
-from difficulty_service.scores.marks import Mark
+from difficulty_service.marks.marks import Mark
 
 
 @pytest.fixture

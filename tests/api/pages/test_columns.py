@@ -17,8 +17,8 @@ from httpx2 import Response
 from api.app import create_app
 from api.explore import ExploreOptions, explorer_settings, join_columns
 from api.explored import ExploredFile, add_round
+from difficulty_service.marks.marks import Mark, MarkedSample, marks_file, write_marks
 from difficulty_service.scores.file import ScoreFile, to_schema
-from difficulty_service.scores.marks import Mark, MarkedSample, marks_file, write_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 

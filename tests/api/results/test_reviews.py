@@ -13,8 +13,8 @@ from api.jobs.reviewers import ReviewMarks
 from api.results.reviews import Review
 from api.storage.tables import FINAL
 from difficulty_service.gaussians.given_labels import GivenLabels, krippendorff_alpha
+from difficulty_service.marks.marks import Mark
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, to_samples
 from tests.factories import score_table

@@ -17,8 +17,8 @@ from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.tables import MARKS
+from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 from tests.formulas import cells_that_run

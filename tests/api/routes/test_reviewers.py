@@ -12,7 +12,7 @@ from api.jobs.marks import applied_marks
 from api.jobs.store import get_job
 from api.storage.keys import Key, revoke_key
 from api.storage.tables import KEYS
-from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
+from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
 
 Call = Callable[..., Response]
 

@@ -20,7 +20,7 @@ from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.scores.marks import Mark, MarkedSample
+from difficulty_service.marks.marks import Mark, MarkedSample
 from tests.small_network import SMALL
 
 KEEP, DROP = MarkedSample(Mark.KEEP), MarkedSample(Mark.DROP)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from difficulty_service.marks.mark_kinds import kinds_for, script_data
 from difficulty_service.review import writing
-from difficulty_service.scores.mark_kinds import kinds_for, script_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from difficulty_service.scores.marks import Mark, MarkedSample, read_marks
+from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
 from tests.ports import unused_port
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from difficulty_service.marks.marks import Mark, marks_file, read_marks
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import LabelCounts
-from difficulty_service.scores.marks import Mark, marks_file, read_marks
 from difficulty_service.scores.samples import to_samples
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ from difficulty_service.base.tables import read_csv
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.images.header import read_encoded
+from difficulty_service.marks.marks import Mark, MarkedSample
 from difficulty_service.review.clean import (
     check_new_folder,
     check_output,
@@ -24,7 +25,6 @@ from difficulty_service.review.clean import (
 from difficulty_service.review.decisions import CleaningRules, Decisions, decide
 from difficulty_service.review.stored_images import open_images
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import png_of, score_table
 from tests.formulas import FORMULAS, cells_that_run

@@ -8,6 +8,7 @@ import pyarrow.compute as pc
 import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
+from difficulty_service.marks.marks import Mark, MarkedSample
 from difficulty_service.review.decisions import (
     MARKED_DROP,
     ClassCounts,
@@ -16,7 +17,6 @@ from difficulty_service.review.decisions import (
     decide,
 )
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import Mark, MarkedSample
 from difficulty_service.scores.provenance import Provenance
 
 MakeScores = Callable[..., ScoreFile]

@@ -14,6 +14,7 @@ from difficulty_service.features.arrays import ArrayFeatures
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.marks.marks import Mark, MarkedSample, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.scores.annotators import (
@@ -25,7 +26,6 @@ from difficulty_service.scores.annotators import (
 )
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.marks import Mark, MarkedSample, Marks
 from difficulty_service.scores.store import score_in_memory
 from tests.factories import store_of
 

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from difficulty_service.base.errors import FeatureStoreError, ScoreFileError, StatisticsError
 from difficulty_service.datasets.sample import UNLABELLED
+from difficulty_service.marks.marks import Mark, marks_of_table
 from difficulty_service.scores import leaks, splits
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.leaks import LeakReport, SetLeaks, find_leaks
-from difficulty_service.scores.marks import Mark, marks_of_table
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.splits import Split, open_split
 from tests.factories import score_table, store_of

@@ -13,9 +13,9 @@ from difficulty_service.base.files import content_digest
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.marked_features import ChangedFeatures, MarkedFeatures, apply_marks
-from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.store import score_in_memory
 from tests.factories import store_of

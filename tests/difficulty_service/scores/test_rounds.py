@@ -13,11 +13,7 @@ import torch
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import temporary_path
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.scorers.suspicion import VERIFIED
-from difficulty_service.scores.file import read_scores, write_scores
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.marked_features import apply_marks
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.marks import (
     NO_MARKS,
     Mark,
     MarkedSample,
@@ -28,6 +24,10 @@ from difficulty_service.scores.marks import (
     remembered_marks,
     write_marks,
 )
+from difficulty_service.scorers.suspicion import VERIFIED
+from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.samples import Decided

@@ -12,11 +12,11 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError, ScoreFileError
 from difficulty_service.datasets.sample import UNLABELLED
+from difficulty_service.marks.marks import Mark
 from difficulty_service.options import SelectOptions
 from difficulty_service.scorers.strategies import STRATEGIES
 from difficulty_service.scores import splits
 from difficulty_service.scores.file import write_scores
-from difficulty_service.scores.marks import Mark
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.selection import (
     Known,

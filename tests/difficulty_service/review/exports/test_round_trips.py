@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
+from difficulty_service.marks.annotations import cvat_name
+from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, Marks, read_marks
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.review.exports import export_folder
-from difficulty_service.scores.annotations import cvat_name
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.marks import NO_MARKS, Mark, MarkedSample, Marks, read_marks
 from difficulty_service.scores.provenance import Provenance
 from tests.difficulty_service.review.exports.conftest import World, without_labels
 

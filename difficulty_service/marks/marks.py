@@ -26,9 +26,9 @@ from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
 from difficulty_service.base.wording import count_of, is_or_are, list_names
-from difficulty_service.scores.annotations import GIVEN_LABEL, Annotated, read_annotations
-from difficulty_service.scores.mark_kinds import Mark as Mark
-from difficulty_service.scores.mark_kinds import count_kinds, kinds_for
+from difficulty_service.marks.annotations import GIVEN_LABEL, Annotated, read_annotations
+from difficulty_service.marks.mark_kinds import Mark as Mark
+from difficulty_service.marks.mark_kinds import count_kinds, kinds_for
 
 ID_COLUMN, MARK_COLUMN, LABEL_COLUMN = "sample_id", "mark", "label"
 COLUMNS = (ID_COLUMN, MARK_COLUMN, LABEL_COLUMN, GIVEN_LABEL, "content", "order", "round")

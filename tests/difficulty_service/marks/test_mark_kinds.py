@@ -1,7 +1,7 @@
 """The marks that there are, which pages, bodies and scripts are made of."""
 
 from difficulty_service.bodies.marks import MarkCounts
-from difficulty_service.scores.mark_kinds import (
+from difficulty_service.marks.mark_kinds import (
     MARK_KINDS,
     Mark,
     count_kinds,

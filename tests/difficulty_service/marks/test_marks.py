@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.scores.marks import (
+from difficulty_service.marks.marks import (
     Mark,
     MarkedSample,
     MarkHistory,

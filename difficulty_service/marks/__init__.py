@@ -1,0 +1,1 @@
+"""The decisions of people about samples: the record of one, and the files that keep them."""
