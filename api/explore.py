@@ -20,7 +20,7 @@ from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
-from difficulty_service.marks.marks import remembered_marks
+from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.samples import columns_to_read
@@ -122,7 +122,7 @@ def _prepare(options: ExploreOptions, port: int) -> tuple[ExploredFile, Job, str
             parameter="scores",
         ) from None
     explored = ExploredFile(scores, location, settings, options.features, options.weights)
-    warnings = remembered_marks(scores).warnings  # before the file is written anew
+    warnings = ReviewFolder(scores).remembered().warnings  # before the file is written anew
     job = add_round(explored, content)
     notes = (*warnings, *join_columns(explored, content, options))
     return explored, job, why_not_again(content.provenance, options.features), notes
@@ -147,7 +147,7 @@ def join_columns(
         return ()
     scored = content.table["sample_id"].to_pylist()
     # Rounds before this one have the samples that were dropped since.
-    others = set(remembered_marks(explored.scores).samples).difference(scored)
+    others = set(ReviewFolder(explored.scores).remembered().samples).difference(scored)
     ids = pa.array([*scored, *sorted(others)], pa.string())
 
     def find() -> Dataset:

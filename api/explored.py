@@ -7,12 +7,12 @@ is marked in the current round goes into the file of remembered marks within a s
 """
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,34 +24,23 @@ from api.http.problems import conflict, invalid
 from api.imported import find_errors, import_scores, make_features_files
 from api.jobs.files import SCORES_FILE, open_stored
 from api.jobs.marks import SampleMark, list_marks, set_marks
-from api.jobs.store import Job
+from api.jobs.store import Job, get_job
+from api.results.decisions import to_records
+from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts, save
 from api.storage.database import open_database
 from api.storage.tables import MARKS
 from difficulty_service.base.apart import call_apart
-from difficulty_service.base.checksums import is_changed
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import is_store, read_description
-from difficulty_service.marks.marks import (
-    MarkedSample,
-    MarkHistory,
-    Marks,
-    compose,
-    delete_marks,
-    marks_file,
-    read_marks,
-    remembered_marks,
-    undone_file,
-    write_marks,
-)
+from difficulty_service.marks.files import read_marks, write_marks
+from difficulty_service.marks.record import NO_MARKS, MarkHistory, Marks
+from difficulty_service.marks.review_folder import Review, ReviewFolder
 from difficulty_service.options import ScoringOptions
 from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
-
-if TYPE_CHECKING:
-    from difficulty_service.scores.marked_features import MarkedFeatures
 
 OWNER = ""
 """Whose marks those of an explorer are: it asks nobody for a key."""
@@ -99,24 +88,15 @@ class ExploredFile:
 
 
 def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: Job) -> None:
-    """Takes over what a person has changed in the file of remembered marks since it was written.
-
-    Decisions that are gone from it, on purpose or by damage, are kept as those that are undone.
-    """
-    remembered = remembered_marks(explored.scores).samples
-    earlier = dict(_read(explored.earlier_file(job.id)))
+    """Takes over what a person has changed in the file of remembered marks since it was written."""
     written = _read(explored.written_file(job.id))
-    changed = [
-        sample_id
-        for sample_id in {**remembered, **written}
-        if _decision(remembered.get(sample_id)) != _decision(written.get(sample_id))
-    ]
+    earlier = dict(_read(explored.earlier_file(job.id)).samples)
+    changed = ReviewFolder(explored.scores).changes_since(written)
     ids = content.table["sample_id"].cast(pa.string()).combine_chunks()
     rows = pc.index_in(pa.array(changed, pa.string()), value_set=ids).to_pylist()
     number = content.provenance.round or 1
     changes: dict[int, SampleMark | None] = {}
-    for sample_id, row in zip(changed, rows, strict=True):
-        mark = remembered.get(sample_id)
+    for (sample_id, mark), row in zip(changed.items(), rows, strict=True):
         if row is not None:
             changes[row] = None
         if mark is not None and row is not None and mark.number >= number:
@@ -125,28 +105,14 @@ def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: J
             earlier[sample_id] = mark
         else:
             earlier.pop(sample_id, None)
-    gone = {key: mark for key, mark in written.items() if key not in remembered}
-    if gone and is_changed(marks_file(explored.scores)):
-        write_marks(undone_file(explored.scores), gone)
     if changes:
         set_marks(engine, OWNER, job.id, changes, {})
     explored.earlier_file(job.id).parent.mkdir(exist_ok=True)
-    write_marks(explored.earlier_file(job.id), earlier)
+    write_marks(explored.earlier_file(job.id), earlier.values())
 
 
-def _read(path: Path) -> Mapping[str, MarkedSample]:
-    return read_marks(path, ()).samples if path.exists() else {}
-
-
-def _decision(mark: MarkedSample | None) -> tuple[object, ...] | None:
-    return None if mark is None else (mark.mark, mark.label)
-
-
-def _decided(marks: list[SampleMark]) -> Marks:
-    decided = {
-        each.sample_id: MarkedSample(each.mark, each.label, order=each.order) for each in marks
-    }
-    return Marks(decided, ())
+def _read(path: Path) -> Marks:
+    return read_marks(path, ()) if path.exists() else NO_MARKS
 
 
 def recorded_scoring(content: ScoreFile) -> ScoringOptions:
@@ -199,6 +165,8 @@ class Rounds:
         self._lock = threading.Lock()
         self._written: tuple[object, ...] | None = None
         self._state = explored.state
+        artifacts = open_artifacts(explored.settings.artifact_root)
+        self._scores = OpenScores(explored.settings, artifacts)
 
     def score_again(self, engine: Engine, artifacts: Artifacts, job: Job) -> str:
         """Scores the samples with what was decided in a round; the id of the new one.
@@ -208,14 +176,13 @@ class Rounds:
         """
         if self.obstacle:
             raise conflict(f"this cannot be scored again: {self.obstacle}", "see the documentation")
-        marks = list_marks(engine, OWNER, job.id)
-        if not marks:
+        if not list_marks(engine, OWNER, job.id, limit=1):
             raise invalid("no image is marked", "mark images first", "marks")
         with self._lock:
             self._require_unchanged()
             if job.id != self.current:
                 self._take(engine, artifacts, job)
-            history = MarkHistory(self._earlier(job.id), _decided(marks))
+            history = self._history(engine, job)
             try:
                 following = call_apart(_next_round, self.explored, history, job.id)
             except DifficultyError as error:
@@ -251,8 +218,11 @@ class Rounds:
                 "end `difficulty explore` and start it again",
             )
 
-    def _earlier(self, job_id: str) -> Marks:
-        return Marks(_read(self.explored.earlier_file(job_id)), ())
+    def _history(self, engine: Engine, job: Job) -> MarkHistory:
+        """The marks with which the samples of a round were shown, and those made there."""
+        marks = list_marks(engine, OWNER, job.id)
+        later = Marks.of(to_records(marks, self._scores.get(job)))
+        return MarkHistory(_read(self.explored.earlier_file(job.id)), later)
 
     @contextmanager
     def keeping_marks(self, engine: Engine) -> Iterator[None]:
@@ -288,13 +258,10 @@ class Rounds:
             found = tuple(connection.execute(query).one())
         if found == self._written:
             return
-        marks = _decided(list_marks(engine, OWNER, self.current))
-        every = compose(MarkHistory(self._earlier(self.current), marks)).samples
-        path = marks_file(self.explored.scores)
-        if every:
-            write_marks(path, every)
-        else:
-            delete_marks(path)
+        job = get_job(engine, OWNER, self.current)
+        assert job is not None  # noqa: S101 - the explorer deletes none
+        every = self._history(engine, job).composed().samples.values()
+        ReviewFolder(self.explored.scores).remember(every)
         # Last, so that after a crash what was written looks like a change to the marks it is.
         write_marks(self.explored.written_file(self.current), every)
         self._written = found
@@ -303,21 +270,20 @@ class Rounds:
 def _next_round(explored: ExploredFile, history: MarkHistory, source: str) -> str:
     """Scores the features with marks, in place of the scores before; the id of the new round."""
     from difficulty_service.features.store import open_store
-    from difficulty_service.pipeline import Callbacks, ScoreRequest, score_features
-
-    def keep(marked: "MarkedFeatures") -> None:
-        write_marks(marks_file(explored.scores), marked.applied.remembered)
+    from difficulty_service.pipeline import ScoreRequest, score_features
 
     assert explored.features is not None  # noqa: S101 - else there is an obstacle
     options = recorded_scoring(read_scores(explored.scores))
     weights = None if explored.weights is None else str(explored.weights)
-    request = ScoreRequest(explored.scores, options, None, history, weights=weights)
-    score_features(open_store(explored.features), request, Callbacks(marked=keep))
+    folder = ReviewFolder(explored.scores)
+    review = Review(history, folder)
+    request = ScoreRequest(explored.scores, options, review=review, weights=weights)
+    score_features(open_store(explored.features), request)
     content = read_scores(explored.scores)
     job = add_round(explored, content, source)
     earlier = explored.earlier_file(job.id)
     earlier.parent.mkdir(exist_ok=True)
-    write_marks(earlier, remembered_marks(explored.scores).samples)
+    write_marks(earlier, folder.remembered().samples.values())
     make_features_files(explored.settings.artifact_root, job, explored.features)
     return job.id
 

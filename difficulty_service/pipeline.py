@@ -53,7 +53,7 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
-from difficulty_service.marks.marks import MarkHistory
+from difficulty_service.marks.review_folder import Review, UndoneRound
 from difficulty_service.option_types import parse_actors
 from difficulty_service.options import ExtractionOptions, ScoringOptions
 from difficulty_service.scores.class_evidence import samples_of_features
@@ -66,7 +66,8 @@ from difficulty_service.scores.made_labels import (
     require_unlabelled,
     require_words,
 )
-from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
+from difficulty_service.scores.marked_features import MarkedFeatures
+from difficulty_service.scores.reviewing import as_seen, reviewed
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import ScoreSummary, score_store
 from difficulty_service.scores.tags import TagReport, require_place, score_tags, tags_of_samples
@@ -123,7 +124,7 @@ class ScoreRequest:
 
     Attributes:
         fitted: Gaussians to score against; None to fit them.
-        marks: What people decided about the samples; None for nothing.
+        review: What people decided about the samples; None for nothing.
         before: Scores of an earlier round; None for those in `out`, which are replaced.
         weights: File of the CLIP that made the features, for names of classes; None for that of
             the hub.
@@ -133,7 +134,7 @@ class ScoreRequest:
     out: Path
     options: ScoringOptions = field(default_factory=ScoringOptions)
     fitted: FittedGaussians | None = None
-    marks: MarkHistory | None = None
+    review: Review | None = None
     before: Path | None = None
     weights: str | None = None
     tags: TagTable | None = None
@@ -208,7 +209,9 @@ class Callbacks:
         extracted: Called when the features are complete.
         ready: Called when the features are there, with the labels that were made for them, and
             nothing has been done with marks yet.
-        marked: Called when marks have been applied to the features; not called without marks.
+        taken_back: Called when decisions have been taken back and are in a file of their own.
+        marked: Called when marks have been applied to the features and are remembered; not called
+            without marks.
         fitted: Called when Gaussians have been fitted; not called where they are given.
     """
 
@@ -217,6 +220,7 @@ class Callbacks:
     running: Callable[[SettledRuntime], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
     ready: Callable[[FeatureSource], None] = ignore
+    taken_back: Callable[[UndoneRound], None] = ignore
     marked: Callable[[MarkedFeatures], None] = ignore
     fitted: Callable[[FittedGaussians], None] = ignore
 
@@ -372,6 +376,7 @@ def score_dataset(
         named = extraction.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
         require_words(named, extraction.network.features)
         extraction = replace(extraction, backbone=named)
+    scoring = replace(scoring, review=as_seen(scoring.review, extraction.out))
     with advice:
         extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
     callbacks.extracted(extracted)
@@ -396,9 +401,8 @@ def score_features(
     require_score_file_name(request.out)
     store = make_labels(store, request.options, request.weights)
     callbacks.ready(store)
-    if request.marks:
-        store = apply_marks(store, request.marks)
-        callbacks.marked(store)
+    if request.review is not None:
+        store = reviewed(store, request.review, callbacks.taken_back, callbacks.marked)
     fitted = request.fitted
     if fitted is None:
         fitted = fit_store(store, request.options.fit)

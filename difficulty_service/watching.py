@@ -20,7 +20,8 @@ from difficulty_service.base.files import replacing
 from difficulty_service.command_options import WatchOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
-from difficulty_service.marks.marks import NO_MARKS, MarkHistory, Marks, remembered_marks
+from difficulty_service.marks.record import MarkHistory, Marks
+from difficulty_service.marks.review_folder import Review, ReviewFolder
 from difficulty_service.pipeline import (
     NO_CALLBACKS,
     Callbacks,
@@ -146,7 +147,7 @@ def watch(
                 before = _known_samples(scoring.out)
                 scored = score_dataset(
                     extraction,
-                    replace(scoring, marks=MarkHistory(state.marks, NO_MARKS)),
+                    replace(scoring, review=Review(MarkHistory(state.marks))),
                     callbacks,
                     dataset,
                 )
@@ -164,7 +165,7 @@ def watch(
 
 
 def _state(dataset: Dataset, out: Path) -> _State:
-    return _State(dataset.fingerprint, remembered_marks(out))
+    return _State(dataset.fingerprint, ReviewFolder(out).remembered())
 
 
 def _settled(

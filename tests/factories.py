@@ -4,6 +4,7 @@ import io
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from difficulty_service.base.files import content_digest
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.scores.file import to_schema, write_scores
 from difficulty_service.scores.provenance import Provenance
 
@@ -137,6 +139,11 @@ def store_of(
         )
         store.write_part(shard, part, [])
     return store
+
+
+def named(marks: Mapping[str, MarkedSample]) -> Marks:
+    """Marks of the samples with these ids, whatever ids the marks have."""
+    return Marks.of(replace(mark, sample_id=sample_id) for sample_id, mark in marks.items())
 
 
 def score_table(

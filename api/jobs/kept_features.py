@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from api.jobs.files import CONTENTS_FILE, FEATURES_FILE, KIND_FILE
 from api.storage.artifacts import Artifacts
-from difficulty_service.base.tables import read_parquet, write_parquet
+from difficulty_service.base.tables import map_arrow, write_arrow
 from difficulty_service.features.description import MUST_AGREE, FeatureKind
 from difficulty_service.review.similar import map_vectors, write_features
 from difficulty_service.scores.file import read_scores
@@ -61,7 +61,7 @@ def write_kept_features(
     files = [folder / FEATURES_FILE, folder / KIND_FILE]
     contents = _contents(store, ids)
     if contents is not None:
-        write_parquet(folder / CONTENTS_FILE, pa.table({CONTENT: contents}))
+        write_arrow(folder / CONTENTS_FILE, pa.record_batch({CONTENT: contents}))
         files.append(folder / CONTENTS_FILE)
     return files
 
@@ -132,7 +132,7 @@ def open_split(files: KeptFiles) -> "Split":
     described = source.description.model_copy(update=made | {"boxes": scores.provenance.boxes})
     digests = None
     if files.contents is not None:
-        digests = read_parquet(files.contents, [CONTENT])[CONTENT].combine_chunks()
+        digests = map_arrow(files.contents)[0][CONTENT]
         if source.positions is not None:
             digests = digests.take(pa.array(source.positions.numpy()))
     return Split(

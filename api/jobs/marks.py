@@ -1,35 +1,37 @@
 """Marks that people give to the samples of a finished job, and those that another job applies.
 
-A job keeps them as they were when it was submitted: marks that change later do not change it.
+A job keeps the latter as they were when it was submitted, whatever changes later.
 """
 
-import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from sqlalchemy import ColumnElement, Connection, Engine, Row, and_, delete, func, insert, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Engine,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 from sqlalchemy.exc import DBAPIError
 
-from api.http.principals import Principal
-from api.http.problems import conflict, invalid
-from api.jobs.store import Job, own_job
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, MARKS
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
-from difficulty_service.marks.marks import (
-    NO_MARKS,
-    MarkedSample,
-    MarkHistory,
-    Marks,
-    compose,
-)
+from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks, from_table, to_table
 
 PART = 20_000  # marks that are in memory at once where all are read
 AT_ONCE = 500  # values of one statement; SQLite allows a limited number of parameters
@@ -49,7 +51,7 @@ class SampleMark:
     at: float = 0.0  # seconds since 1970; 0 until it is stored
 
     @property
-    def decision(self) -> tuple[Mark, str | None]:
+    def choice(self) -> tuple[Mark, str | None]:
         """Mark and label."""
         return self.mark, self.label
 
@@ -84,9 +86,9 @@ def set_marks(
     with write_transaction(engine) as connection:
         if seen:
             current = _marks_of_rows(connection, owner, job_id, list(changes))
-            before = {row: mark and mark.decision for row, mark in current.items()}
+            before = {row: mark and mark.choice for row, mark in current.items()}
             # A retry after a lost confirmation finds its own change.
-            done = {row: mark and mark.decision for row, mark in changes.items()}
+            done = {row: mark and mark.choice for row, mark in changes.items()}
             if any(before[row] not in (seen[row], done[row]) for row in seen):
                 raise MarkedMeanwhile(current)
         at = now(connection)
@@ -195,18 +197,12 @@ def list_marks(
         return [_mark(row) for row in connection.execute(query.limit(limit))]
 
 
-def marks_tables(engine: Engine, owner: str, job_id: str) -> Iterator[pa.Table]:
-    """All marks of an owner, as `difficulty clean --marks` reads them, with the time of each.
-
-    They come in the order of the score file and in parts, since there may be millions.
-    """
-    columns = (MARKS.c.sample_id, MARKS.c.mark, MARKS.c.label, MARKS.c.order, MARKS.c.at)
-    query = select(*columns).where(_of(owner, job_id)).order_by(MARKS.c.row)
+def all_marks(engine: Engine, owner: str, job_id: str) -> Iterator[list[SampleMark]]:
+    """All marks of an owner, in the order of the score file: parts, since there may be millions."""
+    query = select(MARKS).where(_of(owner, job_id)).order_by(MARKS.c.row)
     with engine.connect().execution_options(yield_per=PART) as connection:
         for part in connection.execute(query).partitions():
-            *texts, seconds = zip(*part, strict=True)
-            times = np.round(1e6 * np.array(seconds)).astype(np.int64)
-            yield pa.table([*texts, times], schema=MARKS_SCHEMA)
+            yield [_mark(row) for row in part]
 
 
 def count_marks(engine: Engine, owner: str, job_id: str) -> Counter[tuple[str, Mark]]:
@@ -250,17 +246,6 @@ def _mark(row: Row[Any]) -> SampleMark:
     return SampleMark(row.row, row.sample_id, Mark(row.mark), row.label, row.order, row.at)
 
 
-MARKS_SCHEMA = pa.schema(
-    [
-        pa.field("sample_id", pa.string(), nullable=False),
-        pa.field("mark", pa.string(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("order", pa.string(), nullable=False),
-        pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False),
-    ]
-)
-
-
 def _of(owner: str, job_id: str) -> ColumnElement[bool]:
     return and_(MARKS.c.owner == owner, MARKS.c.job == job_id)
 
@@ -270,64 +255,53 @@ def _parts(values: Iterable[T]) -> Iterator[list[T]]:
     return (listed[first : first + AT_ONCE] for first in range(0, len(listed), AT_ONCE))
 
 
-Marked = Mapping[str, MarkedSample]  # what was decided about a sample, by its id
+@dataclass(frozen=True)
+class AppliedMarks:
+    """The decisions that a job applies, as it was submitted with them, then as it applied them."""
+
+    engine: Engine
+    job_id: str
+
+    def read(self) -> MarkHistory:
+        """The decisions; none where the job applies none."""
+        query = select(APPLIED_MARKS.c.marks).where(APPLIED_MARKS.c.job == self.job_id)
+        with self.engine.connect() as connection:
+            stored = connection.execute(query).scalar_one_or_none()
+        return MarkHistory() if stored is None else _decode(stored)
+
+    @retry
+    def remember(self, marks: Iterable[MarkedSample], /) -> None:
+        """Keeps the decisions with the samples that they were applied to.
+
+        An attempt that lost its job writes the same as the one that has it now.
+        """
+        values = {"marks": encode_marks(MarkHistory(earlier=Marks.of(marks)))}
+        with write_transaction(self.engine) as connection:
+            connection.execute(
+                update(APPLIED_MARKS).where(APPLIED_MARKS.c.job == self.job_id).values(values)
+            )
 
 
-def requested_marks(
-    engine: Engine,
-    key: Principal,
-    request: Mapping[str, Any],
-    merged: Callable[[Job], Iterable[pa.Table]],
-) -> Marked | None:
-    """The marks that a request names, as they are now; None if it names none.
-
-    They follow those that the named job has applied itself, so that each round of review builds
-    on the one before. `merged` gives the decisions of all reviewers of a job, if they are wanted.
-    """
-    source_id = request.get("marks")
-    if source_id is None:
-        return None
-    source = own_job(engine, key, source_id)
-    if source is None:
-        raise invalid(f"there is no job {source_id!r}", "GET /v1/jobs lists all", "marks")
-    if source.state != "succeeded":
-        state = f"job {source_id} has no marks: it is {source.state}"
-        raise conflict(state, "name a job that succeeded", "marks")
-    earlier = Marks(applied_marks(engine, source), ())
-    number = MarkHistory(earlier, NO_MARKS).next_round
-    new: dict[str, MarkedSample] = {}
-    is_of_all = request.get("marks_of") == "all"
-    for table in merged(source) if is_of_all else marks_tables(engine, key.owner, source_id):
-        columns = (table[name].to_pylist() for name in ("sample_id", "mark", "label", "order"))
-        for sample_id, mark, label, order in zip(*columns, strict=True):
-            new[sample_id] = _marked_sample(mark, label, number, order)
-    if not new:
-        raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
-    return compose(MarkHistory(earlier, Marks(new, ()))).samples
+IS_LATER = "is_later"
 
 
-def applied_marks(engine: Engine, job: Job) -> dict[str, MarkedSample]:
-    """The marks that a job applies; empty if there are none."""
-    query = select(APPLIED_MARKS.c.marks).where(APPLIED_MARKS.c.job == job.id)
-    with engine.connect() as connection:
-        text = connection.execute(query).scalar_one_or_none()
-    stored = {} if text is None else json.loads(text)
-    return {sample_id: _marked_sample(*values) for sample_id, values in stored.items()}
+def encode_marks(history: MarkHistory) -> bytes:
+    """Decisions as they are stored with the job that applies them: Parquet of `SCHEMA`."""
+    tables = [
+        to_table(marks.samples.values()).append_column(
+            IS_LATER, pa.repeat(pa.scalar(is_later), len(marks.samples))
+        )
+        for is_later, marks in ((False, history.earlier), (True, history.later))
+    ]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.concat_tables(tables), sink, compression="zstd")
+    return sink.getvalue().to_pybytes()
 
 
-@lru_cache(maxsize=1024)
-def _marked_sample(mark: str, label: str | None, round_: int | None, order: str) -> MarkedSample:
-    # Of a million marks, few differ.
-    return MarkedSample(Mark(mark), label, round=round_, order=order)
-
-
-def encode_marks(marks: Marked | None) -> str | None:
-    """The marks as they are stored with a job."""
-    if marks is None:
-        return None
-    return json.dumps({each: _values_of(mark) for each, mark in marks.items()})
-
-
-@lru_cache(maxsize=1024)
-def _values_of(mark: MarkedSample) -> tuple[str, str | None, int | None, str]:
-    return mark.mark.value, mark.label, mark.round, mark.order
+def _decode(stored: bytes) -> MarkHistory:
+    table = pq.read_table(pa.BufferReader(stored))
+    is_later = table[IS_LATER]
+    return MarkHistory(
+        Marks.of(from_table(table.filter(pc.invert(is_later)))),
+        Marks.of(from_table(table.filter(is_later))),
+    )

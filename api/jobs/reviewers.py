@@ -13,7 +13,7 @@ from api.storage.database import retry, write_transaction
 from api.storage.keys import Key, is_in_force, list_keys
 from api.storage.space import makes_room
 from api.storage.tables import FINAL, JOBS, MARKS, SHARED_JOBS, is_id
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 MOST_SHARED = 100  # keys that a job is shared with
 NO_KEY = "without a key"  # name of whoever marked before there were keys

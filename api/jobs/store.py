@@ -179,7 +179,7 @@ def submit(
     request: Mapping[str, Any],
     idempotency_key: str | None,
     limits: SubmitLimits,
-    applied_marks: str | None = None,
+    applied_marks: bytes | None = None,
 ) -> tuple[Job, bool]:
     """Queues a job, unless one with this idempotency key exists; says whether it is new.
 
@@ -211,7 +211,7 @@ def submit(
 
 @retry
 def _queue(
-    engine: sa.Engine, values: Mapping[str, Any], limits: SubmitLimits, applied_marks: str | None
+    engine: sa.Engine, values: Mapping[str, Any], limits: SubmitLimits, applied_marks: bytes | None
 ) -> Job:
     """Inserts the job, unless one with its idempotency key or its id exists."""
     with write_transaction(engine) as connection:

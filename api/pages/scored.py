@@ -23,7 +23,7 @@ from api.routes.conditions import beside
 from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.marks import RANDOM
+from difficulty_service.marks.record import RANDOM
 from difficulty_service.review.cards import Card, make_card
 from difficulty_service.review.map import ImageMap
 from difficulty_service.review.sample_columns import SampleColumns, with_values

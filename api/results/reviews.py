@@ -9,10 +9,11 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
-from api.jobs.marks import MARKS_SCHEMA, PART
+from api.jobs.marks import PART
 from api.jobs.reviewers import ReviewMarks, review_marks
 from api.jobs.store import Job
-from api.results.score_columns import OpenScores
+from api.results.decisions import MARKS_SCHEMA, to_times
+from api.results.score_columns import OpenScores, ScoreColumns
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.scores.samples import ScoredSamples
@@ -70,8 +71,13 @@ class Review:
     another one than any class.
     """
 
-    samples: ScoredSamples
+    scores: ScoreColumns
     marks: ReviewMarks
+
+    @property
+    def samples(self) -> ScoredSamples:
+        """The samples of the job."""
+        return self.scores.samples
 
     @cached_property
     def value_names(self) -> Sequence[str | None]:
@@ -185,8 +191,11 @@ class Review:
                         self.value_names[value] if mark == Mark.RELABEL else None
                         for value, mark in zip(values, marks, strict=True)
                     ],
+                    self.scores.label_names(rows),
+                    self.scores.contents_of(rows),
                     [orders[order] for order in merged.orders[places]],
-                    np.round(1e6 * merged.at[places]).astype(np.int64),
+                    [self.scores.round] * len(rows),
+                    to_times(merged.at[places]),
                     [BASES[basis] for basis in merged.basis[places]],
                     merged.reviewers[places].astype(np.int32),
                 ],
@@ -198,7 +207,7 @@ def open_review(
     engine: Engine, open_scores: OpenScores, job: Job, only: str | None = None
 ) -> Review:
     """The decisions about the samples of a finished job, or those of one owner only."""
-    return Review(open_scores.get(job).samples, review_marks(engine, job.id, only))
+    return Review(open_scores.get(job), review_marks(engine, job.id, only))
 
 
 @dataclass(frozen=True)

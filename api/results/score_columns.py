@@ -7,20 +7,30 @@ damaged one is made from the score file when it is first asked for.
 """
 
 import json
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from api.bounded_cache import BoundedCache
-from api.jobs.files import COLUMNS_FILE, SCORES_FILE, columns_file, open_stored
+from api.jobs.files import (
+    COLUMNS_FILE,
+    CONTENTS_FILE,
+    SCORES_FILE,
+    columns_file,
+    open_stored,
+)
+from api.jobs.kept_features import CONTENT
 from api.jobs.store import Job
 from api.results.overview import Overview, from_json, make_overview, to_json
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
+from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
 from difficulty_service.review.charts import Scale
@@ -45,6 +55,24 @@ class ScoreColumns:
     provenance: Provenance
     overview: Overview
     faults: SampleColumns  # as `fault_columns` gives them, memory-mapped
+    contents: pa.FixedSizeBinaryArray | None = None  # digests, memory-mapped; None: unknown
+
+    @property
+    def round(self) -> int:
+        """Number of the round of scores, from 1."""
+        return self.provenance.round or 1
+
+    def label_names(self, rows: NDArray[np.int64]) -> list[str | None]:
+        """Name of the label of each of some samples; None for one without a label."""
+        labels = self.samples.labels[rows].tolist()
+        return [None if label < 0 else self.samples.name_of(label) for label in labels]
+
+    def contents_of(self, rows: NDArray[np.int64]) -> list[str | None]:
+        """Digest of the content of each of some samples, in hexadecimal digits."""
+        if self.contents is None:
+            return [None] * len(rows)
+        digests = self.contents.take(pa.array(rows)).to_pylist()
+        return [None if digest is None else digest.hex() for digest in digests]
 
     @property
     def scale(self) -> Scale | None:
@@ -155,7 +183,21 @@ class OpenScores:
             self._write(job, path)
             columns = map_columns(path)
         assert columns is not None  # noqa: S101 - it was just written
-        return columns
+        return replace(columns, contents=self._contents(job, path))
+
+    def _contents(self, job: Job, columns: Path) -> pa.FixedSizeBinaryArray | None:
+        """What the samples were read from; None where the job has no features."""
+        assert job.result is not None  # noqa: S101 - because it succeeded
+        key = f"{job.result.prefix}/{CONTENTS_FILE}"
+        path = self._artifacts.local_path(key)
+        if path is None:
+            path = columns.with_suffix(".contents.arrow")
+            with suppress(FileNotFoundError):
+                save(self._artifacts.open(key), path)
+        try:
+            return map_arrow(path)[0][CONTENT]
+        except (*UNREADABLE, DamagedFile):
+            return None
 
     def _published(self, job: Job, path: Path) -> ScoreColumns | None:
         """The columns that the job has published, of which a remote storage needs a copy here."""

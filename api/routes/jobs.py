@@ -17,10 +17,12 @@ from api.http.principals import Principal
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs import store
 from api.jobs.files import delete_finished
-from api.jobs.marks import encode_marks, requested_marks
+from api.jobs.marks import encode_marks
 from api.jobs.store import Job
 from api.jobs.submission import submit_limits, validate_submission
+from api.results.decisions import marks_tables, requested_marks
 from api.results.reviews import open_review
+from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.tables import is_id
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate, JobPage, JobProgress, JobPublic
@@ -101,13 +103,18 @@ def _submit(
     engine: Engine = request.app.state.engine
     validated = validate_submission(body, settings, engine, key)
 
-    def merged(job: Job) -> Iterator[pa.Table]:
-        return open_review(engine, request.app.state.open_scores, job).merged_tables()
+    open_scores: OpenScores = request.app.state.open_scores
 
-    marks = encode_marks(requested_marks(engine, key, validated, merged))
+    def decided(job: Job) -> Iterator[pa.Table]:
+        if validated.get("marks_of") == "all":
+            return open_review(engine, open_scores, job).merged_tables()
+        return marks_tables(engine, key.owner, job.id, open_scores.get(job))
+
+    marks = requested_marks(engine, key, validated, decided)
+    encoded = None if marks is None else encode_marks(marks)
     limits = submit_limits(engine, settings, key.owner)
     try:
-        return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
+        return store.submit(engine, key.owner, validated, idempotency_key, limits, encoded)
     except store.IdempotencyConflict as error:
         raise conflict(
             str(error), "send the same body as before, or another key", field="Idempotency-Key"

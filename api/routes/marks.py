@@ -22,19 +22,19 @@ from api.http.principals import Principal
 from api.http.problem_responses import problem_of
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.jobs.marks import (
-    MARKS_SCHEMA,
     MarkedMeanwhile,
     PartlyMarked,
     SampleMark,
     by_mark,
     count_marks,
     list_marks,
-    marks_tables,
     set_many_marks,
     set_marks,
 )
 from api.jobs.store import Job
+from api.results.decisions import MARKS_SCHEMA, marks_tables, to_records
 from api.results.reviews import MERGED_SCHEMA, open_review
+from api.results.score_columns import OpenScores, ScoreColumns
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.routes.reviewers import owned_job, require_overseer
@@ -42,7 +42,8 @@ from api.settings import Settings
 from api.storage.tables import FINAL
 from difficulty_service.base.tables import csv_writer
 from difficulty_service.bodies import marks as bodies
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import SCHEMA
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["marks"])
@@ -72,7 +73,7 @@ def read_marks(
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
     return bodies.MarkPage(
-        marks=[_public(mark) for mark in following[:limit]],
+        marks=_public(following[:limit], request.app.state.open_scores.get(job)),
         counts=_counts(engine, key.owner, job),
         next=None if is_last else following[limit].row,
     )
@@ -255,9 +256,10 @@ async def _download(
     headers = {"Cache-Control": "no-store"}
 
     def written() -> BinaryIO:
-        tables, schema = marks_tables(engine, key.owner, job.id), MARKS_SCHEMA
+        open_scores: OpenScores = request.app.state.open_scores
+        tables, schema = marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
         if of == "all":
-            review = open_review(engine, request.app.state.open_scores, job)
+            review = open_review(engine, open_scores, job)
             headers[TIED] = str(len(review.merged.tied))
             tables, schema = review.merged_tables(), MERGED_SCHEMA
         # On the disk, as there may be millions; without a name, so that nothing can be left of it.
@@ -284,13 +286,12 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
             yield piece
 
 
-def _public(mark: SampleMark) -> bodies.MarkPublic:
-    at = datetime.fromtimestamp(mark.at, UTC)
-    return bodies.MarkPublic(
-        row=mark.row,
-        sample_id=mark.sample_id,
-        mark=mark.mark,
-        label=mark.label,
-        order=mark.order,
-        at=at,
-    )
+def _public(marks: Sequence[SampleMark], scores: ScoreColumns) -> list[bodies.MarkPublic]:
+    return [
+        bodies.MarkPublic(
+            row=mark.row,
+            **{name: getattr(record, name) for name in SCHEMA.names},
+            at=datetime.fromtimestamp(mark.at, UTC),
+        )
+        for mark, record in zip(marks, to_records(marks, scores), strict=True)
+    ]

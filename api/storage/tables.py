@@ -195,7 +195,7 @@ APPLIED_MARKS = sa.Table(
     "applied_marks",
     METADATA,
     sa.Column("job", sa.String(32), sa.ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
-    sa.Column("marks", sa.Text, nullable=False),  # JSON: mark, label, round and order by id
+    sa.Column("marks", sa.LargeBinary, nullable=False),  # of `encode_marks`
 )
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # 32 letters in ASCII order, none easily mistaken

@@ -28,7 +28,7 @@ from api.jobs.files import (
     work_folder,
 )
 from api.jobs.kept_features import write_kept_features
-from api.jobs.marks import applied_marks
+from api.jobs.marks import AppliedMarks
 from api.jobs.store import Job, get_job
 from api.jobs.stored_result import StoredResult
 from api.results.score_columns import write_columns
@@ -46,7 +46,7 @@ from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
-from difficulty_service.marks.marks import NO_MARKS, MarkHistory, Marks
+from difficulty_service.marks.review_folder import Review
 from difficulty_service.options import (
     ExtractionOptions,
     ListingOptions,
@@ -124,9 +124,10 @@ def run_job(
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
-        marks = MarkHistory(NO_MARKS, Marks(applied_marks(engine, job), ()))
+        applied = AppliedMarks(engine, job.id)
+        review = Review(applied.read(), applied)
         before = _fetch_earlier(job, engine, artifacts, folder)
-        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, marks, before)
+        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, review, before)
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )

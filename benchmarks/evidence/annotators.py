@@ -36,7 +36,8 @@ from benchmarks.real_data import shared_folder
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.given_labels import GivenLabels, majority
 from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.marks.marks import Mark, MarkedSample, Marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.scores.annotators import (
@@ -135,7 +136,7 @@ def ours(voted: Voted, *, of_scores: bool = False, verified: int = 0, seed: int 
         options = ScorerOptions(scorers=("rmd", "suspicion"))
         source = score_in_memory(features, fit_store(features, FitOptions()), options)
     chosen = np.random.default_rng(seed).choice(len(voted.right), verified, replace=False)
-    marks = {str(row): MarkedSample(Mark.RELABEL, str(voted.right[row])) for row in chosen.tolist()}
+    marks = [MarkedSample(str(row), Mark.RELABEL, str(voted.right[row])) for row in chosen.tolist()]
     table = pa.table(
         {
             "sample_id": [str(row) for row in voted.triples[:, 0].tolist()],
@@ -145,7 +146,7 @@ def ours(voted: Voted, *, of_scores: bool = False, verified: int = 0, seed: int 
     )
     columns = LabelColumns()
     report = judge_annotators(
-        source, open_label_table(table), columns, ConsensusOptions(marks=Marks(marks, ()))
+        source, open_label_table(table), columns, ConsensusOptions(marks=Marks.of(marks))
     )
     names = np.array(report.annotators["annotator"].to_pylist()).argsort()
     consensus = report.samples["consensus_label"].fill_null("-1").to_numpy().astype(np.int64)

@@ -27,7 +27,8 @@ from benchmarks.real_data import shared_folder
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.fit_store import fit_store
@@ -77,14 +78,14 @@ def order_of(scores: ScoreFile, order: str, seed: int) -> NDArray[np.int64]:
 
 def review(samples: Labelled, rows: NDArray[np.int64], order: str) -> Round:
     """Decides about some rows and scores again."""
-    marks = {
-        str(row): MarkedSample(Mark.RELABEL, str(samples.right[row]), order=order)
+    marks = [
+        MarkedSample(str(row), Mark.RELABEL, str(samples.right[row]), order=order)
         if samples.wrong[row]
-        else MarkedSample(Mark.KEEP, order=order)
+        else MarkedSample(str(row), Mark.KEEP, order=order)
         for row in rows.tolist()
-    }
+    ]
     source = read_arrays(samples.features, samples.labels, None)
-    marked = apply_marks(source, MarkHistory(NO_MARKS, Marks(marks, ())))
+    marked = apply_marks(source, MarkHistory(later=Marks.of(marks)))
     scores = score(marked)
     counts, fit = to_samples(scores).label_counts, scores.provenance.suspicion
     if counts is None or counts.left is None or fit is None or fit.noise_wrong is None:

@@ -89,7 +89,10 @@ class MarkPublic(BaseModel):
     sample_id: str
     mark: Mark
     label: str | None
+    given_label: str | None = Field(description="Class of the sample when it was marked")
+    content: str | None = Field(description="SHA-256 of the image or text when it was marked")
     order: str
+    round: int = Field(description="Number of the scores on which it was marked, from 1")
     at: datetime
 
 

@@ -53,7 +53,7 @@ def annotators(
         marks: Marks of people, as for `difficulty clean`: they tell who errs, and how far to trust
             the probabilities.
     """
-    from difficulty_service.marks.marks import read_marks
+    from difficulty_service.marks.files import read_marks
     from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
     from difficulty_service.scores.annotators import (
         ConsensusOptions,

@@ -59,14 +59,9 @@ def clean(
         link: Fill a folder with symbolic links, or with copies (the default).
         dry_run: Print what would change, and write nothing.
     """
-    from difficulty_service.marks.marks import (
-        NO_MARKS,
-        MarkHistory,
-        compose,
-        marks_file,
-        read_marks,
-        remembered_marks,
-    )
+    from difficulty_service.marks.files import read_marks
+    from difficulty_service.marks.record import NO_MARKS, MarkHistory
+    from difficulty_service.marks.review_folder import ReviewFolder
     from difficulty_service.review.clean import (
         check_new_folder,
         check_output,
@@ -80,7 +75,7 @@ def clean(
     from difficulty_service.review.decisions import CleaningRules, decide
     from difficulty_service.scores.file import read_scores
 
-    beside = marks_file(scores)
+    beside = ReviewFolder(scores).file
     is_told = drop_duplicates or not (marks is None and drop is None and relabel is None)
     if not is_told and not beside.exists():
         raise WrongCall(
@@ -101,7 +96,7 @@ def clean(
         check_new_folder(out)
     ids = set(score_file.table["sample_id"].to_pylist())
     later = NO_MARKS if marks is None else read_marks(marks, ids)
-    every = compose(MarkHistory(remembered_marks(scores, ids), later))
+    every = MarkHistory(ReviewFolder(scores).remembered(ids), later).composed()
     print_warnings(every.warnings)
     if every.samples.keys() - later.samples.keys():
         console.print(f"the marks in {beside} are applied too", markup=False)

@@ -99,7 +99,7 @@ def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> N
     from difficulty_service.base.errors import DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.marks import marks_file
+    from difficulty_service.marks.review_folder import ReviewFolder
 
     read = [path.resolve() for path in (old, new)]
     if read[0] == read[1]:
@@ -110,7 +110,7 @@ def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> N
     for path in named:
         if any(path == each or path.is_relative_to(each) for each in read):
             raise WrongCall(f"{path} would be written over, but is read")
-        if path in [marks_file(each) for each in read]:
+        if path in [ReviewFolder(each).file for each in read]:
             raise WrongCall(f"{path} has what people decided, and would be written over")
     if out is not None:
         require_output_file(out, WRITERS, DatasetError)

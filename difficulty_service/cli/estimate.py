@@ -54,7 +54,8 @@ def estimate(
 
 def read_reviewed(path: Path, sample_ids: list[str], *, boxes: bool) -> dict[str, bool]:
     """Whether the label of each marked sample is wrong, where they may be boxes of objects."""
-    from difficulty_service.marks.marks import read_marks, refuse_marks_of_boxes
+    from difficulty_service.marks.files import read_marks
+    from difficulty_service.marks.record import refuse_marks_of_boxes
 
     read = read_marks(path, set(sample_ids))
     refuse_marks_of_boxes(read.samples, boxes=boxes)

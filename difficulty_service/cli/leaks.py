@@ -102,12 +102,12 @@ def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None
     from difficulty_service.base.errors import CleaningError, DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.marks import marks_file
+    from difficulty_service.marks.review_folder import ReviewFolder
 
     read = [path.resolve() for path in (train, *tests)]
     if len(set(read)) < len(read):
         raise WrongCall("a set is given twice, and would be a copy of itself")
-    kept = [marks_file(path) for path in read]
+    kept = [ReviewFolder(path).file for path in read]
     named = [path.resolve() for path in written if path is not None]
     if len(set(named)) < len(named):
         raise WrongCall("two results would be written to the same file")
@@ -180,13 +180,14 @@ def write_drops(
 ) -> None:
     """Writes the marks that drop what is copied, and prints what to do with them."""
     from difficulty_service.base.wording import count_of
-    from difficulty_service.marks.marks import write_marks
+    from difficulty_service.marks.files import write_marks
+    from difficulty_service.marks.record import from_table
 
-    sides = ((drop_train, train, found.train_drops), (drop_test, test, found.tests[0].drops))
+    sides = ((drop_train, train, found.train_marks), (drop_test, test, found.tests[0].marks))
     for path, split, marks in sides:
         if path is None:
             continue
-        write_marks(path, marks)
+        write_marks(path, from_table(marks))
         scores = split if split.suffix and split.is_file() else "SCORES"
         console.print(
             f"{count_of(len(marks), 'mark')} in {path}; to drop them: difficulty clean {scores} "

@@ -34,7 +34,7 @@ from difficulty_service.options import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from difficulty_service.marks.marks import MarkHistory
+    from difficulty_service.marks.review_folder import UndoneRound
     from difficulty_service.pipeline import (
         ExtractedDataset,
         ExtractRequest,
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
         SettledExtraction,
     )
     from difficulty_service.scores.marked_features import MarkedFeatures
-    from difficulty_service.scores.rounds import UndoneRound
     from difficulty_service.scores.store import ScoreSummary
 
 
@@ -102,6 +101,8 @@ def score(
     from difficulty_service.features.array_files import is_array_file, open_features
     from difficulty_service.features.description import is_store
     from difficulty_service.features.store import holds_only_parts
+    from difficulty_service.marks.files import read_marks
+    from difficulty_service.marks.review_folder import ReviewFolder
     from difficulty_service.pipeline import (
         Callbacks,
         ScoreRequest,
@@ -120,8 +121,9 @@ def score(
     require_fits(gaussians, scoring)
     require_files(out, report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
-    decisions, undone = read_decisions(out, marks, undo_round)
-    request = ScoreRequest(out, scoring, fitted, decisions)
+    later = None if marks is None else read_marks(marks, ())
+    review = ReviewFolder(out).open(later, undo_round)
+    request = ScoreRequest(out, scoring, fitted, review)
     is_file = is_array_file(Path(source))
     if labels is not None and not is_file:
         raise WrongCall(f"--labels needs a file of features, which {source} is not")
@@ -141,8 +143,8 @@ def score(
                     f"{source} holds features already, so {options(useless)} would change nothing"
                 )
             callbacks = Callbacks(
-                ready=lambda _: keep_undone(undone, out),
-                marked=lambda marked: keep_marks(marked, out),
+                taken_back=report_undone,
+                marked=lambda marked: report_marks(marked, out),
                 fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
             request = replace(request, weights=extraction.machine.weights)
@@ -152,7 +154,7 @@ def score(
             extracted = None
         else:
             to_extract = build_request(source, features_beside(out, scoring), extraction)
-            scored = run_score(to_extract, request, undone, verbose=output.verbose)
+            scored = run_score(to_extract, request, verbose=output.verbose)
             summary, extracted = scored.labels, scored.extracted
         written = report if summary.num_scored else None
         report_all(summary, out, written, verbose=output.verbose)
@@ -160,21 +162,6 @@ def score(
     if output.json_:
         sys.stdout.write(result.model_dump_json(indent=2) + "\n")
     require_below(limits, {"": result})
-
-
-def read_decisions(
-    scores: Path, marks: Path | None, undo_round: int | None
-) -> tuple["MarkHistory", "UndoneRound | None"]:
-    """The decisions that hold for a score file, and those that are taken back."""
-    from difficulty_service.marks.marks import NO_MARKS, MarkHistory, read_marks, remembered_marks
-    from difficulty_service.scores.rounds import take_back
-
-    if undo_round is not None and marks is not None:
-        raise WrongCall("--undo-round takes decisions back and --marks adds some: run them in turn")
-    later = NO_MARKS if marks is None else read_marks(marks, ())
-    undone = None if undo_round is None else take_back(scores, undo_round)
-    earlier = remembered_marks(scores) if undone is None else undone.left
-    return MarkHistory(earlier, later), undone
 
 
 def require_fits(gaussians: Path | None, scoring: ScoringOptions) -> None:
@@ -270,27 +257,22 @@ def muted_consoles(output: OutputOptions) -> list["Console"]:
     ]
 
 
-def keep_marks(marked: "MarkedFeatures", scores: Path) -> None:
-    """Remembers marks beside the scores, before anything else can fail, and prints where."""
-    from difficulty_service.marks.marks import marks_file, write_marks
+def report_marks(marked: "MarkedFeatures", scores: Path) -> None:
+    """Prints how many decisions are remembered, and where."""
+    from difficulty_service.marks.review_folder import ReviewFolder
 
-    path = marks_file(scores)
-    write_marks(path, marked.applied.remembered)
     decisions = count_of(len(marked.applied.remembered), "decision")
-    err.print(f"{decisions} remembered in {path}", markup=False)
+    err.print(f"{decisions} remembered in {ReviewFolder(scores).file}", markup=False)
 
 
-def keep_undone(undone: "UndoneRound | None", scores: Path) -> None:
-    """Moves decisions that are taken back into a file of their own, and prints where they are."""
-    if undone is not None:
-        path = undone.write(scores)
-        err.print(f"{undone}; --marks {path} gives them again", markup=False)
+def report_undone(undone: "UndoneRound") -> None:
+    """Prints which decisions were taken back, and where they are."""
+    err.print(f"{undone}; --marks {undone.file} gives them again", markup=False)
 
 
 def run_score(
     extraction: "ExtractRequest",
     scoring: "ScoreRequest",
-    undone: "UndoneRound | None" = None,
     *,
     verbose: bool,
 ) -> "ScoredDataset":
@@ -316,8 +298,8 @@ def run_score(
             settled=on_settled,
             running=report_runtime,
             extracted=on_extracted,
-            ready=lambda _: keep_undone(undone, scoring.out),
-            marked=lambda marked: keep_marks(marked, scoring.out),
+            taken_back=report_undone,
+            marked=lambda marked: report_marks(marked, scoring.out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
         return score_dataset(following_downloads(extraction, bar), scoring, callbacks, dataset)

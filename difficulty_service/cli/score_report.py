@@ -173,9 +173,11 @@ def review_steps(
 
     The report is written again, by default in the place of one beside the scores.
     """
-    from difficulty_service.marks.marks import marks_file
+    from difficulty_service.marks.review_folder import ReviewFolder
 
-    clean = clean_step(scores, "" if marks_file(scores).exists() else " --marks marks.csv", tags)
+    clean = clean_step(
+        scores, "" if ReviewFolder(scores).file.exists() else " --marks marks.csv", tags
+    )
     again = command_to_score_again(scores, report, "--marks marks.csv")
     if again is None:
         return [clean]

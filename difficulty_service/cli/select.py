@@ -100,11 +100,11 @@ def check_call(
     from difficulty_service.base.errors import CleaningError, DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.marks import marks_file
+    from difficulty_service.marks.review_folder import ReviewFolder
     from difficulty_service.scores.file import require_score_file_name
 
     inputs = [path.resolve() for path in (pool, *read) if path is not None]
-    kept = [marks_file(path) for path in inputs]
+    kept = [ReviewFolder(path).file for path in inputs]
     named = [path.resolve() for path in (out, drop_others, out_scores) if path is not None]
     if len(set(named)) < len(named):
         raise WrongCall("two results would be written to the same file")
@@ -145,12 +145,13 @@ def report_selection(selection: "Selection", out: Path) -> None:
 def write_others(selection: "Selection", pool: Path, path: Path) -> None:
     """Writes the marks that drop what was not chosen, and prints what to do with them."""
     from difficulty_service.base.wording import count_of
-    from difficulty_service.marks.marks import write_marks
+    from difficulty_service.marks.files import write_marks
+    from difficulty_service.marks.record import from_table
 
-    write_marks(path, selection.others)
+    write_marks(path, from_table(selection.other_marks))
     scores = pool if pool.suffix and pool.is_file() else "SCORES"
     console.print(
-        f"{count_of(len(selection.others), 'mark')} in {path}; to keep the chosen ones only: "
+        f"{count_of(len(selection.other_marks), 'mark')} in {path}; to keep the chosen ones only: "
         f"difficulty clean {scores} --marks {path} --out chosen.csv",
         markup=False,
     )

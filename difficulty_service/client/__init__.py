@@ -12,7 +12,7 @@ from difficulty_service.bodies.comparisons import DiffCreate, LeaksCreate, Selec
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.client.client import AsyncClient, Client
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 __all__ = [
     "AsyncClient",

@@ -30,16 +30,9 @@ from difficulty_service.interface.options import (
 )
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Column, Frame, to_table
-from difficulty_service.marks.marks import (
-    NO_MARKS,
-    MarkHistory,
-    Marks,
-    marks_file,
-    marks_of_table,
-    read_marks,
-    remembered_marks,
-    write_marks,
-)
+from difficulty_service.marks.files import marks_of_table, read_marks
+from difficulty_service.marks.record import MarkHistory, Marks
+from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.options import LABELS_ONLY
 from difficulty_service.pipeline import (
     Callbacks,
@@ -52,8 +45,7 @@ from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.given_tags import open_given_tags
-from difficulty_service.scores.marked_features import MarkedFeatures, apply_marks
-from difficulty_service.scores.rounds import take_back
+from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
 
@@ -124,7 +116,7 @@ def score(  # noqa: PLR0913 - one parameter for each option
     require_packages(options)
     source: FeatureSource = read_arrays(features, labels, ids)
     if marks is not None:
-        source = apply_marks(source, MarkHistory(NO_MARKS, marks_of(marks)))
+        source = apply_marks(source, MarkHistory(later=marks_of(marks)))
     scores = Scores(score_in_memory(source, fit_store(source, options.fit), options))
     warn(scores.warnings)
     return scores
@@ -179,11 +171,6 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             `on_error="stop"`, `FeatureStoreError`, `StatisticsError`, `MissingPackage`.
     """
     require_names(options, ImageOptions, "score_dataset")
-    if undo_round is not None and marks is not None:
-        raise ConfigError(
-            "undo_round takes decisions back and marks adds some: call them in turn",
-            parameter="undo_round",
-        )
     scoring = scoring_options(options)
     if scoring.tags is not None:
         _require_tags_only(images, {**options, "labels": labels, "marks": marks}, undo_round)
@@ -201,27 +188,14 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
         out = Path(out)
         request = replace(request, location=dataset.location, out=features_beside(out, scoring))
         update = stack.enter_context(progress_bar(shown=progress))
-        later = NO_MARKS if marks is None else marks_of(marks)
-        undone = None if undo_round is None else take_back(out, undo_round)
-        earlier = remembered_marks(out) if undone is None else undone.left
-        history = MarkHistory(earlier, later) if tags is None else None
-
-        def keep_undone(_: FeatureSource) -> None:
-            if undone is not None:
-                undone.write(out)
-
-        def remember(marked: MarkedFeatures) -> None:
-            write_marks(marks_file(out), marked.applied.remembered)
-
+        review = None
+        if tags is None:
+            later = None if marks is None else marks_of(marks)
+            review = ReviewFolder(out).open(later, undo_round)
         scored = run_pipeline(
             request,
-            ScoreRequest(out, scoring, marks=history, tags=tags),
-            Callbacks(
-                update,
-                settled=lambda settled: warnings.extend(settled.warnings),
-                ready=keep_undone,
-                marked=remember,
-            ),
+            ScoreRequest(out, scoring, review=review, tags=tags),
+            Callbacks(update, settled=lambda settled: warnings.extend(settled.warnings)),
             dataset,
         )
         extracted = scored.extracted

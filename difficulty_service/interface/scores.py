@@ -16,7 +16,7 @@ from difficulty_service.base.tables import count_positive
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.interface.selection import Rows, column_array, select_rows
-from difficulty_service.marks.marks import unverified
+from difficulty_service.marks.record import unverified
 from difficulty_service.score_columns import COLUMNS, measure_of, require_columns
 from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores

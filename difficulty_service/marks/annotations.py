@@ -18,6 +18,8 @@ from xml.etree import ElementTree as ET
 
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.wording import count_of
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, Marks
 
 SAMPLE_ID, GIVEN_LABEL = "sample_id", "given_label"
 """Keys of each exported sample: its id, and the class that it had."""
@@ -45,22 +47,21 @@ _CVAT_NAME = re.compile(r"(?:^|/)\d{7,}/([^/]+)/(.+)$")
 Json: TypeAlias = Mapping[str, Any]
 
 
-@dataclass(frozen=True)
-class Annotated:
-    """What a person decided about a sample.
+def _decided(sample_id: str, given: str, chosen: str | None) -> MarkedSample:
+    """The mark that a decision in another tool stands for.
 
-    Attributes:
-        given: Class that it had.
-        chosen: Class that it gets, which may be the same; None if it is dropped.
+    `given` is the class that the sample had, `chosen` the one that it gets, which may be the same;
+    None where it is dropped.
     """
-
-    sample_id: str
-    given: str
-    chosen: str | None
+    if chosen is None:
+        return MarkedSample(sample_id, Mark.DROP, given_label=given)
+    if chosen == given:
+        return MarkedSample(sample_id, Mark.KEEP, given_label=given)
+    return MarkedSample(sample_id, Mark.RELABEL, chosen, given)
 
 
 @dataclass
-class Annotations:
+class _Annotations:
     """The decisions in a file.
 
     Attributes:
@@ -70,20 +71,20 @@ class Annotations:
         unclear: Ids of samples whose annotations contradict each other; they have no decision.
     """
 
-    samples: dict[str, Annotated] = field(default_factory=dict)
+    samples: dict[str, MarkedSample] = field(default_factory=dict)
     undecided: int = 0
     repeated: set[str] = field(default_factory=set)
     unclear: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def add(self, decided: Annotated) -> None:
+    def add(self, decided: MarkedSample) -> None:
         """Takes a decision into account."""
         if decided.sample_id in self.samples:
             self.repeated.add(decided.sample_id)
         self.samples[decided.sample_id] = decided
 
-    def warnings(self, path: Path) -> tuple[str, ...]:
-        """What is to be said about the file, in sentences."""
+    def marks(self, path: Path) -> Marks:
+        """The decisions, with warnings about the file."""
         sentences = list(self.notes)
         if self.repeated:
             number = count_of(len(self.repeated), "sample")
@@ -97,10 +98,10 @@ class Annotations:
         if self.undecided:
             number = count_of(self.undecided, "sample")
             sentences.append(f"{number} without a mark, since nobody annotated them in {path}")
-        return tuple(sentences)
+        return Marks(self.samples, tuple(sentences))
 
 
-def read_annotations(path: Path) -> Annotations | None:
+def read_annotations(path: Path) -> Marks | None:
     """Reads what a tool exported, recognised by its content; None where it is a table.
 
     These are JSON or JSON-MIN of Label Studio, "CVAT for images" as XML or in a ZIP file, and
@@ -132,7 +133,7 @@ def _foreign(path: Path, problem: str) -> CleaningError:
     )
 
 
-def _read_json(path: Path) -> Annotations:
+def _read_json(path: Path) -> Marks:
     try:
         content = json.loads(path.read_text("utf-8-sig"))
     except (ValueError, RecursionError) as error:
@@ -146,10 +147,10 @@ def _read_json(path: Path) -> Annotations:
     raise _foreign(path, "its JSON is neither of Label Studio nor of FiftyOne")
 
 
-def _of_label_studio(path: Path, tasks: Iterable[Json]) -> Annotations:
+def _of_label_studio(path: Path, tasks: Iterable[Json]) -> Marks:
     """Decisions of JSON, whose tasks have annotations, or of JSON-MIN, with data among them."""
-    read = Annotations()
-    dated: list[tuple[str, Annotated]] = []
+    read = _Annotations()
+    dated: list[tuple[str, MarkedSample]] = []
     for task in tasks:
         data = task.get("data", task)
         if not isinstance(data, dict) or not {SAMPLE_ID, GIVEN_LABEL} <= data.keys():
@@ -158,7 +159,7 @@ def _of_label_studio(path: Path, tasks: Iterable[Json]) -> Annotations:
         decided = [
             (
                 str(annotation.get("updated_at") or ""),
-                Annotated(str(data[SAMPLE_ID]), str(data[GIVEN_LABEL]), chosen),
+                _decided(str(data[SAMPLE_ID]), str(data[GIVEN_LABEL]), chosen),
             )
             for annotation in annotations
             for chosen in _chosen(annotation)
@@ -167,7 +168,7 @@ def _of_label_studio(path: Path, tasks: Iterable[Json]) -> Annotations:
         dated += decided
     for _, each in sorted(dated, key=lambda pair: pair[0]):
         read.add(each)
-    return read
+    return read.marks(path)
 
 
 def _chosen(annotation: Json) -> list[str | None]:
@@ -215,7 +216,7 @@ def _component(text: str) -> str:
     return name.replace(".", "%2E") if name.startswith(".") else name
 
 
-def _read_zip(path: Path) -> Annotations:
+def _read_zip(path: Path) -> Marks:
     try:
         with zipfile.ZipFile(path) as archive:
             for name in archive.namelist():
@@ -227,9 +228,9 @@ def _read_zip(path: Path) -> Annotations:
     raise _foreign(path, f"it is a ZIP file without {CVAT_ANNOTATIONS} of CVAT")
 
 
-def _read_cvat(path: Path, file: IO[bytes]) -> Annotations:
+def _read_cvat(path: Path, file: IO[bytes]) -> Marks:
     """Decisions of the tags of images; one that is as it was confirms the label."""
-    read, unchanged, has_images = Annotations(), 0, False
+    read, unchanged, has_images = _Annotations(), 0, False
     try:
         for image in _cvat_images(path, file):
             has_images = True
@@ -243,12 +244,12 @@ def _read_cvat(path: Path, file: IO[bytes]) -> Annotations:
             if not tags:
                 read.undecided += 1
             elif not tags.isdisjoint(DROP_WORDS):
-                read.add(Annotated(sample_id, given, None))
+                read.add(_decided(sample_id, given, None))
             elif len(others) > 1:
                 read.unclear.append(sample_id)
             else:
                 unchanged += not others
-                read.add(Annotated(sample_id, given, others[0] if others else given))
+                read.add(_decided(sample_id, given, others[0] if others else given))
     except ET.ParseError as error:
         raise _foreign(path, f"it is no XML: {error}") from error
     if not has_images:
@@ -259,7 +260,7 @@ def _read_cvat(path: Path, file: IO[bytes]) -> Annotations:
             f"{number_kept} with the tag of the export count as kept: CVAT does not tell which of "
             "them somebody has looked at, so export the jobs that are done"
         )
-    return read
+    return read.marks(path)
 
 
 def _cvat_images(path: Path, file: IO[bytes]) -> Iterator[ET.Element]:
@@ -275,7 +276,7 @@ def _cvat_images(path: Path, file: IO[bytes]) -> Iterator[ET.Element]:
             root.clear()
 
 
-def _read_fiftyone_folder(path: Path) -> Annotations:
+def _read_fiftyone_folder(path: Path) -> Marks:
     for name in (FIFTYONE_SAMPLES, FIFTYONE_LABELS):
         if (path / name).is_file():
             return _read_json(path / name)
@@ -284,9 +285,9 @@ def _read_fiftyone_folder(path: Path) -> Annotations:
     )
 
 
-def _of_fiftyone(path: Path, labels: Iterable[tuple[Json, set[str]]]) -> Annotations:
+def _of_fiftyone(path: Path, labels: Iterable[tuple[Json, set[str]]]) -> Marks:
     """Decisions of classifications with the tags of each: a tag, or another label than before."""
-    read, known = Annotations(), False
+    read, known = _Annotations(), False
     for label, tags in labels:
         if not {SAMPLE_ID, GIVEN_LABEL, "label"} <= label.keys():
             continue
@@ -296,14 +297,14 @@ def _of_fiftyone(path: Path, labels: Iterable[tuple[Json, set[str]]]) -> Annotat
         if drops and keeps:
             read.unclear.append(sample_id)
         elif drops:
-            read.add(Annotated(sample_id, given, None))
+            read.add(_decided(sample_id, given, None))
         elif label["label"] is not None and (keeps or label["label"] != given):
-            read.add(Annotated(sample_id, given, str(label["label"])))
+            read.add(_decided(sample_id, given, str(label["label"])))
         else:
             read.undecided += 1
     if not known:
         raise _foreign(path, f"no label of FiftyOne has {SAMPLE_ID} and {GIVEN_LABEL}")
-    return read
+    return read.marks(path)
 
 
 def _classifications(samples: Iterable[Json]) -> Iterator[tuple[Json, set[str]]]:

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.marks.marks import Mark, MarkedSample
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 from difficulty_service.scores.samples import ScoredSamples
 
 PICTURED = 6
@@ -59,9 +60,9 @@ def give_label(
 ) -> dict[int, MarkedSample]:
     """The marks by row that give all copies of a group one label."""
     return {
-        row: MarkedSample(Mark.KEEP)
+        row: MarkedSample(samples.ids[row].as_py(), Mark.KEEP)
         if samples.name_of(int(samples.labels[row])) == name
-        else MarkedSample(Mark.RELABEL, name)
+        else MarkedSample(samples.ids[row].as_py(), Mark.RELABEL, name)
         for row in rows.tolist()
     }
 
@@ -71,7 +72,7 @@ def keep_one(samples: ScoredSamples, rows: NDArray[np.int64], name: str) -> dict
     names = [samples.name_of(label) for label in samples.labels[rows].tolist()]
     kept = names.index(name)
     return {
-        row: MarkedSample(Mark.KEEP if place == kept else Mark.DROP)
+        row: MarkedSample(samples.ids[row].as_py(), Mark.KEEP if place == kept else Mark.DROP)
         for place, row in enumerate(rows.tolist())
     }
 

@@ -22,7 +22,7 @@ from difficulty_service.base.errors import CleaningError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import count_of, is_or_are, list_names
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.marks import MARK_COLUMN, MarkedSample, refuse_marks_of_boxes
+from difficulty_service.marks.record import MARK_COLUMN, MarkedSample, refuse_marks_of_boxes
 from difficulty_service.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
@@ -320,7 +320,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     left_out = _left_out(scores, rules.marks, ids)
     warnings = _check_ids(rules.marks, [*ids, *left_out])
     labels: list[str] = scores.table["label_name"].cast(pa.string()).to_pylist()
-    given = (rules.marks[each].given if each in rules.marks else None for each in ids)
+    given = (rules.marks[each].given_label if each in rules.marks else None for each in ids)
     original = [before or label for before, label in zip(given, labels, strict=True)]
     nothing: list[str | None] = [None] * len(ids)
     draft = _Draft(ids, original, labels, nothing, list(nothing))
@@ -370,9 +370,9 @@ def _left_out(
         return {}
     known = set(ids)
     return {
-        sample_id: marked.given
+        sample_id: marked.given_label
         for sample_id, marked in marks.items()
-        if marked.mark is Mark.DROP and marked.given is not None and sample_id not in known
+        if marked.mark is Mark.DROP and marked.given_label is not None and sample_id not in known
     }
 
 

@@ -28,7 +28,8 @@ from difficulty_service.gaussians.given_labels import (
     majority,
     sample_agreement,
 )
-from difficulty_service.marks.marks import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Mark, Marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Marks
 from difficulty_service.scores.annotator_labels import (
     AnnotatorLabels,
     LabelColumns,
@@ -222,7 +223,7 @@ def _verify(samples: KnownSamples, marks: Marks | None) -> tuple[KnownSamples, l
     for place, mark in zip(places, marks.samples.values(), strict=True):
         if place is None or mark.mark is Mark.DROP:
             continue
-        label = mark.label or mark.given or samples.class_names[int(samples.given[place])]
+        label = mark.label or mark.given_label or samples.class_names[int(samples.given[place])]
         known[place] = index.get(label, -1)
         if label not in index:
             others.add(label)

@@ -28,7 +28,7 @@ from difficulty_service.gaussians.shift import (
     permuted_differences,
     two_class_scores,
 )
-from difficulty_service.marks.marks import ID_COLUMN
+from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.leaks import require_same_kind
 from difficulty_service.scores.splits import LEFT_OUT, Split

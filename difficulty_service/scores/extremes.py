@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.tables import to_numpy
-from difficulty_service.marks.marks import unverified
+from difficulty_service.marks.record import unverified
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.label_counts import Evidence
 

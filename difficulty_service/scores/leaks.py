@@ -6,7 +6,7 @@ features have a large cosine. Both sets are read some thousand rows at a time, a
 found is kept.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -21,7 +21,6 @@ from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import Noun, count_of, differences, list_names
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.marks.marks import Mark, MarkedSample, marks_table
 from difficulty_service.scores.near_search import (
     CPU,
     ListRecall,
@@ -87,7 +86,7 @@ class SetLeaks:
             At most MOST_PAIRS.
         lists: What inverted lists find of the near copies; None where all samples were compared
             with all.
-        drops: Marks that drop the samples with a copy from the test set.
+        marks: Marks that drop the samples with a copy from the test set.
     """
 
     name: str
@@ -100,12 +99,7 @@ class SetLeaks:
     num_pairs: int
     lists: ListRecall | None
     pairs: pa.Table = field(repr=False)
-    drops: Mapping[str, MarkedSample] = field(repr=False)
-
-    @property
-    def marks(self) -> pa.Table:
-        """The marks as a table, which `ds.score` and `difficulty clean` take."""
-        return marks_table(self.drops)
+    marks: pa.Table = field(repr=False)
 
     @property
     def share(self) -> float:
@@ -122,7 +116,7 @@ class LeakReport:
         num_train: Number of its samples.
         near_duplicates: Smallest cosine of near copies; None where only exact ones were looked for.
         tests: What each test set has in common with it.
-        train_drops: Marks that drop every sample from the training set that a test set has too.
+        train_marks: Marks that drop every sample from the training set that a test set has too.
         warnings: What to know of all that, one sentence each.
     """
 
@@ -130,13 +124,8 @@ class LeakReport:
     num_train: int
     near_duplicates: float | None
     tests: Sequence[SetLeaks]
-    train_drops: Mapping[str, MarkedSample] = field(repr=False)
+    train_marks: pa.Table = field(repr=False)
     warnings: tuple[str, ...]
-
-    @property
-    def train_marks(self) -> pa.Table:
-        """Those marks as a table, which `ds.score` and `difficulty clean` take."""
-        return marks_table(self.train_drops)
 
     @property
     def pairs(self) -> pa.Table:
@@ -198,7 +187,7 @@ def find_leaks(
         num_train=train.num_samples,
         near_duplicates=near_duplicates,
         tests=[each.result() for each in found],
-        train_drops=_drops(train, in_train),
+        train_marks=train.marks_to_drop(np.flatnonzero(in_train)),
         warnings=tuple(
             dict.fromkeys(
                 [
@@ -297,7 +286,7 @@ class _Found:
             num_pairs=self.num_pairs,
             lists=self.lists,
             pairs=self._table(pairs),
-            drops=_drops(self.test, self.copies),
+            marks=self.test.marks_to_drop(np.flatnonzero(self.copies)),
         )
 
     def _table(self, pairs: NDArray[np.void]) -> pa.Table:
@@ -415,15 +404,6 @@ def _class_places(train: Split, test: Split) -> tuple[Rows, Rows]:
         np.array([*(places[name] for name in split.names), NO_LABEL]) for split in (train, test)
     )
     return one, other
-
-
-def _drops(split: Split, chosen: Flags) -> Mapping[str, MarkedSample]:
-    """Marks that drop some samples of a set."""
-    samples = split.samples_at(np.flatnonzero(chosen))
-    return {
-        sample_id: MarkedSample(Mark.DROP, given=label, content=content)
-        for sample_id, label, content in zip(*samples.to_pydict().values(), strict=True)
-    }
 
 
 def _warnings(train: Split, test: Split) -> Iterator[str]:

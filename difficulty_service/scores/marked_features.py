@@ -27,7 +27,7 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.marks.mark_kinds import Mark, kinds_for
-from difficulty_service.marks.marks import (
+from difficulty_service.marks.record import (
     MARK_COLUMN,
     RANDOM,
     MarkedSample,
@@ -145,7 +145,7 @@ class MarkedFeatures(ChangedFeatures):
         for sample, marked in draft.decided.values():
             # What is seen of a box that is off is something else, from which no class is learned.
             if marked.mark is not Mark.OFF:
-                before = indices.get(marked.given or "", int(labels[sample.position]))
+                before = indices.get(marked.given_label or "", int(labels[sample.position]))
                 given[sample.position] = before
             codes[sample.position] = tuple(Mark).index(marked.mark)
             kept[sample.position] = marked.mark is not Mark.DROP
@@ -216,10 +216,10 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
     earlier, later = marks.earlier, marks.later
     for each in (earlier, later):
         refuse_marks_of_boxes(each.samples, boxes=source.description.boxes)
-    by_id, labels = _find_ids(source, marks.ids)
+    by_id, labels = find_samples(source, marks.ids)
     marked = (*earlier.samples.values(), *later.samples.values())
-    contents = {each.content for each in by_id.values()} | {each.content for each in marked}
-    contents.discard(None)
+    found = [*(each.content for each in by_id.values()), *(each.content for each in marked)]
+    contents = {content for content in found if content is not None}
     own = {**earlier.samples, **later.samples}
     draft = _Draft(
         by_id,
@@ -264,14 +264,12 @@ class _Sample:
     sample_id: str
     position: int
     label: str
-    content: bytes | None
+    content: str | None  # digest in hexadecimal digits, as in `MarkedSample`
 
 
 def _is_about(marked: MarkedSample | None, sample: _Sample | None) -> bool:
     """Whether a sample has the content that was marked, as far as that is known."""
-    if marked is None or sample is None:
-        return False
-    return None in {marked.content, sample.content} or marked.content == sample.content
+    return marked is not None and sample is not None and marked.is_about(sample.content)
 
 
 @dataclass
@@ -284,7 +282,7 @@ class _Draft:
 
     by_id: Mapping[str, _Sample]
     claimed: Collection[str]
-    by_content: Mapping[bytes, Sequence[_Sample]]
+    by_content: Mapping[str, Sequence[_Sample]]
     notes: list[str]
     decided: dict[int, tuple[_Sample, MarkedSample]] = field(default_factory=dict)
     remembered: dict[str, MarkedSample] = field(default_factory=dict)
@@ -300,7 +298,7 @@ class _Draft:
             return self._decide(sample, marked)
         moved = [
             each
-            for each in self.by_content.get(marked.content or b"", ())
+            for each in self.by_content.get(marked.content or "", ())
             if each.sample_id not in self.claimed
         ]
         if moved:
@@ -315,17 +313,19 @@ class _Draft:
 
     def _decide(self, sample: _Sample, marked: MarkedSample) -> bool:
         if marked.mark is not Mark.DROP and sample.label not in {
-            marked.given or sample.label,
+            marked.given_label or sample.label,
             marked.label,
         }:
             self.relabelled.append(sample.sample_id)
             self.remembered.setdefault(sample.sample_id, marked)
             return False
         content = sample.content or marked.content
-        if marked.mark is Mark.DROP and len(self.by_content.get(content or b"", ())) > 1:
+        if marked.mark is Mark.DROP and len(self.by_content.get(content or "", ())) > 1:
             content = None  # a copy of it is kept, which the mark is not about
-        given = marked.given or sample.label
-        self.remembered[sample.sample_id] = replace(marked, given=given, content=content)
+        given = marked.given_label or sample.label
+        self.remembered[sample.sample_id] = replace(
+            marked, sample_id=sample.sample_id, given_label=given, content=content
+        )
         self.decided[sample.position] = sample, marked
         return True
 
@@ -365,7 +365,7 @@ class _Draft:
         return hashlib.sha256(f"{fingerprint}{json.dumps(decided)}".encode()).hexdigest()
 
 
-def _find_ids(source: FeatureSource, ids: Sequence[str]) -> tuple[dict[str, _Sample], Tensor]:
+def find_samples(source: FeatureSource, ids: Sequence[str]) -> tuple[dict[str, _Sample], Tensor]:
     """The samples with some ids that there are, and the class index of each sample."""
     wanted = pa.array(ids, pa.string())
     found: dict[str, _Sample] = {}
@@ -379,16 +379,16 @@ def _find_ids(source: FeatureSource, ids: Sequence[str]) -> tuple[dict[str, _Sam
 
 
 def _find_contents(
-    source: FeatureSource, contents: Collection[bytes | None]
-) -> Mapping[bytes, Sequence[_Sample]]:
+    source: FeatureSource, contents: Collection[str]
+) -> Mapping[str, Sequence[_Sample]]:
     """All samples with some contents, by these."""
-    wanted = pa.array(list(contents), pa.binary(CONTENT_BYTES))
-    found: dict[bytes, list[_Sample]] = defaultdict(list)
+    wanted = pa.array(map(bytes.fromhex, contents), pa.binary(CONTENT_BYTES))
+    found: dict[str, list[_Sample]] = defaultdict(list)
     for start, part, digests in _parts(source):
         if digests is not None:
             here = pc.is_in(digests, value_set=wanted)
             for sample in _samples(source, start, part, digests, here):
-                found[sample.content or b""].append(sample)
+                found[sample.content or ""].append(sample)
     return found
 
 
@@ -423,5 +423,10 @@ def _samples(
             part.sample_ids[row * source.runs].as_py(),
             start + row,
             source.class_names[int(part.labels[row * source.runs])],
-            None if contents is None else contents[row].as_py(),
+            _hexadecimal(contents, row),
         )
+
+
+def _hexadecimal(contents: pa.FixedSizeBinaryArray | None, row: int) -> str | None:
+    digest = None if contents is None else contents[row].as_py()
+    return None if digest is None else digest.hex()

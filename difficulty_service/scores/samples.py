@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.datasets.sample import UNLABELLED, has_labels
 from difficulty_service.marks.mark_kinds import Mark, MarkKind, kinds_for
-from difficulty_service.marks.marks import MARK_COLUMN, describe_round
+from difficulty_service.marks.record import MARK_COLUMN, describe_round
 from difficulty_service.score_columns import (
     FAULT_COLUMN,
     LIKELIEST_CLASSES,

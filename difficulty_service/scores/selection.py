@@ -26,7 +26,7 @@ from difficulty_service.base.tables import (
 from difficulty_service.base.wording import Noun, count_of, is_or_are, list_names
 from difficulty_service.features.array_files import is_array_file
 from difficulty_service.features.description import is_store
-from difficulty_service.marks.marks import ID_COLUMN, Mark, MarkedSample, marks_table
+from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.option_types import LARGEST_SEED
 from difficulty_service.options import SelectOptions
 from difficulty_service.plugins import function_of
@@ -100,7 +100,7 @@ class Selection:
         num_samples: Number of samples of the pool.
         num_excluded: Number of those that have a label already, or were chosen before.
         table: The chosen samples, in the order of their choice, with the columns of SCHEMA.
-        others: Marks that drop every sample that is neither chosen nor was chosen before.
+        other_marks: Marks that drop every sample that is neither chosen nor was chosen before.
         classes: Number of chosen samples of each class; empty without labels.
         warnings: What to know of the choice, one sentence each.
     """
@@ -110,7 +110,7 @@ class Selection:
     num_samples: int
     num_excluded: int
     table: pa.Table = field(repr=False)
-    others: Mapping[str, MarkedSample] = field(repr=False)
+    other_marks: pa.Table = field(repr=False)
     classes: Mapping[str, int]
     warnings: tuple[str, ...]
 
@@ -124,11 +124,6 @@ class Selection:
     def strategies(self) -> Mapping[str, int]:
         """Number of samples that each strategy chose."""
         return Counter(self.table["strategy"].to_pylist())
-
-    @property
-    def other_marks(self) -> pa.Table:
-        """Those marks as a table, which `ds.score` and `difficulty clean` take."""
-        return marks_table(self.others)
 
     def save(self, path: Path) -> None:
         """Writes the table as .parquet, .csv or .jsonl; the file appears whole or not at all."""
@@ -183,7 +178,7 @@ class _Choice:
             return np.zeros(len(self.rows), np.bool_)
         require_same_kind(self.known.labelled, self.pool)
         (copies,) = find_leaks(self.known.labelled, [self.pool], None).tests
-        return _among(self.ids, list(copies.drops))
+        return _among(self.ids, copies.marks[ID_COLUMN].to_pylist())
 
     def _scores(self) -> NDArray[np.float64] | None:
         table = self.known.scores
@@ -315,17 +310,10 @@ class _Choice:
             num_samples=len(self.rows),
             num_excluded=len(self.rows) - int(self.free.sum()),
             table=pa.table(columns).cast(pa.schema(fields)),
-            others=self._drops(np.flatnonzero(others | self.copied)),
+            other_marks=self.pool.marks_to_drop(self.rows[np.flatnonzero(others | self.copied)]),
             classes=classes,
             warnings=tuple(self._warnings(chosen)),
         )
-
-    def _drops(self, positions: Positions) -> Mapping[str, MarkedSample]:
-        samples = self.pool.samples_at(self.rows[positions])
-        return {
-            sample_id: MarkedSample(Mark.DROP, given=label, content=content)
-            for sample_id, label, content in zip(*samples.to_pydict().values(), strict=True)
-        }
 
     def _warnings(self, chosen: Positions) -> Iterator[str]:
         yield from self.pool.warnings()

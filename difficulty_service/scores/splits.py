@@ -25,6 +25,8 @@ from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.array_files import is_array_file, open_features
 from difficulty_service.features.description import is_store
 from difficulty_service.features.source import FeatureSource
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, to_table
 from difficulty_service.scores.duplicates import hash_rows
 from difficulty_service.scores.file import read_scores
 
@@ -247,6 +249,14 @@ class Split:
             "content": pa.array(contents, pa.binary()),
         }
         return pa.table(columns)
+
+    def marks_to_drop(self, positions: Rows) -> pa.Table:
+        """Marks that drop some samples, ascending; `difficulty clean` and `ds.score` take them."""
+        columns = self.samples_at(positions).to_pydict().values()
+        return to_table(
+            MarkedSample(sample_id, Mark.DROP, given_label=label, content=content and content.hex())
+            for sample_id, label, content in zip(*columns, strict=True)
+        )
 
 
 def _labels_of(source: FeatureSource) -> Rows:

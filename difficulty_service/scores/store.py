@@ -16,7 +16,7 @@ from difficulty_service.base.wording import Noun, count_of, list_names
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.marks.marks import MARK_COLUMN
+from difficulty_service.marks.record import MARK_COLUMN
 from difficulty_service.options import ScorerOptions
 from difficulty_service.score_columns import FAULT_COLUMN, OF_CLASSES, measure_of
 from difficulty_service.scores.duplicates import Duplicates, find_duplicates, find_near_duplicates

@@ -11,16 +11,10 @@ from api.app import create_app
 from api.explore import explorer_settings
 from api.explored import ExploredFile, Rounds, add_round, recorded_scoring, why_not_again
 from difficulty_service.features.store import open_store
-from difficulty_service.marks.marks import (
-    NO_MARKS,
-    Mark,
-    MarkedSample,
-    MarkHistory,
-    Marks,
-    marks_file,
-    read_marks,
-    write_marks,
-)
+from difficulty_service.marks.files import read_marks, write_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
+from difficulty_service.marks.review_folder import Review, ReviewFolder
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scores.file import read_scores
@@ -92,7 +86,7 @@ def explorer_of(scores: Path) -> Explorer:
 
 
 def remembered(scores: Path) -> dict[str, tuple[str, str | None]]:
-    marks = read_marks(marks_file(scores), ()).samples
+    marks = read_marks(ReviewFolder(scores).file, ()).samples
     return {sample_id: (mark.mark.value, mark.label) for sample_id, mark in marks.items()}
 
 
@@ -126,11 +120,11 @@ def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path
         explorer.mark(explorer.job, **RIGHT)
         explorer.post(explorer.job, "score-again")
 
-    marks = {key: MarkedSample(Mark(mark), label) for key, (mark, label) in RIGHT.items()}
+    marks = Marks.of(MarkedSample(key, Mark(mark), label) for key, (mark, label) in RIGHT.items())
     request = ScoreRequest(
         tmp_path / "command.parquet",
         ScoringOptions(scorers=("suspicion",)),
-        marks=MarkHistory(NO_MARKS, Marks(marks, ())),
+        review=Review(MarkHistory(later=marks)),
     )
     score_features(open_store(scores.with_suffix(".features")), request)
     assert read_scores(scores).table.equals(read_scores(tmp_path / "command.parquet").table)
@@ -180,7 +174,7 @@ def test_marks_are_beside_the_scores_when_the_explorer_ends(scores: Path) -> Non
     assert remembered(scores) == RIGHT
     with explorer.client:
         explorer.mark(explorer.job, s0=None, s1=None, s10=None)
-    assert not marks_file(scores).exists()
+    assert not ReviewFolder(scores).file.exists()
 
 
 def test_marks_of_earlier_rounds_stay_beside_those_of_this_one(scores: Path) -> None:
@@ -190,7 +184,9 @@ def test_marks_of_earlier_rounds_stay_beside_those_of_this_one(scores: Path) -> 
         second = explorer.post(explorer.job, "score-again")
         explorer.mark(second, s2=("relabel", "owl"))
 
-    rounds = {key: mark.round for key, mark in read_marks(marks_file(scores), ()).samples.items()}
+    rounds = {
+        key: mark.round for key, mark in read_marks(ReviewFolder(scores).file, ()).samples.items()
+    }
     assert rounds == {"s0": 1, "s1": 1, "s10": 1, "s2": 2}
 
 
@@ -200,11 +196,11 @@ def test_what_a_person_changes_in_the_file_of_marks_counts_when_it_is_opened_aga
     explorer = explorer_of(scores)
     with explorer.client:
         explorer.mark(explorer.job, **RIGHT)
-    marks = dict(read_marks(marks_file(scores), ()).samples)
+    marks = dict(read_marks(ReviewFolder(scores).file, ()).samples)
     del marks["s1"]
-    marks["s0"] = MarkedSample(Mark.KEEP)
-    marks["s20"] = MarkedSample(Mark.DROP)
-    write_marks(marks_file(scores), marks)
+    marks["s0"] = MarkedSample("s0", Mark.KEEP)
+    marks["s20"] = MarkedSample("s20", Mark.DROP)
+    write_marks(ReviewFolder(scores).file, marks.values())
 
     again = explorer_of(scores)
     with again.client:
@@ -220,8 +216,8 @@ def test_decisions_that_are_lost_from_the_file_of_marks_are_kept_as_undone(score
     with explorer.client:
         explorer.mark(explorer.job, **RIGHT)
     before = remembered(scores)
-    lines = marks_file(scores).read_text().splitlines(keepends=True)
-    marks_file(scores).write_text("".join(lines[:2]))
+    lines = ReviewFolder(scores).file.read_text().splitlines(keepends=True)
+    ReviewFolder(scores).file.write_text("".join(lines[:2]))
 
     again = explorer_of(scores)
     with again.client:
@@ -240,7 +236,7 @@ def test_a_mark_survives_an_explorer_that_was_killed_before_it_was_written(score
     explorer.client = killed
     with killed:
         explorer.mark(explorer.job, **RIGHT)
-    assert not marks_file(scores).exists()
+    assert not ReviewFolder(scores).file.exists()
 
     again = explorer_of(scores)
     with again.client:
@@ -259,7 +255,7 @@ def test_scores_that_another_program_has_written_meanwhile_are_left_alone(scores
 
     assert answer.status_code == 409
     assert "another program has written scores.parquet" in answer.text
-    assert not marks_file(scores).exists()
+    assert not ReviewFolder(scores).file.exists()
 
 
 def test_without_marks_there_is_nothing_to_score_again(scores: Path) -> None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from difficulty_service.marks.marks import Mark, MarkedSample, Marks, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.scores.file import read_scores, write_scores
 from tests.browser.kinds import OpenPage
@@ -128,7 +130,7 @@ def test_downloaded_marks_are_what_clean_reads(
     other = rows[0]["nearest_label_name"]
     expected = ((Mark.RELABEL, other), (Mark.DROP, None), (Mark.KEEP, None))
     assert marks.samples == {
-        row["sample_id"]: MarkedSample(mark, label, given=row["label_name"], order="doubtful")
+        row["sample_id"]: MarkedSample(mark, label, given_label=row["label_name"], order="doubtful")
         for row, (mark, label) in zip(rows[:3], expected, strict=True)
     }
     decisions = decide(read_scores(scored), CleaningRules(marks.samples))
@@ -175,9 +177,9 @@ def test_groups_of_copies_get_one_label_or_one_is_kept_as_in_the_service(
     assert tray.startswith("3 checked: 1 keep, 2 relabel, 0 drop.")
     assert marks.warnings == ()
     assert marks.samples == {
-        "0.png": MarkedSample(Mark.RELABEL, "cat", given="bird"),
-        "7.png": MarkedSample(Mark.KEEP, given="cat"),
-        "8.png": MarkedSample(Mark.RELABEL, "cat", given="dog"),
+        "0.png": MarkedSample("0.png", Mark.RELABEL, "cat", given_label="bird"),
+        "7.png": MarkedSample("7.png", Mark.KEEP, given_label="cat"),
+        "8.png": MarkedSample("8.png", Mark.RELABEL, "cat", given_label="dog"),
     }
 
 
@@ -270,7 +272,7 @@ def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
         row["sample_id"]: MarkedSample(
             Mark.RELABEL,
             row["nearest_label_name"].strip(),
-            given=row["label_name"],
+            given_label=row["label_name"],
             order="doubtful",
         )
         for row in rows

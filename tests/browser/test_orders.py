@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from difficulty_service.marks.marks import Mark, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.review.sections import Order
 from difficulty_service.scores.file import read_scores

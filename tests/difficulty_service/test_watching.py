@@ -14,7 +14,9 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import WatchOptions
-from difficulty_service.marks.marks import Mark, MarkedSample, marks_file, write_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
+from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.options import ScoringOptions
 from difficulty_service.pipeline import ExtractRequest, ScoreRequest
 from difficulty_service.scores.file import ScoreFile, read_scores
@@ -133,8 +135,8 @@ def test_samples_that_left_are_counted(photos: Path, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("photos")
 def test_a_decision_begins_a_round_and_counts(tmp_path: Path) -> None:
     def decide() -> None:
-        drop = {"cat/0.png": MarkedSample(Mark.DROP, given="cat")}
-        write_marks(marks_file(tmp_path / "scores.parquet"), drop)
+        drop = {"cat/0.png": MarkedSample("cat/0.png", Mark.DROP, given_label="cat")}
+        ReviewFolder(tmp_path / "scores.parquet").remember(drop.values())
 
     _, second = rounds_of(tmp_path, Waits(decide, None), rounds=2)
 

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image, ImageOps
 
-from difficulty_service.marks.marks import read_marks
+from difficulty_service.marks.files import read_marks
 from difficulty_service.scores.file import read_scores
 
 Done = subprocess.CompletedProcess[str]

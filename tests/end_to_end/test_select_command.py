@@ -9,7 +9,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.marks.marks import read_marks
+from difficulty_service.marks.files import read_marks
 from difficulty_service.scores.file import read_scores
 from tests.end_to_end.conftest import CLASSES, make_photos
 

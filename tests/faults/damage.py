@@ -6,6 +6,7 @@ import resource
 import shutil
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,9 @@ from difficulty_service.features.part_images import read_images
 from difficulty_service.features.store import create_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.marks.marks import Mark, MarkedSample, read_marks, write_marks
+from difficulty_service.marks.files import read_marks, write_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
 from difficulty_service.scores.provenance import Provenance
@@ -141,8 +144,8 @@ def text_scores(path: Path) -> None:
 
 
 def marks(path: Path) -> None:
-    kinds = (MarkedSample(Mark.KEEP), MarkedSample(Mark.RELABEL, "a, b", "c"))
-    write_marks(path, {f"photo {row}": kinds[row % 2] for row in range(50)})
+    kinds = (MarkedSample("", Mark.KEEP), MarkedSample("", Mark.RELABEL, "a, b", "c"))
+    write_marks(path, [replace(kinds[row % 2], sample_id=f"photo {row}") for row in range(50)])
 
 
 def mark_values(path: Path) -> object:

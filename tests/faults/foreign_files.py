@@ -21,7 +21,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.array_files import read_array_file
 from difficulty_service.features.description import read_description
-from difficulty_service.marks.marks import read_marks
+from difficulty_service.marks.files import read_marks
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.recipes.file import read_recipe, shipped_recipes

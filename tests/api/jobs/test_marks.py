@@ -13,16 +13,16 @@ from api.jobs.marks import (
     MarkedMeanwhile,
     PartlyMarked,
     SampleMark,
+    all_marks,
     count_marks,
     list_marks,
     marked_rows,
     marks_of_rows,
-    marks_tables,
     set_many_marks,
     set_marks,
 )
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
 RELABEL = SampleMark(2, "é/2.png", Mark.RELABEL, "dog")
@@ -39,7 +39,7 @@ def test_marks_are_listed_in_the_order_of_the_rows(engine: Engine, job: str) -> 
 
     marks = list_marks(engine, "me", job)
 
-    assert [(mark.row, mark.sample_id, mark.decision) for mark in marks] == [
+    assert [(mark.row, mark.sample_id, mark.choice) for mark in marks] == [
         (2, "é/2.png", (Mark.RELABEL, "dog")),
         (4, "a/4.png", (Mark.KEEP, None)),
     ]
@@ -51,7 +51,7 @@ def test_a_later_mark_replaces_an_earlier_one_and_none_removes_it(engine: Engine
 
     set_marks(engine, "me", job, {4: SampleMark(4, "a/4.png", Mark.DROP), 2: None}, {})
 
-    assert [mark.decision for mark in list_marks(engine, "me", job)] == [(Mark.DROP, None)]
+    assert [mark.choice for mark in list_marks(engine, "me", job)] == [(Mark.DROP, None)]
 
 
 def test_nobody_sees_the_marks_of_another_owner(engine: Engine, job: str) -> None:
@@ -74,7 +74,7 @@ def test_a_mark_that_the_caller_has_not_seen_is_kept_with_all_others(
     assert [mark.row for mark in list_marks(engine, "me", job)] == [4]
     current = caught.value.current[4]
     assert current is not None
-    assert current.decision == (Mark.KEEP, None)
+    assert current.choice == (Mark.KEEP, None)
 
 
 def test_a_change_that_was_made_already_is_no_conflict(engine: Engine, job: str) -> None:
@@ -188,8 +188,8 @@ def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> 
         {},
     )
 
-    parts = list(marks_tables(engine, "me", job))
+    parts = list(all_marks(engine, "me", job))
 
     assert [len(part) for part in parts] == [PART, 10]
-    ids = [sample_id for part in parts for sample_id in part["sample_id"].to_pylist()]
+    ids = [mark.sample_id for part in parts for mark in part]
     assert ids == [f"{row}.png" for row in range(number)]

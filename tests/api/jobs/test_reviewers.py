@@ -27,7 +27,7 @@ from api.jobs.store import (
 )
 from api.storage.keys import create_key
 from api.storage.tables import FINAL
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 
 @pytest.fixture
@@ -107,14 +107,14 @@ def test_the_marks_of_all_come_in_the_order_of_the_rows(
         )
     }
     assert found == {
-        (owner, row): (mark.decision, mark.order)
+        (owner, row): (mark.choice, mark.order)
         for owner, changes in given.items()
         for row, mark in changes.items()
     }
     assert marks.rows.tolist() == [1, 3, 3, 3]
     assert review_marks(engine, job.id, keys[0]).owner_ids == [keys[0]]
     said = marks_of_sample(engine, job.id, 3)
-    assert {owner: mark.decision for owner, mark in said.items()} == {
-        owner: changes[3].decision for owner, changes in given.items()
+    assert {owner: mark.choice for owner, mark in said.items()} == {
+        owner: changes[3].choice for owner, changes in given.items()
     }
     assert len(review_marks(engine, job.id, "nobody").rows) == 0

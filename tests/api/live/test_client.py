@@ -25,7 +25,7 @@ from difficulty_service.client import (
     operations,
     steps,
 )
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 pytestmark = pytest.mark.slow
 

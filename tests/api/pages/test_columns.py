@@ -17,7 +17,9 @@ from httpx2 import Response
 from api.app import create_app
 from api.explore import ExploreOptions, explorer_settings, join_columns
 from api.explored import ExploredFile, add_round
-from difficulty_service.marks.marks import Mark, MarkedSample, marks_file, write_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
+from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
@@ -298,7 +300,7 @@ def test_every_round_has_the_columns_of_its_samples(folder: Path, tmp_path: Path
     settings.data_dir.mkdir()
     explored = ExploredFile(scores_file, str(folder), settings)
     before = add_round(explored, scores_of(range(SAMPLES)))
-    write_marks(marks_file(scores_file), {"01.png": MarkedSample(Mark.DROP)})
+    ReviewFolder(scores_file).remember([MarkedSample("01.png", Mark.DROP)])
     following = scores_of(row for row in reversed(range(SAMPLES)) if row != 1)
     after = add_round(explored, following, before.id)
 

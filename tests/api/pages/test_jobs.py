@@ -19,7 +19,7 @@ from api.jobs.store import (
     submit,
 )
 from difficulty_service.bodies.jobs import JobError
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 from tests.service import client_of
 
 BODY = {"dataset": {"root": "photos"}, "backbone": "builtin"}

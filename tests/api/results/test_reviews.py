@@ -10,13 +10,15 @@ import pytest
 import torch
 
 from api.jobs.reviewers import ReviewMarks
+from api.results.overview import make_overview
 from api.results.reviews import Review
+from api.results.score_columns import ScoreColumns
 from api.storage.tables import FINAL
 from difficulty_service.gaussians.given_labels import GivenLabels, krippendorff_alpha
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.samples import ScoredSamples, to_samples
+from difficulty_service.scores.samples import to_samples
 from tests.factories import score_table
 
 CLASSES = ("cat", "dog", "owl")
@@ -29,7 +31,7 @@ def to(label: str) -> Decision:
     return Mark.RELABEL, label
 
 
-def samples_of(labels: list[int]) -> ScoredSamples:
+def scores_of(labels: list[int]) -> ScoreColumns:
     number = len(labels)
     table = score_table(
         labels,
@@ -39,7 +41,9 @@ def samples_of(labels: list[int]) -> ScoredSamples:
         label_margin=[0.0] * number,
         percentile=[0.0] * number,
     )
-    return to_samples(ScoreFile(table, Provenance.of({"class_names": list(CLASSES)})))
+    provenance = Provenance.of({"class_names": list(CLASSES)})
+    samples = to_samples(ScoreFile(table, provenance))
+    return ScoreColumns(samples, provenance, make_overview(samples), {})
 
 
 def review_of(labels: list[int], given: Given, orders: Mapping[int, str] | None = None) -> Review:
@@ -59,7 +63,7 @@ def review_of(labels: list[int], given: Given, orders: Mapping[int, str] | None 
         decided=decided,
         order_names=names,
     )
-    return Review(samples_of(labels), marks)
+    return Review(scores_of(labels), marks)
 
 
 def merged_of(review: Review) -> dict[str, tuple[object, ...]]:

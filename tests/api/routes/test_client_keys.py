@@ -15,7 +15,7 @@ from api.storage.keys import Key
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.client import AsyncClient, Client, Decision, MarkChange, ServiceError
 from difficulty_service.client.mcp_server import create_server
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 URL = "http://localhost"
 

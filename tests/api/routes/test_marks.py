@@ -10,15 +10,17 @@ from httpx2 import Response
 from sqlalchemy import Engine, event, func, select, text
 
 from api.jobs import marks as stored
-from api.jobs.marks import applied_marks
+from api.jobs.marks import AppliedMarks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.jobs.stored_result import StoredResult
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
 from api.storage.tables import MARKS
-from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
-from difficulty_service.scores.file import write_scores
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import NO_MARKS, MarkedSample
+from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 from tests.formulas import cells_that_run
@@ -40,6 +42,17 @@ def result(result: dict[str, object], tmp_path: Path) -> dict[str, object]:
     scores = tmp_path / "scores.parquet"
     write_scores(scores, table, Provenance.of({"class_names": ["cat", "dog"]}))
     return result | {"scores_sha256": hashlib.sha256(scores.read_bytes()).hexdigest()}
+
+
+@pytest.fixture
+def second_scores(result: dict[str, object], tmp_path: Path) -> Path:
+    """Scores of the second round."""
+    scores = read_scores(tmp_path / "scores.parquet")
+    round_of = Provenance.of({"round": 2, "marks": {"relabel": 1, "drop": 1}})
+    path = tmp_path / "second.parquet"
+    write_scores(path, scores.table, scores.provenance.updated(round_of))
+    result["scores_sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
+    return path
 
 
 @pytest.fixture
@@ -77,10 +90,10 @@ def test_the_exported_marks_are_read_by_clean(
     path.write_bytes(client.get(f"/v1/jobs/{job}/marks.{ending}").content)
 
     marks = read_marks(path, IDS).samples
-    assert marks == {
-        IDS[0]: MarkedSample(Mark.RELABEL, "dog"),
-        IDS[2]: MarkedSample(Mark.DROP, order="random"),
-    }
+    assert [*marks.values()] == [
+        MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1),
+        MarkedSample(IDS[2], Mark.DROP, None, "dog", order="random", round=1),
+    ]
 
 
 def test_no_spreadsheet_runs_an_exported_mark(
@@ -179,11 +192,13 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
 
     again = claim(engine, "worker", "cpu", 60.0)
     assert again is not None
-    assert applied_marks(engine, again) == {
-        IDS[0]: MarkedSample(Mark.RELABEL, "dog", round=1),
-        IDS[1]: MarkedSample(Mark.KEEP, round=1),
-        IDS[2]: MarkedSample(Mark.DROP, round=1, order="random"),
-    }
+    history = AppliedMarks(engine, again.id).read()
+    assert history.earlier == NO_MARKS
+    assert [*history.later.samples.values()] == [
+        MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1),
+        MarkedSample(IDS[1], Mark.KEEP, None, "cat", round=1),
+        MarkedSample(IDS[2], Mark.DROP, None, "dog", round=1, order="random"),
+    ]
 
 
 def test_the_marks_of_a_second_round_add_to_those_of_the_first(
@@ -192,7 +207,7 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     job: str,
     change: Callable[..., int],
     result: dict[str, object],
-    tmp_path: Path,
+    second_scores: Path,
 ) -> None:
     change(IDS[0], "relabel", "dog")
     change(IDS[2], "drop")
@@ -201,7 +216,7 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     assert second is not None
     prefix = f"jobs/{second.id}/a1"
     artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
-    artifacts.put(tmp_path / "scores.parquet", f"{prefix}/scores.parquet")
+    artifacts.put(second_scores, f"{prefix}/scores.parquet")
     assert succeed(engine, second, StoredResult.of(result | {"prefix": prefix}))
     changes = [
         {"sample_id": IDS[0], "decision": decide("drop")},
@@ -213,11 +228,13 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
 
     third = claim(engine, "worker", "cpu", 60.0)
     assert third is not None
-    assert applied_marks(engine, third) == {
-        IDS[0]: MarkedSample(Mark.DROP, round=2),
-        IDS[1]: MarkedSample(Mark.RELABEL, "dog", round=2),
-        IDS[2]: MarkedSample(Mark.DROP, round=1),
-    }
+    history = AppliedMarks(engine, third.id).read()
+    first, dropped = history.earlier.samples.values()
+    again, new = history.later.samples.values()
+    assert first == MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1)
+    assert dropped == MarkedSample(IDS[2], Mark.DROP, None, "dog", round=1)
+    assert again.choice == (Mark.DROP, None)
+    assert new == MarkedSample(IDS[1], Mark.RELABEL, "dog", "cat", round=2)
 
 
 def test_without_marks_there_is_no_reason_to_score_again(

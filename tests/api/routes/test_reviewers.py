@@ -8,11 +8,13 @@ import pytest
 from httpx2 import Response
 from sqlalchemy import Engine, update
 
-from api.jobs.marks import applied_marks
+from api.jobs.marks import AppliedMarks
 from api.jobs.store import get_job
 from api.storage.keys import Key, revoke_key
 from api.storage.tables import KEYS
-from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 
 Call = Callable[..., Response]
 
@@ -214,11 +216,11 @@ def test_merged_marks_have_one_decision_for_each_sample_and_count_ties(
     path = tmp_path / f"marks.{ending}"
     path.write_bytes(answer.content)
     assert answer.headers["Difficulty-Tied"] == "1"
-    assert read_marks(path, ["s0", "s1", "s2", "s3"]).samples == {
-        "s0": MarkedSample(Mark.KEEP),
-        "s1": MarkedSample(Mark.RELABEL, "dog"),
-        "s3": MarkedSample(Mark.DROP),
-    }
+    assert [*read_marks(path, ["s0", "s1", "s2", "s3"]).samples.values()] == [
+        MarkedSample("s0", Mark.KEEP, None, "cat", round=1),
+        MarkedSample("s1", Mark.RELABEL, "dog", "cat", round=1),
+        MarkedSample("s3", Mark.DROP, None, "dog", round=1),
+    ]
     if ending == "csv":
         lines = answer.text.splitlines()
         assert [line.split(",", 5)[0] for line in lines[1:]] == ['"s0"', '"s1"', '"s3"']
@@ -310,7 +312,7 @@ def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_the
         answer = call("owner", "POST", "/v1/jobs", json=body | {"marks": job} | fields)
         stored = get_job(engine, keys["owner"][0].id, answer.json()["id"])
         assert stored is not None
-        marks = applied_marks(engine, stored)
+        marks = AppliedMarks(engine, stored.id).read().composed().samples
         return {sample_id: (mark.mark.value, mark.label) for sample_id, mark in marks.items()}
 
     merged = {"s0": ("keep", None), "s1": ("relabel", "dog")}
@@ -323,7 +325,7 @@ def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_the
     shown = call("owner", "POST", f"/jobs/{job}/score-again", data=again)
     stored = get_job(engine, None, shown.url.path.rpartition("/")[2])
     assert stored is not None
-    assert set(applied_marks(engine, stored)) == set(merged)
+    assert {*AppliedMarks(engine, stored.id).read().ids} == {*merged}
     assert stored.wanted.marks_of == "all"
 
     for name in ("colleague", "overseer"):

@@ -17,7 +17,7 @@ from api.storage.keys import (
 )
 from api.storage.tables import KEYS
 from api.uploads.store import create_upload, get_upload
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 
 def test_a_key_is_found_by_its_secret(engine: Engine) -> None:

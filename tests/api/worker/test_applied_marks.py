@@ -20,11 +20,13 @@ from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.marks.marks import Mark, MarkedSample
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory
+from tests.factories import named
 from tests.small_network import SMALL
 
-KEEP, DROP = MarkedSample(Mark.KEEP), MarkedSample(Mark.DROP)
-TO_CAT, TO_FOX = MarkedSample(Mark.RELABEL, "cat"), MarkedSample(Mark.RELABEL, "fox")
+KEEP, DROP = MarkedSample("", Mark.KEEP), MarkedSample("", Mark.DROP)
+TO_CAT, TO_FOX = MarkedSample("", Mark.RELABEL, "cat"), MarkedSample("", Mark.RELABEL, "fox")
 
 Run = Callable[..., StoredResult]
 
@@ -39,7 +41,8 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
         if source is not None:
             request["marks"] = source
         limits = SubmitLimits(100, 3)
-        submit(sqlite_engine, "", request, None, limits, encode_marks(marks))
+        encoded = None if marks is None else encode_marks(MarkHistory(later=named(marks)))
+        submit(sqlite_engine, "", request, None, limits, encoded)
         job: Job | None = claim(sqlite_engine, "worker", "cpu", 60.0)
         assert job is not None
         result = run_job(job, settings, sqlite_engine, artifacts, Observer(lambda _: None))

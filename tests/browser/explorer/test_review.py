@@ -9,7 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.marks.marks import Mark, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.provenance import RandomCheck
 from tests.browser.kinds import OpenPage

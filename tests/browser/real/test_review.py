@@ -17,7 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from difficulty_service.marks.marks import Mark, MarkedSample, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 from tests.ports import unused_port
 
 if TYPE_CHECKING:
@@ -361,9 +363,11 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
     assert shown == [nearest, "drop"]
     assert after == [nearest, "drop", "keep"]
     assert read_marks(tmp_path / "marks.csv", {row["sample_id"] for row in rows}).samples == {
-        rows[0]["sample_id"]: MarkedSample(Mark.RELABEL, nearest, order="doubtful"),
-        rows[1]["sample_id"]: MarkedSample(Mark.DROP, order="doubtful"),
-        rows[2]["sample_id"]: MarkedSample(Mark.KEEP, order="doubtful"),
+        rows[0]["sample_id"]: MarkedSample(
+            rows[0]["sample_id"], Mark.RELABEL, nearest, order="doubtful"
+        ),
+        rows[1]["sample_id"]: MarkedSample(rows[1]["sample_id"], Mark.DROP, order="doubtful"),
+        rows[2]["sample_id"]: MarkedSample(rows[2]["sample_id"], Mark.KEEP, order="doubtful"),
     }
     assert [text for text in problems if REFUSED not in text] == []
     problems.clear()

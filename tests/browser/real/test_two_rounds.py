@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from difficulty_service.marks.marks import Mark, marks_file, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import to_samples
@@ -149,7 +151,7 @@ def test_two_rounds_find_what_was_moved_with_three_commands_and_one_key_for_each
 
     decided = reviewer.decided
     corrected = {sample_id: label for sample_id, label in decided.items() if label is not None}
-    remembered = read_marks(marks_file(scores), decided).samples
+    remembered = read_marks(ReviewFolder(scores).file, decided).samples
     left = counts_of(scores).left
     with (folder / f"{name}.csv").open(encoding="utf-8-sig", newline="") as file:
         cleaned = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}

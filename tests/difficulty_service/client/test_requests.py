@@ -17,7 +17,7 @@ from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.bodies.uploads import UploadCreate
 from difficulty_service.client import AsyncClient, Client, requests
 from difficulty_service.client.requests import Request, ScoreFilter
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 JOB = JobCreate(dataset=JobDataset(root="photos"))
 ARGUMENTS: Mapping[str, object] = {

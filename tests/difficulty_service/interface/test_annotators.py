@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
-from difficulty_service.marks.marks import read_marks
+from difficulty_service.marks.files import read_marks
 
 
 def votes_of(labels: NDArray[np.int64]) -> pd.DataFrame:

@@ -96,7 +96,7 @@ def test_marks_are_remembered_beside_the_scores_of_images(tmp_path: Path) -> Non
     ).to_arrow()
     assert "mark" not in undone.column_names
     assert (tmp_path / "scores.marks.undone.csv").exists()
-    with pytest.raises(ConfigError, match="call them in turn"):
+    with pytest.raises(ConfigError, match="run them in turn"):
         ds.score_dataset(photos, out=out, progress=False, undo_round=1, marks=marks, backbone=SMALL)
 
 

@@ -1,6 +1,7 @@
 """Files of marks, as people, spreadsheets and programs write them."""
 
 import subprocess
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,23 +9,24 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import CleaningError
-from difficulty_service.marks.marks import (
-    Mark,
+from difficulty_service.marks.files import marks_of_table, read_marks, write_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import (
+    SCHEMA,
     MarkedSample,
     MarkHistory,
     Marks,
-    compose,
-    marks_file,
-    read_marks,
-    remembered_marks,
-    write_marks,
+    from_table,
+    to_table,
 )
+from difficulty_service.marks.review_folder import ReviewFolder
+from tests.factories import named
 from tests.formulas import FORMULAS, cells_that_run
 
 EXPECTED = {
-    "a.png": MarkedSample(Mark.DROP),
-    "b.png": MarkedSample(Mark.RELABEL, "café"),
-    "c.png": MarkedSample(Mark.KEEP),
+    "a.png": MarkedSample("a.png", Mark.DROP),
+    "b.png": MarkedSample("b.png", Mark.RELABEL, "café"),
+    "c.png": MarkedSample("c.png", Mark.KEEP),
 }
 LINES = (
     "sample_id,mark,label,note",
@@ -55,13 +57,13 @@ def test_marks_are_read_as_spreadsheets_write_them(
 
     marks = read(tmp_path, text.encode(encoding))
 
-    assert marks == Marks(EXPECTED, ())
+    assert marks == Marks(EXPECTED)
 
 
 def test_a_line_that_names_the_separator_is_skipped(tmp_path: Path) -> None:
     marks = read(tmp_path, b"sep=;\r\nsample_id;mark\r\na.png;drop\r\n")
 
-    assert marks.samples == {"a.png": MarkedSample(Mark.DROP)}
+    assert marks.samples == {"a.png": MarkedSample("a.png", Mark.DROP)}
 
 
 def test_a_file_in_the_code_page_of_windows_is_read_with_a_warning(tmp_path: Path) -> None:
@@ -74,7 +76,7 @@ def test_a_file_in_the_code_page_of_windows_is_read_with_a_warning(tmp_path: Pat
 def test_the_last_mark_of_a_sample_counts_and_empty_marks_do_not(tmp_path: Path) -> None:
     marks = read(tmp_path, b"sample_id,mark\na,drop\nb,\na,keep\nb,drop\na,\n")
 
-    assert marks.samples == {"a": MarkedSample(Mark.KEEP), "b": MarkedSample(Mark.DROP)}
+    assert marks.samples == {"a": MarkedSample("a", Mark.KEEP), "b": MarkedSample("b", Mark.DROP)}
     assert "1 samples are marked more than once" in marks.warnings[0]
     assert "2 lines" in marks.warnings[1]
 
@@ -85,9 +87,9 @@ def test_the_quote_before_a_formula_is_removed_unless_it_belongs_to_the_id(tmp_p
     marks = read(tmp_path, content, known={"=a", "'-b", "'c"})
 
     assert marks.samples == {
-        "=a": MarkedSample(Mark.DROP),
-        "'-b": MarkedSample(Mark.DROP),
-        "'c": MarkedSample(Mark.RELABEL, "@home"),
+        "=a": MarkedSample("=a", Mark.DROP),
+        "'-b": MarkedSample("'-b", Mark.DROP),
+        "'c": MarkedSample("'c", Mark.RELABEL, "@home"),
     }
 
 
@@ -98,8 +100,8 @@ def test_marks_are_read_from_parquet(tmp_path: Path) -> None:
     marks = read_marks(tmp_path / "marks.parquet", {"1", "2"})
 
     assert marks.samples == {
-        "1": MarkedSample(Mark.DROP),
-        "2": MarkedSample(Mark.RELABEL, "cat"),
+        "1": MarkedSample("1", Mark.DROP),
+        "2": MarkedSample("2", Mark.RELABEL, "cat"),
     }
 
 
@@ -130,16 +132,20 @@ def test_a_file_that_does_not_exist_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_remembered_is_read_again_as_it_was(tmp_path: Path) -> None:
     marks = {
-        "=cat/1.png": MarkedSample(Mark.RELABEL, "-dog", given="@cat", content=bytes(range(32))),
-        'a,\n"b"': MarkedSample(Mark.KEEP, given="dog", order="random", round=3),
-        "Käfer 🐞/1.png": MarkedSample(Mark.DROP),
+        "=cat/1.png": MarkedSample(
+            "=cat/1.png", Mark.RELABEL, "-dog", given_label="@cat", content=bytes(range(32)).hex()
+        ),
+        'a,\n"b"': MarkedSample('a,\n"b"', Mark.KEEP, given_label="dog", order="random", round=3),
+        "Käfer 🐞/1.png": MarkedSample("Käfer 🐞/1.png", Mark.DROP),
     }
     scores = tmp_path / "scores.parquet"
 
-    write_marks(marks_file(scores), marks)
+    folder = ReviewFolder(scores)
 
-    assert remembered_marks(scores).samples == marks
-    assert "\n=" not in marks_file(scores).read_text(), "no spreadsheet runs a cell as a formula"
+    folder.remember(marks.values())
+
+    assert folder.remembered().samples == marks
+    assert "\n=" not in folder.file.read_text(), "no spreadsheet runs a cell as a formula"
 
 
 def test_no_spreadsheet_runs_a_remembered_mark_and_none_goes_to_another_sample(
@@ -147,13 +153,15 @@ def test_no_spreadsheet_runs_a_remembered_mark_and_none_goes_to_another_sample(
 ) -> None:
     ids = [*FORMULAS, *(f"'{text}" for text in FORMULAS if not text.startswith("'"))]
     marks = {
-        text: MarkedSample(Mark.RELABEL, f"{text}{number}", given=text, order=text.strip())
+        text: MarkedSample(
+            text, Mark.RELABEL, f"{text}{number}", given_label=text, order=text.strip()
+        )
         for number, text in enumerate(ids)
         if text.strip() == text
     }
     path = tmp_path / "marks.csv"
 
-    write_marks(path, marks)
+    write_marks(path, marks.values())
 
     assert cells_that_run(path.read_bytes().decode()) == []
     assert read_marks(path, ids).samples == marks
@@ -165,37 +173,40 @@ def test_the_cells_of_parquet_are_no_spreadsheets(tmp_path: Path) -> None:
 
     marks = read_marks(tmp_path / "marks.parquet", {"=a"})
 
-    assert marks.samples == {"'=a": MarkedSample(Mark.RELABEL, "'-dog")}
+    assert marks.samples == {"'=a": MarkedSample("'=a", Mark.RELABEL, "'-dog")}
 
 
 def test_without_a_file_nothing_is_remembered(tmp_path: Path) -> None:
-    assert remembered_marks(tmp_path / "scores.parquet") == Marks({}, ())
+    assert ReviewFolder(tmp_path / "scores.parquet").remembered() == Marks({})
 
 
 def test_a_content_that_is_no_digest_is_not_known(tmp_path: Path) -> None:
-    marks = read(tmp_path, b"sample_id,mark,content\na,keep,a picture\nb,keep,00ff\n")
+    digest = "0F" * 32
+    lines = f"sample_id,mark,content\na,keep,a picture\nb,keep,00ff\nc,keep,{digest}\n"
 
-    assert [each.content for each in marks.samples.values()] == [None, b"\x00\xff"]
+    marks = read(tmp_path, lines.encode())
+
+    assert [each.content for each in marks.samples.values()] == [None, None, digest.lower()]
 
 
 def test_later_marks_are_about_what_earlier_ones_left() -> None:
-    to_dog = MarkedSample(Mark.RELABEL, "dog", given="cat")
-    earlier = {"kept": to_dog, "back": to_dog, "other": to_dog, "untouched": to_dog}
+    to_dog = MarkedSample("", Mark.RELABEL, "dog", given_label="cat")
+    earlier = named(dict.fromkeys(("kept", "back", "other", "untouched"), to_dog)).samples
     later = {
-        "kept": MarkedSample(Mark.KEEP, given="dog"),
-        "back": MarkedSample(Mark.RELABEL, "cat", given="dog"),
-        "other": MarkedSample(Mark.DROP, given="dog"),
-        "new": MarkedSample(Mark.KEEP, given="owl"),
+        "kept": MarkedSample("kept", Mark.KEEP, given_label="dog"),
+        "back": MarkedSample("back", Mark.RELABEL, "cat", given_label="dog"),
+        "other": MarkedSample("other", Mark.DROP, given_label="dog"),
+        "new": MarkedSample("new", Mark.KEEP, given_label="owl"),
     }
 
-    every = compose(MarkHistory(Marks(earlier, ("one",)), Marks(later, ("two",))))
+    every = MarkHistory(Marks(earlier, ("one",)), Marks(later, ("two",))).composed()
 
     assert every.samples == {
-        "kept": to_dog,
-        "back": MarkedSample(Mark.KEEP, given="cat", round=2),
-        "other": MarkedSample(Mark.DROP, given="cat", round=2),
-        "untouched": to_dog,
-        "new": MarkedSample(Mark.KEEP, given="owl", round=2),
+        "kept": earlier["kept"],
+        "back": MarkedSample("back", Mark.KEEP, given_label="cat", round=2),
+        "other": MarkedSample("other", Mark.DROP, given_label="cat", round=2),
+        "untouched": earlier["untouched"],
+        "new": MarkedSample("new", Mark.KEEP, given_label="owl", round=2),
     }
     assert every.warnings == ("one", "two")
 
@@ -203,20 +214,20 @@ def test_later_marks_are_about_what_earlier_ones_left() -> None:
 def test_remembered_marks_that_were_edited_are_read_and_said_to_have_changed(
     tmp_path: Path,
 ) -> None:
-    path = marks_file(tmp_path / "scores.parquet")
-    write_marks(path, EXPECTED)
+    path = ReviewFolder(tmp_path / "scores.parquet").file
+    write_marks(path, EXPECTED.values())
     assert read_marks(path, ()).warnings == ()
     path.write_text(path.read_text().replace("c.png,keep", "c.png,drop"))
 
     read = read_marks(path, ())
 
-    assert read.samples == EXPECTED | {"c.png": MarkedSample(Mark.DROP)}
+    assert read.samples == EXPECTED | {"c.png": MarkedSample("c.png", Mark.DROP)}
     assert len(read.warnings) == 1
     assert "scores.marks.csv has changed since it was written" in read.warnings[0]
 
 
 def test_programs_of_the_system_can_check_remembered_marks(tmp_path: Path) -> None:
-    write_marks(tmp_path / "scores.marks.csv", EXPECTED)
+    write_marks(tmp_path / "scores.marks.csv", EXPECTED.values())
 
     command = ["sha256sum", "--check", "--strict", "scores.marks.csv.sha256"]
     checked = subprocess.run(  # noqa: S603 - our own words
@@ -230,9 +241,9 @@ def test_programs_of_the_system_can_check_remembered_marks(tmp_path: Path) -> No
 def test_marks_with_a_name_as_long_as_can_be_have_no_checksum(tmp_path: Path) -> None:
     path = tmp_path / f"{'s' * 210}.marks.csv"
 
-    write_marks(path, EXPECTED)
+    write_marks(path, EXPECTED.values())
 
-    assert read_marks(path, ()) == Marks(EXPECTED, ())
+    assert read_marks(path, ()) == Marks(EXPECTED)
 
 
 def test_a_quote_that_is_never_closed_takes_no_other_mark_away(tmp_path: Path) -> None:
@@ -242,17 +253,73 @@ def test_a_quote_that_is_never_closed_takes_no_other_mark_away(tmp_path: Path) -
         read(tmp_path, content)
 
 
+LATER = ((Mark.OFF, 2), (Mark.KEEP, 3))
+
+
 def test_a_box_that_is_off_keeps_the_class_that_it_was_given_in_an_earlier_round(
     tmp_path: Path,
 ) -> None:
-    relabelled = MarkedSample(Mark.RELABEL, "dog", given="cat", round=1)
-    off, keep = MarkedSample(Mark.OFF, round=2), MarkedSample(Mark.KEEP, round=3)
+    relabelled = MarkedSample("a#1", Mark.RELABEL, "dog", given_label="cat", round=1)
+    off, keep = (MarkedSample("a#1", mark, round=number) for mark, number in LATER)
+    other = replace(off, sample_id="a#2")
 
     both = off.after(relabelled)
-    write_marks(tmp_path / "marks.csv", {"a.png#1": both, "a.png#2": off})
+    write_marks(tmp_path / "marks.csv", [both, other])
     read = read_marks(tmp_path / "marks.csv", set()).samples
 
-    assert both == MarkedSample(Mark.OFF, "dog", given="cat", round=2)
-    assert read == {"a.png#1": both, "a.png#2": off}
-    assert keep.after(both) == MarkedSample(Mark.RELABEL, "dog", given="cat", round=3)
+    assert both == MarkedSample("a#1", Mark.OFF, "dog", given_label="cat", round=2)
+    assert read == {"a#1": both, "a#2": other}
+    assert keep.after(both) == MarkedSample("a#1", Mark.RELABEL, "dog", given_label="cat", round=3)
     assert keep.after(off) == keep
+
+
+def test_what_was_decided_about_another_content_is_nothing_that_a_later_mark_is_after() -> None:
+    before = MarkedSample("a", Mark.RELABEL, "dog", "cat", content="0" * 64, round=1)
+    keep = MarkedSample("a", Mark.KEEP, given_label="cat", content="0" * 64)
+    changed = replace(keep, content="1" * 64)
+
+    same, other = (
+        MarkHistory(Marks.of([before]), Marks.of([later])).composed().samples["a"]
+        for later in (keep, changed)
+    )
+
+    assert same == before
+    assert other == replace(changed, round=2)
+
+
+def test_decisions_go_through_a_table_of_one_schema() -> None:
+    marks = [
+        MarkedSample("a", Mark.RELABEL, "dog", "cat", "0" * 64, "random", 2),
+        MarkedSample("b", Mark.KEEP),
+    ]
+
+    table = to_table(marks)
+
+    assert table.schema == SCHEMA
+    assert SCHEMA.names == [each.name for each in fields(MarkedSample)]
+    assert from_table(table) == marks
+    assert [*marks_of_table(table).samples.values()] == marks
+
+
+def test_what_another_program_decided_since_the_file_was_written_is_told(tmp_path: Path) -> None:
+    folder = ReviewFolder(tmp_path / "scores.parquet")
+    folder.remember(EXPECTED.values())
+    b = EXPECTED["b.png"]
+    kept, new = MarkedSample("a.png", Mark.KEEP), MarkedSample("d.png", Mark.DROP)
+
+    write_marks(folder.file, [kept, replace(b, round=7), new])
+
+    assert folder.changes_since(Marks(EXPECTED)) == {"a.png": kept, "c.png": None, "d.png": new}
+    assert not (tmp_path / "scores.marks.undone.csv").exists(), "it was taken back on purpose"
+
+
+def test_decisions_that_a_damaged_file_has_lost_are_set_aside(tmp_path: Path) -> None:
+    folder = ReviewFolder(tmp_path / "scores.parquet")
+    folder.remember(EXPECTED.values())
+    folder.file.write_text("".join(folder.file.read_text().splitlines(keepends=True)[:2]))
+
+    changes = folder.changes_since(Marks(EXPECTED))
+
+    assert changes == {"b.png": None, "c.png": None}
+    aside = read_marks(tmp_path / "scores.marks.undone.csv", ())
+    assert {*aside.samples} == {"b.png", "c.png"}

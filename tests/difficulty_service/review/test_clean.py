@@ -14,7 +14,8 @@ from difficulty_service.base.tables import read_csv
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.images.header import read_encoded
-from difficulty_service.marks.marks import Mark, MarkedSample
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 from difficulty_service.review.clean import (
     check_new_folder,
     check_output,
@@ -32,8 +33,8 @@ from tests.formulas import FORMULAS, cells_that_run
 MakeScores = Callable[..., ScoreFile]
 
 MARKS = {
-    "bird/0.png": MarkedSample(Mark.DROP),
-    "cat/1.png": MarkedSample(Mark.RELABEL, "bird"),
+    "bird/0.png": MarkedSample("bird/0.png", Mark.DROP),
+    "cat/1.png": MarkedSample("cat/1.png", Mark.RELABEL, "bird"),
 }
 BY_ID = DatasetOptions(id_column="sample_id")
 
@@ -103,7 +104,7 @@ def test_the_images_of_a_table_are_written_into_parquet_and_refused_for_csv(
     scores = make_scores(
         list("012345"), dataset=str(tmp_path / "table.parquet"), dataset_options={"id_column": "id"}
     )
-    decisions = decide(scores, CleaningRules({"0": MarkedSample(Mark.DROP)}))
+    decisions = decide(scores, CleaningRules({"0": MarkedSample("0", Mark.DROP)}))
     source = open_images(scores.provenance, list("012345"))
 
     write_list(tmp_path / "cleaned.parquet", decisions, source)
@@ -162,7 +163,7 @@ def test_no_spreadsheet_runs_a_cell_of_a_list_which_is_read_as_it_was(
     tmp_path: Path, risky: ScoreFile
 ) -> None:
     ids = risky.table["sample_id"].to_pylist()
-    marks = {ids[0]: MarkedSample(Mark.DROP)}
+    marks = {ids[0]: MarkedSample(ids[0], Mark.DROP)}
     # Beside the pictures, as only paths below the list are relative and begin as they do there.
     out = tmp_path / "risky" / "cleaned.csv"
 
@@ -180,7 +181,10 @@ def test_no_spreadsheet_runs_a_cell_of_the_lists_beside_a_folder(
     tmp_path: Path, risky: ScoreFile
 ) -> None:
     ids = risky.table["sample_id"].to_pylist()
-    marks = {ids[0]: MarkedSample(Mark.DROP), ids[1]: MarkedSample(Mark.RELABEL, "=SUM(A1)")}
+    marks = {
+        ids[0]: MarkedSample(ids[0], Mark.DROP),
+        ids[1]: MarkedSample(ids[1], Mark.RELABEL, "=SUM(A1)"),
+    }
     decisions = decide(risky, CleaningRules(marks, new_classes=True))
     out = tmp_path / "cleaned"
 

@@ -8,7 +8,8 @@ import pyarrow.compute as pc
 import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
-from difficulty_service.marks.marks import Mark, MarkedSample
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 from difficulty_service.review.decisions import (
     MARKED_DROP,
     ClassCounts,
@@ -21,8 +22,8 @@ from difficulty_service.scores.provenance import Provenance
 
 MakeScores = Callable[..., ScoreFile]
 
-DROP, KEEP = MarkedSample(Mark.DROP), MarkedSample(Mark.KEEP)
-TO_CAT = MarkedSample(Mark.RELABEL, "cat")
+DROP, KEEP = MarkedSample("", Mark.DROP), MarkedSample("", Mark.KEEP)
+TO_CAT = MarkedSample("", Mark.RELABEL, "cat")
 
 
 def test_marks_drop_relabel_and_keep(make_scores: MakeScores) -> None:
@@ -82,7 +83,9 @@ def test_of_copies_the_first_that_a_person_marked_is_kept_else_the_first(
 
     kept_first = decide(
         scores,
-        CleaningRules({"c": MarkedSample(Mark.RELABEL, "bird"), "d": DROP}, drop_duplicates=True),
+        CleaningRules(
+            {"c": MarkedSample("c", Mark.RELABEL, "bird"), "d": DROP}, drop_duplicates=True
+        ),
     )
 
     assert kept_first.kept()["sample_id"].to_pylist() == ["c", "e"]
@@ -169,7 +172,7 @@ def test_a_mark_with_the_present_class_keeps_the_sample(make_scores: MakeScores)
 def test_an_unknown_class_is_refused_unless_new_classes_are_allowed(
     make_scores: MakeScores,
 ) -> None:
-    marks = {"a": MarkedSample(Mark.RELABEL, "eagle")}
+    marks = {"a": MarkedSample("a", Mark.RELABEL, "eagle")}
 
     with pytest.raises(CleaningError, match=r"'eagle', but the classes are bird, cat, dog"):
         decide(make_scores(), CleaningRules(marks))
@@ -181,7 +184,7 @@ def test_an_unknown_class_is_refused_unless_new_classes_are_allowed(
 def test_a_class_without_samples_that_the_file_names_is_known(make_scores: MakeScores) -> None:
     scores = make_scores(class_names=["bird", "cat", "dog", "fox"])
 
-    decided = decide(scores, CleaningRules({"a": MarkedSample(Mark.RELABEL, "fox")}))
+    decided = decide(scores, CleaningRules({"a": MarkedSample("a", Mark.RELABEL, "fox")}))
 
     assert decided.classes["fox"].after == 1
 
@@ -269,7 +272,7 @@ def test_marks_of_which_none_belongs_to_a_sample_are_refused(make_scores: MakeSc
 def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_before(
     make_scores: MakeScores,
 ) -> None:
-    marks = {"a": MarkedSample(Mark.RELABEL, "bird", given="dog")}
+    marks = {"a": MarkedSample("a", Mark.RELABEL, "bird", given_label="dog")}
 
     kept = decide(make_scores(), CleaningRules(marks)).kept().to_pylist()
 
@@ -283,7 +286,7 @@ def test_the_original_label_is_that_of_the_dataset_where_a_mark_was_applied_befo
 
 def test_what_was_dropped_before_scoring_is_listed_as_dropped(make_scores: MakeScores) -> None:
     scores = make_scores()
-    marks = {"gone": MarkedSample(Mark.DROP, given="cat"), "a": KEEP}
+    marks = {"gone": MarkedSample("gone", Mark.DROP, given_label="cat"), "a": KEEP}
     known = replace(scores, provenance=Provenance(marks={"drop": 1, "keep": 1, "relabel": 0}))
 
     decided = decide(known, CleaningRules(marks))
@@ -295,7 +298,7 @@ def test_what_was_dropped_before_scoring_is_listed_as_dropped(make_scores: MakeS
 
 
 def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores) -> None:
-    marks = {"gone": MarkedSample(Mark.DROP, given="cat"), "a": KEEP}
+    marks = {"gone": MarkedSample("gone", Mark.DROP, given_label="cat"), "a": KEEP}
 
     decided = decide(make_scores(), CleaningRules(marks))
 
@@ -306,8 +309,8 @@ def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores)
 def test_boxes_that_are_off_stay_and_are_listed_with_their_images(make_scores: MakeScores) -> None:
     scores = make_scores(["a#1", "a#2", "x/b#c#3", "d#4", "e#5", "f#6"], boxes=True)
     marks = {
-        "a#1": MarkedSample(Mark.OFF, round=2),
-        "x/b#c#3": MarkedSample(Mark.OFF, "dog", given="cat"),
+        "a#1": MarkedSample("a#1", Mark.OFF, round=2),
+        "x/b#c#3": MarkedSample("x/b#c#3", Mark.OFF, "dog", given_label="cat"),
         "d#4": DROP,
     }
 
@@ -322,4 +325,4 @@ def test_boxes_that_are_off_stay_and_are_listed_with_their_images(make_scores: M
 
 def test_a_mark_of_boxes_is_refused_for_other_samples(make_scores: MakeScores) -> None:
     with pytest.raises(CleaningError, match="1 sample is marked off, which only boxes"):
-        decide(make_scores(), CleaningRules({"a": MarkedSample(Mark.OFF)}))
+        decide(make_scores(), CleaningRules({"a": MarkedSample("a", Mark.OFF)}))

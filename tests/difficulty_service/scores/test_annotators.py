@@ -14,7 +14,8 @@ from difficulty_service.features.arrays import ArrayFeatures
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.marks.marks import Mark, MarkedSample, Marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, Marks
 from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.scores.annotators import (
@@ -170,11 +171,11 @@ def test_the_given_label_counts_as_an_annotator_where_that_is_asked_for() -> Non
 def test_the_decisions_of_people_are_certain_and_change_what_is_thought_of_others() -> None:
     # A person says of every second sample that it is what nobody but the person sees.
     marks = {
-        str(row): MarkedSample(Mark.RELABEL, str(NAMES[(RIGHT[row] + 1) % 3]))
+        str(row): MarkedSample(str(row), Mark.RELABEL, str(NAMES[(RIGHT[row] + 1) % 3]))
         for row in range(0, SAMPLES, 2)
-    } | {"1": MarkedSample(Mark.KEEP), "3": MarkedSample(Mark.DROP)}
+    } | {"1": MarkedSample("1", Mark.KEEP), "3": MarkedSample("3", Mark.DROP)}
 
-    report = judge(options=ConsensusOptions(marks=Marks(marks, ())))
+    report = judge(options=ConsensusOptions(marks=Marks(marks)))
 
     rows = report.samples.to_pylist()
     assert rows[2]["consensus_label"] == NAMES[(RIGHT[2] + 1) % 3]
@@ -187,9 +188,9 @@ def test_the_decisions_of_people_are_certain_and_change_what_is_thought_of_other
 def test_marks_that_cannot_be_used_are_told() -> None:
     marks = Marks(
         {
-            "gone": MarkedSample(Mark.KEEP),
-            "0": MarkedSample(Mark.RELABEL, "zebra"),
-            "1": MarkedSample(Mark.KEEP),
+            "gone": MarkedSample("gone", Mark.KEEP),
+            "0": MarkedSample("0", Mark.RELABEL, "zebra"),
+            "1": MarkedSample("1", Mark.KEEP),
         },
         (),
     )

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from difficulty_service.base.errors import FeatureStoreError, ScoreFileError, StatisticsError
 from difficulty_service.datasets.sample import UNLABELLED
-from difficulty_service.marks.marks import Mark, marks_of_table
+from difficulty_service.marks.files import marks_of_table
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores import leaks, splits
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.leaks import LeakReport, SetLeaks, find_leaks
@@ -196,8 +197,8 @@ def test_pairs_beyond_the_limit_are_counted_but_not_listed(
     assert found.num_pairs == len(expected)
     assert len(found.pairs) == 5
     assert all(conflict for _, _, _, conflict in pairs_of(found))
-    assert found.drops.keys() == {pair[0] for pair in expected}
-    assert report.train_drops.keys() == {pair[1] for pair in expected}
+    assert {*found.marks["sample_id"].to_pylist()} == {pair[0] for pair in expected}
+    assert {*report.train_marks["sample_id"].to_pylist()} == {pair[1] for pair in expected}
     assert any("the first 5 are listed" in warning for warning in report.warnings)
 
 
@@ -224,10 +225,9 @@ def test_marks_drop_what_is_copied_from_either_set(tmp_path: Path) -> None:
     report = find_leaks(train, [test], COSINE)
 
     of_train, of_test = marks_of_table(report.train_marks), marks_of_table(report.tests[0].marks)
-    assert of_train.samples == report.train_drops
-    assert of_test.samples == report.tests[0].drops
     assert {each.mark for each in of_train.samples.values()} == {Mark.DROP}
-    assert of_train.samples["s5"].given == ONE[int(labels_of(TRAIN)[5])]
+    assert of_test.samples.keys() == {pair[0] for pair in naive()}
+    assert of_train.samples["s5"].given_label == ONE[int(labels_of(TRAIN)[5])]
 
 
 def test_several_test_sets_are_kept_apart_and_their_copies_dropped_together(
@@ -242,7 +242,7 @@ def test_several_test_sets_are_kept_apart_and_their_copies_dropped_together(
     assert {("u0", "s60"), ("u1", "s61")} <= {pair[:2] for pair in pairs_of(other)}
     assert set(report.pairs["test"].to_pylist()) == {first.name, second.name}
     assert len(report.pairs) == len(one.pairs) + len(other.pairs)
-    assert {"s5", "s60"} <= report.train_drops.keys()
+    assert {"s5", "s60"} <= {*report.train_marks["sample_id"].to_pylist()}
 
 
 @pytest.mark.parametrize(

@@ -13,15 +13,16 @@ from difficulty_service.base.files import content_digest
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, MarkHistory, Marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.marked_features import ChangedFeatures, MarkedFeatures, apply_marks
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.store import score_in_memory
-from tests.factories import store_of
+from tests.factories import named, store_of
 
-KEEP, DROP = MarkedSample(Mark.KEEP), MarkedSample(Mark.DROP)
-TO_DOG, TO_OWL = MarkedSample(Mark.RELABEL, "dog"), MarkedSample(Mark.RELABEL, "owl")
+KEEP, DROP = MarkedSample("", Mark.KEEP), MarkedSample("", Mark.DROP)
+TO_DOG, TO_OWL = MarkedSample("", Mark.RELABEL, "dog"), MarkedSample("", Mark.RELABEL, "owl")
 SAMPLES, RUNS, DIM = 10, 2, 3
 LABELS = torch.tensor([0, 0, 0, 0, 1, 1, 1, 2, 2, 2])
 FEATURES = torch.from_numpy(np.random.default_rng(0).standard_normal((SAMPLES, RUNS, DIM))).float()
@@ -46,8 +47,14 @@ def apply(
     later: Mapping[str, MarkedSample],
     earlier: Mapping[str, MarkedSample] | None = None,
 ) -> MarkedFeatures:
-    history = MarkHistory(Marks(earlier or {}, ()), Marks(later, ()) if later else NO_MARKS)
+    history = MarkHistory(named(earlier or {}), named(later))
     return apply_marks(source, history)
+
+
+def decided(sample_id: str, mark: MarkedSample, given: str, data: bytes) -> MarkedSample:
+    """The mark as it is remembered."""
+    content = content_digest(data).hex()
+    return replace(mark, sample_id=sample_id, given_label=given, content=content, round=1)
 
 
 def labels_of(source: FeatureSource) -> dict[str, str]:
@@ -126,7 +133,7 @@ def test_labels_alone_can_be_changed_without_a_copy_of_the_features(make_store: 
 
 
 def test_a_class_that_the_dataset_lacks_is_added_and_told_of(make_store: MakeStore) -> None:
-    changed = apply(make_store(), {"s1": MarkedSample(Mark.RELABEL, "dogs"), "s2": TO_OWL})
+    changed = apply(make_store(), {"s1": MarkedSample("s1", Mark.RELABEL, "dogs"), "s2": TO_OWL})
 
     assert changed.class_names == changed.description.class_names == ("cat", "dog", "owl", "dogs")
     assert labels_of(changed)["s1"] == "dogs"
@@ -151,8 +158,8 @@ def test_what_is_remembered_has_the_label_and_the_content_that_were_decided_on(
     remembered = apply(make_store(), {"s1": TO_DOG, "s9": KEEP}).applied.remembered
 
     assert remembered == {
-        "s1": replace(TO_DOG, given="cat", content=content_digest(FILES[1]), round=1),
-        "s9": replace(KEEP, given="owl", content=content_digest(FILES[9]), round=1),
+        "s1": decided("s1", TO_DOG, "cat", FILES[1]),
+        "s9": decided("s9", KEEP, "owl", FILES[9]),
     }
 
 
@@ -198,14 +205,14 @@ def test_a_changed_sample_can_be_marked_again(make_store: MakeStore) -> None:
     changed = apply(changed_file, {"s0": KEEP}, remembered)
 
     assert labels_of(changed)["s0"] == "cat"
-    assert changed.applied.remembered["s0"].content == content_digest(b"another image")
+    assert changed.applied.remembered["s0"].content == content_digest(b"another image").hex()
     assert changed.warnings == ()
 
 
 def test_a_label_that_was_changed_in_the_dataset_is_newer_than_its_mark(
     make_store: MakeStore,
 ) -> None:
-    marks = {"s0": replace(TO_DOG, given="owl"), "s1": replace(KEEP, given="dog")}
+    marks = {"s0": replace(TO_DOG, given_label="owl"), "s1": replace(KEEP, given_label="dog")}
 
     changed = apply(make_store(), {"s9": KEEP}, marks)
 
@@ -215,7 +222,7 @@ def test_a_label_that_was_changed_in_the_dataset_is_newer_than_its_mark(
 
 
 def test_a_relabelled_sample_may_have_its_new_label_in_the_dataset(make_store: MakeStore) -> None:
-    changed = apply(make_store(), {}, {"s4": replace(TO_DOG, given="cat")})
+    changed = apply(make_store(), {}, {"s4": replace(TO_DOG, given_label="cat")})
 
     assert changed.applied.verified.to_pylist()[4] == "relabel"
     assert changed.applied.given[4] == 0
@@ -245,7 +252,7 @@ def test_a_dropped_sample_that_is_gone_is_nothing_to_tell(make_store: MakeStore)
     [
         (KEEP, "relabel", "dog"),
         (TO_OWL, "relabel", "owl"),
-        (MarkedSample(Mark.RELABEL, "cat"), "keep", "cat"),
+        (MarkedSample("", Mark.RELABEL, "cat"), "keep", "cat"),
     ],
 )
 def test_a_later_mark_is_about_the_sample_as_the_earlier_one_left_it(
@@ -259,7 +266,7 @@ def test_a_later_mark_is_about_the_sample_as_the_earlier_one_left_it(
     assert changed.applied.verified.to_pylist()[1] == mark
     assert labels_of(changed)["s1"] == label
     assert changed.applied.given[1] == 0
-    assert changed.applied.remembered["s1"].given == "cat"
+    assert changed.applied.remembered["s1"].given_label == "cat"
 
 
 def test_a_mark_has_the_number_of_its_round(make_store: MakeStore) -> None:
@@ -309,7 +316,7 @@ def test_dropping_everything_is_refused(make_store: MakeStore) -> None:
 
 
 def test_features_without_known_contents_are_found_by_their_ids(make_store: MakeStore) -> None:
-    changed = apply(make_store(contents=None), {"s1": replace(TO_DOG, content=b"x" * 32)})
+    changed = apply(make_store(contents=None), {"s1": replace(TO_DOG, content="78" * 32)})
 
     assert labels_of(changed)["s1"] == "dog"
 
@@ -323,7 +330,8 @@ def test_scores_say_that_a_verified_label_is_right(tmp_path: Path) -> None:
     flipped[:6] = (labels[:6] + 1) % 3
     store = store_of(tmp_path, features, flipped)
     marks = {
-        f"s{row}": MarkedSample(Mark.RELABEL, ("cat", "dog", "owl")[row % 3]) for row in (0, 1)
+        f"s{row}": MarkedSample(f"s{row}", Mark.RELABEL, ("cat", "dog", "owl")[row % 3])
+        for row in (0, 1)
     }
 
     changed = apply(store, {**marks, "s100": KEEP, "s101": DROP})
@@ -357,7 +365,7 @@ def test_a_box_that_is_off_has_a_right_label_and_is_fitted_like_any_other(tmp_pa
         )
         return {row["sample_id"]: row for row in scores.table.to_pylist()}
 
-    off = rows_with({"s7": MarkedSample(Mark.OFF), "s0": KEEP})
+    off = rows_with({"s7": MarkedSample("s7", Mark.OFF), "s0": KEEP})
     unmarked = rows_with({"s0": KEEP})
 
     assert {name for name, row in off.items() if row != unmarked[name]} == {"s7"}
@@ -366,6 +374,6 @@ def test_a_box_that_is_off_has_a_right_label_and_is_fitted_like_any_other(tmp_pa
 
 def test_samples_that_are_no_boxes_cannot_be_off(make_store: MakeStore) -> None:
     with pytest.raises(CleaningError, match="2 samples are marked off, which only boxes") as error:
-        apply(make_store(), {"s1": MarkedSample(Mark.OFF), "s2": MarkedSample(Mark.OFF)})
+        apply(make_store(), dict.fromkeys(("s1", "s2"), MarkedSample("", Mark.OFF)))
 
     assert "mark them keep, relabel, drop; if they are boxes, score" in str(error.value)

@@ -1,7 +1,6 @@
-"""Rounds of review: taking one back, and which samples one made doubtful."""
+"""Rounds of review: which samples one made doubtful."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,90 +9,17 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.base.errors import CleaningError
-from difficulty_service.base.files import temporary_path
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.marks.marks import (
-    NO_MARKS,
-    Mark,
-    MarkedSample,
-    MarkHistory,
-    Marks,
-    marks_file,
-    read_marks,
-    remembered_marks,
-    write_marks,
-)
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
 from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.rounds import take_back
 from difficulty_service.scores.samples import Decided
 from difficulty_service.scores.store import score_store
 from tests.factories import store_of
-
-KEEP = MarkedSample(Mark.KEEP, given="cat", content=b"x" * 32)
-MARKS = {
-    "of an edited file": KEEP,
-    "first": replace(KEEP, round=1, order="random"),
-    "second": MarkedSample(Mark.RELABEL, "dog", "cat", round=2),
-    "third": MarkedSample(Mark.DROP, given="cat", round=3),
-}
-
-
-@pytest.fixture
-def scores(tmp_path: Path) -> Path:
-    """A score file, which does not exist, with marks of three rounds beside it."""
-    path = tmp_path / "scores.parquet"
-    write_marks(marks_file(path), MARKS)
-    return path
-
-
-@pytest.mark.parametrize(("number", "num_left"), [(3, 3), (2, 2), (1, 0)])
-def test_what_is_taken_back_is_in_one_file_and_the_rest_in_the_other(
-    scores: Path, number: int, num_left: int
-) -> None:
-    undone = take_back(scores, number).write(scores)
-
-    left, taken = remembered_marks(scores).samples, read_marks(undone, ()).samples
-    assert list(left) == list(MARKS)[:num_left]
-    assert {**left, **taken} == MARKS
-
-
-def test_no_file_of_taken_back_marks_is_replaced(scores: Path) -> None:
-    names = []
-    for _ in range(3):
-        names.append(take_back(scores, 3).write(scores).name)
-        write_marks(marks_file(scores), MARKS)
-
-    assert names == [f"scores.marks.undone{number}.csv" for number in ("", "-2", "-3")]
-
-
-def test_nothing_is_forgotten_where_it_cannot_be_kept(tmp_path: Path) -> None:
-    # The marks are in the longest name that can be written, and what is taken back needs more.
-    room = 255 - len(temporary_path(Path(".marks.csv")).name)
-    scores = tmp_path / f"{'s' * room}.parquet"
-    write_marks(marks_file(scores), MARKS)
-
-    with pytest.raises(OSError, match="File name too long"):
-        take_back(scores, 2).write(scores)
-
-    assert remembered_marks(scores).samples == MARKS
-
-
-@pytest.mark.parametrize("number", [0, 4])
-def test_an_unknown_round_is_refused_with_those_that_there_are(scores: Path, number: int) -> None:
-    rounds = r"its rounds are 1 \(2 decisions\), 2 \(1 decision\), 3 \(1 decision\)"
-    with pytest.raises(CleaningError, match=rounds):
-        take_back(scores, number)
-
-
-def test_without_marks_there_is_nothing_to_take_back(tmp_path: Path) -> None:
-    with pytest.raises(CleaningError, match=r"scores\.marks\.csv remembers no decision"):
-        take_back(tmp_path / "scores.parquet", 1)
-
 
 FLIPPED = [f"s{row}" for row in range(6)]
 """Samples with a wrong label."""
@@ -113,8 +39,8 @@ class Rounds:
 
     def score(self, *drop: str, before: Path | None = None) -> Provenance:
         """Scores without some samples, of which each was dropped in a round of its own."""
-        marks = {each: MarkedSample(Mark.DROP, round=row) for row, each in enumerate(drop, 1)}
-        marked = apply_marks(self.store, MarkHistory(Marks(marks, ()), NO_MARKS))
+        marks = [MarkedSample(each, Mark.DROP, round=row) for row, each in enumerate(drop, 1)]
+        marked = apply_marks(self.store, MarkHistory(Marks.of(marks)))
         source = marked if drop else self.store
         score_store(source, fit_store(source, FitOptions()), self.out, before=before)
         return read_scores(self.out, ["sample_id"]).provenance
@@ -184,9 +110,8 @@ def test_no_other_column_of_earlier_scores_is_read(
 
     with monkeypatch.context() as patched:
         patched.setattr(pq.ParquetFile, "read", watched)
-        marked = apply_marks(
-            rounds.store, MarkHistory(Marks({"s0": MarkedSample(Mark.DROP)}, ()), NO_MARKS)
-        )
+        drop = Marks.of([MarkedSample("s0", Mark.DROP)])
+        marked = apply_marks(rounds.store, MarkHistory(drop))
         score_store(marked, fit_store(marked, FitOptions()), rounds.out)
 
     assert columns == ["sample_id", "suspicion"]

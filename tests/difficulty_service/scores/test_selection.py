@@ -12,7 +12,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import DatasetError, FeatureStoreError, ScoreFileError
 from difficulty_service.datasets.sample import UNLABELLED
-from difficulty_service.marks.marks import Mark
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.options import SelectOptions
 from difficulty_service.scorers.strategies import STRATEGIES
 from difficulty_service.scores import splits
@@ -205,8 +205,8 @@ def test_copies_of_labelled_samples_are_not_chosen_and_marks_drop_them(tmp_path:
     assert len(chosen.table) == SAMPLES - 4
     assert set(chosen.sample_ids) < everyone - {"s2", "s3", "s7"}
     (left,) = everyone - {"s2", "s3", "s7"} - set(chosen.sample_ids)
-    assert set(chosen.others) == {"s2", "s3", left}
-    assert {each.mark for each in chosen.others.values()} == {Mark.DROP}
+    assert {*chosen.other_marks["sample_id"].to_pylist()} == {"s2", "s3", left}
+    assert {*chosen.other_marks["mark"].to_pylist()} == {Mark.DROP}
     assert any(
         "2 images" in text and "exact copy that is labelled" in text for text in chosen.warnings
     )

@@ -15,7 +15,9 @@ import pytest
 
 from difficulty_service.base.errors import CleaningError, ScoreFileError
 from difficulty_service.marks.annotations import cvat_name
-from difficulty_service.marks.marks import NO_MARKS, Mark, MarkedSample, Marks, read_marks
+from difficulty_service.marks.files import read_marks
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import NO_MARKS, MarkedSample, Marks
 from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.review.exports import export_folder
 from difficulty_service.scores.file import ScoreFile
@@ -25,9 +27,9 @@ from tests.difficulty_service.review.exports.conftest import World, without_labe
 KEPT, MOVED, DROPPED, OPEN = "bird/0.png", "cat/0.png", "dog/0.png", "dog/1.png"
 
 EXPECTED = {
-    KEPT: MarkedSample(Mark.KEEP, given="bird"),
-    MOVED: MarkedSample(Mark.RELABEL, "dog", given="cat"),
-    DROPPED: MarkedSample(Mark.DROP, given="dog"),
+    KEPT: MarkedSample(KEPT, Mark.KEEP, given_label="bird"),
+    MOVED: MarkedSample(MOVED, Mark.RELABEL, "dog", given_label="cat"),
+    DROPPED: MarkedSample(DROPPED, Mark.DROP, given_label="dog"),
 }
 """Marks of three samples; the fourth is undecided."""
 
@@ -205,7 +207,7 @@ def test_the_name_of_an_image_of_cvat_holds_class_and_id(
     marks = read_marks(tmp_path / "marks.xml", ())
 
     assert name == path
-    assert marks.samples == {sample_id: MarkedSample(Mark.RELABEL, "owl", given)}
+    assert marks.samples == {sample_id: MarkedSample(sample_id, Mark.RELABEL, "owl", given)}
 
 
 def test_a_name_that_no_file_may_have_is_none() -> None:

@@ -1,0 +1,83 @@
+"""What people decided about the samples of a job, as records of what the samples were then.
+
+The database has what a person said of a row. Its id, its label and its content are those of the
+score file, which never change, so they are put beside it only where a decision leaves the job.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sqlalchemy import Engine
+
+from api.http.principals import Principal
+from api.http.problems import conflict, invalid
+from api.jobs.marks import AppliedMarks, SampleMark, all_marks
+from api.jobs.store import Job, own_job
+from api.results.score_columns import ScoreColumns
+from difficulty_service.marks.record import SCHEMA, MarkedSample, MarkHistory, Marks, from_table
+
+MARKS_SCHEMA = pa.schema(
+    [*SCHEMA, pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False)]
+)
+
+
+def to_records(marks: Sequence[SampleMark], scores: ScoreColumns) -> list[MarkedSample]:
+    """What a person decided about samples, with the label and the content that they had."""
+    rows = np.array([each.row for each in marks], np.int64)
+    known = zip(marks, scores.label_names(rows), scores.contents_of(rows), strict=True)
+    return [
+        MarkedSample(
+            mark.sample_id, mark.mark, mark.label, given, content, mark.order, scores.round
+        )
+        for mark, given, content in known
+    ]
+
+
+def marks_tables(
+    engine: Engine, owner: str, job_id: str, scores: ScoreColumns
+) -> Iterator[pa.Table]:
+    """All marks of an owner as `MARKS_SCHEMA`, some at a time, in the order of the score file."""
+    for marks in all_marks(engine, owner, job_id):
+        records = to_records(marks, scores)
+        columns = [[getattr(each, name) for each in records] for name in SCHEMA.names]
+        yield pa.table([*columns, to_times([each.at for each in marks])], schema=MARKS_SCHEMA)
+
+
+def to_times(seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Microseconds since 1970."""
+    times: NDArray[np.int64] = np.round(1e6 * np.asarray(seconds)).astype(np.int64)
+    return times
+
+
+def requested_marks(
+    engine: Engine,
+    key: Principal,
+    request: Mapping[str, Any],
+    decided: Callable[[Job], Iterable[pa.Table]],
+) -> MarkHistory | None:
+    """The marks that a request names, as they are now; None if it names none.
+
+    They follow those that the named job has applied itself, so that each round of review builds
+    on the one before.
+
+    Args:
+        decided: The decisions about the samples of a job, as `SCHEMA`.
+    """
+    source_id = request.get("marks")
+    if source_id is None:
+        return None
+    source = own_job(engine, key, source_id)
+    if source is None:
+        raise invalid(f"there is no job {source_id!r}", "GET /v1/jobs lists all", "marks")
+    if source.state != "succeeded":
+        state = f"job {source_id} has no marks: it is {source.state}"
+        raise conflict(state, "name a job that succeeded", "marks")
+    later = Marks.of(each for table in decided(source) for each in from_table(table))
+    applied = AppliedMarks(engine, source.id).read().composed()
+    history = MarkHistory(applied, later)
+    if not history:
+        raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
+    return history
