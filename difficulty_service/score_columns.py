@@ -255,7 +255,7 @@ _OWN_COLUMNS = (
     Column(
         "mark",
         "dictionary of string",
-        "`keep`, `relabel` or, of a box, `off`",
+        "`keep`, `relabel` or, of a box, `misplaced`",
         "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` -100. Null "
         "where nobody decided.",
         remedy=("score with ", Setting("marks", "marks.csv")),

@@ -180,7 +180,7 @@ class Review:
             places = decided[first : first + PART]
             rows, values = merged.rows[places], merged.values[places]
             kept = values == self._values_of_labels(rows)
-            marks = np.where(kept, Mark.KEEP, Mark.RELABEL)
+            marks = np.where(kept, Mark.KEEP, Mark.RELABEL).astype(object)  # of any length
             for value, mark in enumerate(ALONE):
                 marks[values == value] = mark
             yield pa.table(

@@ -10,7 +10,7 @@ and 5 % are taken away, at random, each box for one reason at most.
 cleanlab's scores of object detection take the boxes that a detector predicts. The one here sees the
 same features and was trained on other images, in three folds: a logistic regression for the
 categories and for windows beside all boxes. It classifies the boxes as they are given for swapped
-categories, and all windows of `difficulty missing` for boxes that are off or missing. Predictions
+categories, and all windows of `difficulty missing` for misplaced or missing boxes. Predictions
 count from a probability of 1/2, as few reach the 0.95 of cleanlab's default. cleanlab's quality of
 labels takes the probabilities at the boxes as those of images.
 

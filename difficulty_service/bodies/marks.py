@@ -102,7 +102,7 @@ class MarkCounts(BaseModel):
     keep: int
     relabel: int
     drop: int
-    off: int
+    misplaced: int
 
     @classmethod
     def of(cls, numbers: Mapping[Mark, int]) -> Self:

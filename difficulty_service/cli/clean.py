@@ -47,8 +47,8 @@ def clean(
         out: List to write, ending in .csv or .parquet, or a new folder of images. Boxes of objects
             are written in their own format into a folder, those of COCO and Label Studio into a
             .json, too, and those of CVAT into an .xml; tags into a table like theirs.
-        marks: CSV or Parquet file with columns sample_id, mark (keep, relabel, drop, off) and label
-            (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
+        marks: CSV or Parquet file with columns sample_id, mark (keep, relabel, drop, misplaced) and
+            label (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
         drop: Drop samples by their scores: 'label_margin > 4'.
         relabel: Give these samples the class of their nearest_label, or of their suggested_label
             where the condition is about suspicion.
@@ -198,9 +198,11 @@ def report_cleaned(out: Path, cleaned: "Cleaned", split: str | None = None) -> N
     console.print(f"{kept} in {out}", markup=False)
     if cleaned.num_others:
         console.print(f"the others are listed in {cleaned.dropped_file}", markup=False)
-    if cleaned.off_file is not None:
-        boxes = f"{count_of(cleaned.num_off, 'box', 'boxes')} {is_or_are(cleaned.num_off)}"
-        console.print(f"{boxes} off, and listed in {cleaned.off_file}", markup=False)
+    if cleaned.misplaced_file is not None:
+        boxes = (
+            f"{count_of(cleaned.num_misplaced, 'box', 'boxes')} {is_or_are(cleaned.num_misplaced)}"
+        )
+        console.print(f"{boxes} misplaced, and listed in {cleaned.misplaced_file}", markup=False)
     if cleaned.has_images:
         reading = "" if out.is_dir() else " --id-column sample_id"
         reading += "" if split is None else f" --split {split}"

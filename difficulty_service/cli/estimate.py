@@ -35,8 +35,8 @@ def estimate(
 
     Args:
         store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
-        marks: Marks of samples chosen at random, as for `difficulty clean`: keep and off are a
-            right label, relabel and drop a wrong one.
+        marks: Marks of samples chosen at random, as for `difficulty clean`: keep and misplaced are
+            a right label, relabel and drop a wrong one.
         share: Share of the labels to change at a time.
         repeats: Number of times to change labels and fit.
         seed: Seed of the flips.

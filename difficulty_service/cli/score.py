@@ -77,9 +77,9 @@ def score(
         labels: Labels of features in a file: .npy, or text with a label on each line; default:
             those in the file, or labels.npy beside it.
         marks: What people decided, from a report or `difficulty explore`: a CSV or Parquet file
-            with columns sample_id, mark (keep, relabel, drop or off) and label (the new class), or
-            what Label Studio, CVAT or FiftyOne made of `difficulty export`. It is remembered beside
-            the scores and holds for every later run.
+            with columns sample_id, mark (keep, relabel, drop or misplaced) and label (the new
+            class), or what Label Studio, CVAT or FiftyOne made of `difficulty export`. It is
+            remembered beside the scores and holds for every later run.
         undo_round: Number of a round of scores to go back to: takes back what was decided on them
             and on later ones, and keeps it in a file that --marks takes.
         report: Also write a page with the images, as `difficulty report` does.

@@ -208,7 +208,7 @@ class Tools:
     ) -> MarksChanged:
         """Marks samples: keep (the label is right), relabel (to another class) or drop.
 
-        Boxes of objects can also be off: the category is right, but the object is elsewhere.
+        Boxes of objects can also be misplaced: the category is right, but the object is elsewhere.
         All of them are marked, or none. replace: Replace marks that the samples have already;
         without it, they are refused.
         """

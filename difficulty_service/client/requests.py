@@ -181,7 +181,7 @@ class ScoreFilter(TypedDict, total=False):
         pmax: Highest percentile of difficulty.
         margin: Suspicion, or margin where there is none, to be exceeded.
         q: Text in the sample id.
-        mark: none, any, keep, relabel, drop, off, disagree, tie or final.
+        mark: none, any, keep, relabel, drop, misplaced, disagree, tie or final.
         verified: `only`: decided in an earlier round; `all` (default): whatever was decided.
         area: Corners of an area of the map.
         like: Row of a sample that they are like.

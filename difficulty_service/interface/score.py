@@ -94,8 +94,8 @@ def score(  # noqa: PLR0913 - one parameter for each option
         near_duplicates: Smallest cosine, in (0, 1], of the features of a sample and of the near
             duplicate named in the column `near_duplicate_of`; None to look for none.
         marks: What people decided: a file or a table with the columns sample_id, mark (keep,
-            relabel, drop or, of boxes, off) and label (the new class). Labels follow it and count
-            as right.
+            relabel, drop or, of boxes, misplaced) and label (the new class). Labels follow it
+            and count as right.
 
     Raises:
         CleaningError: The marks cannot be read, or are of other samples.

@@ -113,7 +113,7 @@ def _parse_mark(where: str, sample_id: str, text: str, label: str) -> MarkedSamp
             "write the name of the new class there",
             parameter="marks",
         )
-    takes_class = mark.kind.needs_class or mark is Mark.OFF
+    takes_class = mark.kind.needs_class or mark is Mark.MISPLACED
     return MarkedSample(sample_id, mark, (label or None) if takes_class else None)
 
 

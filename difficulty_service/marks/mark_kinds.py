@@ -16,7 +16,7 @@ class Mark(StrEnum):
     KEEP = "keep"
     RELABEL = "relabel"
     DROP = "drop"
-    OFF = "off"
+    MISPLACED = "misplaced"
 
     @property
     def kind(self) -> "MarkKind":
@@ -90,14 +90,14 @@ MARK_KINDS: Mapping[Mark, MarkKind] = {
         colour="#c0392b",
         is_wrong=True,
     ),
-    Mark.OFF: MarkKind(
+    Mark.MISPLACED: MarkKind(
         key="B",
-        help="the box is off: the category is right, but the object is elsewhere",
-        verb="Box off",
-        of_one="misplaced",
+        help="misplaced box: the category is right, but the object is elsewhere",
+        verb="Misplaced",
+        of_one="box",
         class_of_one=None,
-        of_several="Their boxes are off",
-        done="with a box that is off",
+        of_several="Their boxes are misplaced",
+        done="with a misplaced box",
         colour="#8a5cc2",
         for_boxes=True,
     ),

@@ -42,7 +42,7 @@ class MarkedSample:
     """What a person decided about a sample.
 
     Attributes:
-        label: Class of a sample that is relabelled, or whose box is off and was relabelled before.
+        label: Class of a relabelled sample, or of a misplaced box that was relabelled before.
         given_label: Class that the dataset gave it when it was marked; None where that is unknown.
         content: Digest of its content then, in hexadecimal digits; None where that is unknown.
         order: Order in which samples were looked at: `random` where it was any; empty where that is
@@ -84,9 +84,9 @@ class MarkedSample:
         if is_again or (self.mark is Mark.KEEP and earlier.mark is Mark.RELABEL):
             return replace(earlier, sample_id=self.sample_id, content=self.content)
         given = earlier.given_label or self.given_label
-        if earlier.label is not None and self.mark is Mark.OFF:
+        if earlier.label is not None and self.mark is Mark.MISPLACED:
             return replace(self, label=earlier.label, given_label=given)
-        if earlier.label is not None and self.mark is Mark.KEEP:  # the box is not off after all
+        if earlier.label is not None and self.mark is Mark.KEEP:  # its box is right after all
             return replace(self, mark=Mark.RELABEL, label=earlier.label, given_label=given)
         if self.mark is Mark.RELABEL and self.label == given:
             return replace(self, mark=Mark.KEEP, label=None, given_label=given)

@@ -31,8 +31,8 @@ from difficulty_service.scores.provenance import Provenance, TagSource
 ANNOTATIONS = (".json", ".xml")
 """Extensions of a single file of annotations, which only boxes of objects are written into."""
 
-OFF_FILE = "off.csv"
-"""List of the boxes that are off, in or beside a dataset of boxes."""
+MISPLACED_FILE = "misplaced.csv"
+"""List of the misplaced boxes, in or beside a dataset of boxes."""
 
 OTHER_FILES = (".jsonl", ".ndjson", ".tsv", ".txt", ".xls", ".xlsx", ".tar", ".zip")
 """Extensions of files that are not written, so that none of them becomes the name of a folder."""
@@ -45,8 +45,8 @@ class Cleaned:
     Attributes:
         dropped_file: List of the other samples, which may be none.
         has_images: Whether the cleaned dataset has images or their paths and can be scored.
-        num_off: Number of boxes that are off.
-        off_file: List of them; None where there are none, or where a list is written.
+        num_misplaced: Number of misplaced boxes.
+        misplaced_file: List of them; None where there are none, or where a list is written.
     """
 
     num_kept: int
@@ -54,8 +54,8 @@ class Cleaned:
     dropped_file: Path
     has_images: bool
     warnings: tuple[str, ...]
-    num_off: int = 0
-    off_file: Path | None = None
+    num_misplaced: int = 0
+    misplaced_file: Path | None = None
 
 
 def is_list(out: Path) -> bool:
@@ -178,8 +178,8 @@ def write_revision(
     A dataset that is a `single` file becomes one.
 
     All that nobody decided about stays as it is, also what has no scores. A folder also gets
-    `dropped.csv`, a file has a list of that name beside it; so do boxes that are off, which stay
-    where they are, have `off.csv`.
+    `dropped.csv`, a file has a list of that name beside it; so do misplaced boxes, which stay
+    where they are, have `misplaced.csv`.
     """
     table = decisions.table
     changes = {
@@ -201,8 +201,8 @@ def write_revision(
             f"does not have it any more: {list_names(revision.unknown, LISTED)}"
         )
     is_file = single or is_annotations(out)
-    off = decisions.off()
-    lists = {DROPPED_FILE: others, **({OFF_FILE: off} if len(off) else {})}
+    misplaced = decisions.misplaced()
+    lists = {DROPPED_FILE: others, **({MISPLACED_FILE: misplaced} if len(misplaced) else {})}
     if is_file:
         places = {name: out.with_suffix(f".{name}") for name in lists}
         _write_single(out, revision)
@@ -221,8 +221,8 @@ def write_revision(
         dropped_file=places[DROPPED_FILE],
         has_images=not is_file,
         warnings=tuple(warnings),
-        num_off=len(off),
-        off_file=places.get(OFF_FILE),
+        num_misplaced=len(misplaced),
+        misplaced_file=places.get(MISPLACED_FILE),
     )
 
 

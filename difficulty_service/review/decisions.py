@@ -228,7 +228,7 @@ class Decisions:
         table: Columns of text: sample_id, label (the final class), original_label, mark (null for a
             sample that no rule names) and reason (why it is dropped; null if it is kept).
         copies: None where copies are not dropped.
-        rounds: Number of the round in which each box was found to be off, as far as it is known.
+        rounds: Number of the round in which each misplaced box was found, as far as it is known.
     """
 
     table: pa.Table
@@ -248,13 +248,13 @@ class Decisions:
             ["sample_id", "label", "reason"]
         )
 
-    def off(self) -> pa.Table:
+    def misplaced(self) -> pa.Table:
         """The boxes that are kept but are not where their objects are.
 
         Columns sample_id, image, box (its name in the image), label and round (null where it is not
         known).
         """
-        rows = self.table.filter(pc.equal(self.table["mark"], Mark.OFF.value))
+        rows = self.table.filter(pc.equal(self.table["mark"], Mark.MISPLACED.value))
         ids = rows["sample_id"].to_pylist()
         names = [each.rpartition("#") for each in ids]
         return pa.table(
@@ -338,7 +338,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     classes = count_classes(table, list(names.values()))
     empty = [name for name, counts in classes.items() if not counts.after]
     warnings += [f"class {name!r} has no samples left" for name in empty]
-    rounds = {name: each.round for name, each in rules.marks.items() if each.mark is Mark.OFF}
+    rounds = {name: each.round for name, each in rules.marks.items() if each.mark is Mark.MISPLACED}
     return Decisions(table, classes, tuple(warnings), copies, rounds)
 
 
@@ -439,8 +439,8 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
             draft.drop(row, MARKED_DROP)
         else:
             draft.relabel(row, marked.label or draft.original[row])
-        if marked.mark is Mark.OFF:
-            draft.marks[row] = Mark.OFF
+        if marked.mark is Mark.MISPLACED:
+            draft.marks[row] = Mark.MISPLACED
         overruled += by_condition and before != (draft.labels[row], draft.reasons[row])
     if not overruled:
         return []

@@ -110,7 +110,7 @@ class AppliedMarks:
         remembered: Every mark, by the id that its sample has now, with what it was applied to.
         verified: Mark of each sample that is left; null where nobody decided. Shape (samples,).
         given: Class index that each of them had before, as far as it is known; -1 where nobody
-            decided, and where the box is off: that sample is fitted like any other. Shape
+            decided, and where the box is misplaced: that sample is fitted like any other. Shape
             (samples,).
         counts: Number of samples with each mark, those that were dropped included.
         round: Number of the round of scores that comes after the marks.
@@ -143,8 +143,8 @@ class MarkedFeatures(ChangedFeatures):
         labels, codes = labels.clone(), np.full(len(labels), -1, np.int8)
         given = torch.full_like(labels, -1)
         for sample, marked in draft.decided.values():
-            # What is seen of a box that is off is something else, from which no class is learned.
-            if marked.mark is not Mark.OFF:
+            # A misplaced box shows something else, from which no class is learned.
+            if marked.mark is not Mark.MISPLACED:
                 before = indices.get(marked.given_label or "", int(labels[sample.position]))
                 given[sample.position] = before
             codes[sample.position] = tuple(Mark).index(marked.mark)

@@ -213,7 +213,7 @@ class Provenance(Extraction):
     """Number of samples that could not be read."""
     marks: Mapping[str, int] | None = None
     """Number of samples with each mark of people that was applied before scoring: `keep`,
-    `relabel`, `drop` and, of boxes, `off`; only where there were any."""
+    `relabel`, `drop` and, of boxes, `misplaced`; only where there were any."""
     round: int | None = None
     """Number of this round of scores: 1 more than that of the latest of these marks; only with
     marks."""

@@ -52,13 +52,21 @@ def test_a_review_by_keyboard_changes_the_decided_boxes_alone(
     ids = [card["id"] for card in cards]
     first = 100 + 3 * WRONG
     wrong = f"scene{WRONG:03}.png#{first}"
-    kept, dropped, off, spared = [each for each in ids if each != wrong][:4]
+    kept, dropped, misplaced, spared = [each for each in ids if each != wrong][:4]
 
-    for sample_id, keys in ((kept, "k"), (wrong, "r"), (dropped, "d"), (off, "b"), (spared, "bu")):
+    for sample_id, keys in (
+        (kept, "k"),
+        (wrong, "r"),
+        (dropped, "d"),
+        (misplaced, "b"),
+        (spared, "bu"),
+    ):
         page.locator(".look").nth(ids.index(sample_id)).focus()
         for key in keys:
             page.keyboard.press(key)
-    stamps = [page.locator(".stamp").nth(ids.index(each)).inner_text() for each in (off, spared)]
+    stamps = [
+        page.locator(".stamp").nth(ids.index(each)).inner_text() for each in (misplaced, spared)
+    ]
     tray = page.locator("#tray-text").inner_text()
     with page.expect_download() as download:
         page.get_by_role("button", name="Download marks").click()
@@ -66,8 +74,8 @@ def test_a_review_by_keyboard_changes_the_decided_boxes_alone(
     words = ("clean", boxes, "--marks", tmp_path / "marks.csv", "--out", tmp_path / "cleaned")
     create_app()(list(map(str, words)))
 
-    assert stamps == ["off", ""]
-    assert tray.startswith("4 checked: 1 keep, 1 relabel, 1 drop, 1 off.")
+    assert stamps == ["misplaced", ""]
+    assert tray.startswith("4 checked: 1 keep, 1 relabel, 1 drop, 1 misplaced.")
     file = Path("annotations") / "instances_val.json"
     before, after = (
         annotations_of(each / file) for each in (boxes.with_name("fruit"), tmp_path / "cleaned")
@@ -77,14 +85,14 @@ def test_a_review_by_keyboard_changes_the_decided_boxes_alone(
     del expected[int(dropped.partition("#")[2])]
     assert after == expected
     assert list(after) == list(expected)
-    with (tmp_path / "cleaned" / "off.csv").open(newline="") as rows:
+    with (tmp_path / "cleaned" / "misplaced.csv").open(newline="") as rows:
         (row,) = csv.DictReader(rows)
-    image, _, box = off.partition("#")
-    assert (row["sample_id"], row["image"], row["box"]) == (off, image, box)
+    image, _, box = misplaced.partition("#")
+    assert (row["sample_id"], row["image"], row["box"]) == (misplaced, image, box)
     assert int(box) in after
 
 
-def test_a_box_that_is_off_does_not_count_as_a_wrong_label(
+def test_a_box_that_is_misplaced_does_not_count_as_a_wrong_label(
     open_page: OpenPage, boxes: Path, tmp_path: Path
 ) -> None:
     make_report(read_reported(boxes), tmp_path / "random.html", ReportOptions(order="random"))
@@ -95,7 +103,7 @@ def test_a_box_that_is_off_does_not_count_as_a_wrong_label(
         page.keyboard.press(key)
 
     tray = page.locator("#tray-text").inner_text()
-    assert "5 checked: 0 keep, 0 relabel, 2 drop, 3 off." in tray
+    assert "5 checked: 0 keep, 0 relabel, 2 drop, 3 misplaced." in tray
     assert "Of 5 labels in a random order, 2 were wrong" in tray
 
 
@@ -113,7 +121,7 @@ def test_the_dialog_shows_the_fourth_decision_on_every_device(
         verbs = dialog.locator(".verbs button")
         places = [button.bounding_box() for button in verbs.all()]
 
-        dialog.get_by_role("button", name="Box off").click()
+        dialog.get_by_role("button", name="Misplaced").click()
         page.keyboard.press("ArrowLeft")
 
         assert axe_findings(page) == []
@@ -134,5 +142,5 @@ def test_samples_that_are_no_boxes_have_no_such_key_or_button(
     page.keyboard.press("?")
 
     assert page.locator("[data-mark]").count() == 0
-    assert page.locator("[data-decision=off]").count() == 0
+    assert page.locator("[data-decision=misplaced]").count() == 0
     assert "box" not in page.locator("#keys").inner_text()

@@ -62,11 +62,11 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     first = table.sort_by([("suspicion", "descending")]).slice(0, 1).to_pylist()[0]
     assert scenes[2].name in first["sample_id"]
     ids = table["sample_id"].to_pylist()
-    dropped, off = [name for name in ids if name != first["sample_id"]][::117]
+    dropped, misplaced = [name for name in ids if name != first["sample_id"]][::117]
     marks.write_text(
         "sample_id,mark,label\n"
         f"{first['sample_id']},relabel,{first['suggested_label_name']}\n{dropped},drop,\n"
-        f"{off},off,\n"
+        f"{misplaced},misplaced,\n"
     )
 
     out = tmp_path / "cleaned"
@@ -88,12 +88,14 @@ def test_a_wrong_box_is_found_and_corrected_in_the_format_of_its_dataset(
     assert after == expected
     assert next(out.rglob("scene005.png")).is_symlink()
     assert dropped in (out / "dropped.csv").read_text()
-    image, _, box = off.rpartition("#")
-    assert (out / "off.csv").read_text().splitlines() == [
+    image, _, box = misplaced.rpartition("#")
+    assert (out / "misplaced.csv").read_text().splitlines() == [
         '"sample_id","image","box","label","round"',
-        f'"{off}","{image}","{box}","{expected_labels[off]}",1',
+        f'"{misplaced}","{image}","{box}","{expected_labels[misplaced]}",1',
     ]
-    assert f"1 box is off, and listed in {out / 'off.csv'}" in " ".join(cleaned.stdout.split())
+    assert f"1 box is misplaced, and listed in {out / 'misplaced.csv'}" in " ".join(
+        cleaned.stdout.split()
+    )
 
 
 @pytest.mark.slow

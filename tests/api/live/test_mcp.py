@@ -100,7 +100,12 @@ def test_an_assistant_replaces_a_mark_only_if_it_says_so(ask: Callable[..., Any]
 
     assert marked.structured_content["counts"]["keep"] == 1
     assert again.is_error
-    assert replaced.structured_content["counts"] == {"keep": 0, "relabel": 0, "drop": 1, "off": 0}
+    assert replaced.structured_content["counts"] == {
+        "keep": 0,
+        "relabel": 0,
+        "drop": 1,
+        "misplaced": 0,
+    }
     assert sample_id not in [each["sample_id"] for each in after.structured_content["samples"]]
 
 

@@ -199,17 +199,23 @@ def test_an_order_is_kept_where_all_reviewers_met_the_sample_in_it() -> None:
     assert table["marked_at"].cast(pa.int64()).to_pylist() == [1_000_000, 3_000_000]
 
 
-def test_a_box_that_is_off_is_another_decision_than_its_class_or_dropping_it() -> None:
-    off = (Mark.OFF, None)
+def test_a_box_that_is_misplaced_is_another_decision_than_its_class_or_dropping_it() -> None:
+    misplaced = (Mark.MISPLACED, None)
     review = review_of(
         [0, 1, 2],
-        {(0, "a"): off, (0, "b"): KEEP, (0, "c"): off, (1, "a"): off, (1, "b"): off}
-        | {(2, "a"): off, (2, "b"): DROP},
+        {
+            (0, "a"): misplaced,
+            (0, "b"): KEEP,
+            (0, "c"): misplaced,
+            (1, "a"): misplaced,
+            (1, "b"): misplaced,
+        }
+        | {(2, "a"): misplaced, (2, "b"): DROP},
     )
 
     assert review.disagreed.tolist() == [0, 2]
     assert merged_of(review) == {
-        "s0": ("off", None, "majority", 3),
-        "s1": ("off", None, "unanimous", 2),
+        "s0": ("misplaced", None, "majority", 3),
+        "s1": ("misplaced", None, "unanimous", 2),
     }
     assert review.merged.tied.tolist() == [2]

@@ -175,4 +175,6 @@ def test_an_assistant_may_do_what_the_key_may_and_is_told_why_not_in_one_line(
     assert content.text.startswith("the key has the scopes read, this needs write; ")
     assert "\n" not in content.text
     assert not allowed.is_error
-    assert allowed.structured_content == {"counts": {"keep": 1, "relabel": 0, "drop": 0, "off": 0}}
+    assert allowed.structured_content == {
+        "counts": {"keep": 1, "relabel": 0, "drop": 0, "misplaced": 0}
+    }

@@ -127,7 +127,7 @@ def test_marks_are_listed_in_pages_and_counted(
     rest = client.get(f"/v1/jobs/{job}/marks?limit=2&after={first['next']}").json()
 
     assert [mark["sample_id"] for mark in first["marks"] + rest["marks"]] == IDS[:3]
-    assert first["counts"] == {"keep": 3, "relabel": 0, "drop": 0, "off": 0}
+    assert first["counts"] == {"keep": 3, "relabel": 0, "drop": 0, "misplaced": 0}
     assert rest["next"] is None
 
 
@@ -147,7 +147,7 @@ def test_a_mark_that_was_not_seen_is_a_conflict(change: Callable[..., int]) -> N
         (IDS[0], ("relabel",)),
         (IDS[0], ("keep", "dog")),
         (IDS[0], ("maybe",)),
-        (IDS[0], ("off",)),  # they are no boxes
+        (IDS[0], ("misplaced",)),  # they are no boxes
     ],
 )
 def test_an_impossible_mark_is_refused(

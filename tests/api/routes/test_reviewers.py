@@ -48,9 +48,9 @@ def test_the_owner_sees_how_far_each_reviewer_has_come_and_how_they_agree(
 
     rows = {each["name"]: each for each in found["reviewers"]}
     assert {name: each["counts"] for name, each in rows.items()} == {
-        "owner": {"keep": 3, "relabel": 0, "drop": 0, "off": 0},
-        "colleague": {"keep": 1, "relabel": 1, "drop": 0, "off": 0},
-        "overseer": {"keep": 0, "relabel": 0, "drop": 1, "off": 0},
+        "owner": {"keep": 3, "relabel": 0, "drop": 0, "misplaced": 0},
+        "colleague": {"keep": 1, "relabel": 1, "drop": 0, "misplaced": 0},
+        "overseer": {"keep": 0, "relabel": 0, "drop": 1, "misplaced": 0},
     }
     assert {name: each["doubtful_seen"] for name, each in rows.items()} == {
         "owner": 1.0,

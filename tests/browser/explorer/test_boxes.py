@@ -46,18 +46,18 @@ def test_boxes_are_marked_and_found_again_by_keyboard(
 
     for key in "k2dbb":
         page.keyboard.press(key)
-    page.get_by_text("5 checked: 1 keep, 1 relabel, 1 drop, 2 off.").first.wait_for()
+    page.get_by_text("5 checked: 1 keep, 1 relabel, 1 drop, 2 misplaced.").first.wait_for()
     page.keyboard.press("u")
-    page.get_by_text("4 checked: 1 keep, 1 relabel, 1 drop, 1 off.").first.wait_for()
+    page.get_by_text("4 checked: 1 keep, 1 relabel, 1 drop, 1 misplaced.").first.wait_for()
     stamps = page.locator(".stamp").all_inner_texts()[:5]
     hint = page.locator(".keys-hint").inner_text()
-    page.locator("#mark").select_option("off")
+    page.locator("#mark").select_option("misplaced")
     page.locator(".results-head b").get_by_text("1", exact=True).wait_for()
 
-    marks = ["keep", "relabel", "drop", "off"]
+    marks = ["keep", "relabel", "drop", "misplaced"]
     assert decisions_of(explorer, unmarked) == dict(enumerate(marks))
-    assert (stamps[0], *stamps[2:]) == ("keep", "drop", "off", "")
-    assert "B off" in hint
+    assert (stamps[0], *stamps[2:]) == ("keep", "drop", "misplaced", "")
+    assert "B misplaced" in hint
     assert page.locator(".card").get_attribute("data-row") == "3"
 
 
@@ -69,32 +69,32 @@ def test_the_page_of_one_box_says_that_it_is_off_and_goes_on(
 
     page.keyboard.press("b")
     page.wait_for_url("**/images/1?*")
-    page.get_by_role("button", name="Box off").click()
+    page.get_by_role("button", name="Misplaced").click()
     page.wait_for_url("**/images/2?*")
     page.goto(f"/jobs/{unmarked}/images/0?sort=file")
 
-    off = page.get_by_role("button", name="Box off")
-    assert off.get_attribute("aria-pressed") == "true"
-    assert decisions_of(explorer, unmarked) == {0: "off", 1: "off"}
+    misplaced = page.get_by_role("button", name="Misplaced")
+    assert misplaced.get_attribute("aria-pressed") == "true"
+    assert decisions_of(explorer, unmarked) == {0: "misplaced", 1: "misplaced"}
 
 
 def test_several_boxes_are_off_at_once(page: "Page", explorer: Explorer, unmarked: str) -> None:
     page.goto(f"/jobs/{unmarked}/images?sort=file&q=scene003")
     page.get_by_text("Mark all 3 filtered").click()
 
-    page.get_by_role("button", name="Box off 3").click()
-    page.get_by_text("3 checked: 0 keep, 0 relabel, 0 drop, 3 off.").first.wait_for()
+    page.get_by_role("button", name="Misplaced 3").click()
+    page.get_by_text("3 checked: 0 keep, 0 relabel, 0 drop, 3 misplaced.").first.wait_for()
 
-    assert {*decisions_of(explorer, unmarked).values()} == {"off"}
+    assert {*decisions_of(explorer, unmarked).values()} == {"misplaced"}
 
 
-def test_images_that_are_no_boxes_cannot_be_off(page: "Page", explorer: Explorer) -> None:
+def test_images_that_are_no_boxes_cannot_be_misplaced(page: "Page", explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}/images?margin=0")
     with explorer.client() as client:
-        body = {"marks": [{"row": 0, "decision": {"mark": "off"}}]}
+        body = {"marks": [{"row": 0, "decision": {"mark": "misplaced"}}]}
         refused = client.post(f"/v1/jobs/{explorer.job}/marks", json=body)
 
     assert refused.status_code == 422
-    assert "only boxes of objects can be marked off" in refused.json()["detail"]
-    assert page.locator("[data-decision=off], [value=off]").count() == 0
-    assert "B off" not in page.locator(".keys-hint").inner_text()
+    assert "only boxes of objects can be marked misplaced" in refused.json()["detail"]
+    assert page.locator("[data-decision=misplaced], [value=misplaced]").count() == 0
+    assert "B misplaced" not in page.locator(".keys-hint").inner_text()

@@ -68,4 +68,4 @@ def test_a_job_about_tags_is_made_by_the_form_and_reviewed_by_keyboard(
     by_id = {each["sample_id"]: (each["mark"], each["label"]) for each in (first, second)}
     assert by_id.pop(f"{WRONG:03}.png#red") == ("relabel", "not red")
     assert [mark for mark, _ in by_id.values()] == ["keep"]
-    assert page.locator("[data-decision=off]").count() == 0
+    assert page.locator("[data-decision=misplaced]").count() == 0

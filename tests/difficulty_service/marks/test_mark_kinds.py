@@ -21,9 +21,9 @@ def test_a_sum_names_wrong_labels_first_and_marks_that_no_sample_has() -> None:
 
 
 def test_boxes_alone_can_be_off_and_a_sum_tells_how_many_are() -> None:
-    assert kinds_for(boxes=True).keys() - kinds_for(boxes=False).keys() == {Mark.OFF}
-    assert count_kinds({"keep": 2, "off": 1}) == (
-        "0 relabelled, 0 dropped, 2 kept, 1 with a box that is off"
+    assert kinds_for(boxes=True).keys() - kinds_for(boxes=False).keys() == {Mark.MISPLACED}
+    assert count_kinds({"keep": 2, "misplaced": 1}) == (
+        "0 relabelled, 0 dropped, 2 kept, 1 with a misplaced box"
     )
 
 
@@ -36,7 +36,7 @@ def test_scripts_know_which_marks_need_a_class_and_which_say_that_a_label_is_wro
         "k": "keep",
         "r": "relabel",
         "d": "drop",
-        "b": "off",
+        "b": "misplaced",
     }
 
 

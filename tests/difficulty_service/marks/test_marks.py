@@ -253,24 +253,24 @@ def test_a_quote_that_is_never_closed_takes_no_other_mark_away(tmp_path: Path) -
         read(tmp_path, content)
 
 
-LATER = ((Mark.OFF, 2), (Mark.KEEP, 3))
+LATER = ((Mark.MISPLACED, 2), (Mark.KEEP, 3))
 
 
-def test_a_box_that_is_off_keeps_the_class_that_it_was_given_in_an_earlier_round(
+def test_a_box_that_is_misplaced_keeps_the_class_that_it_was_given_in_an_earlier_round(
     tmp_path: Path,
 ) -> None:
     relabelled = MarkedSample("a#1", Mark.RELABEL, "dog", given_label="cat", round=1)
-    off, keep = (MarkedSample("a#1", mark, round=number) for mark, number in LATER)
-    other = replace(off, sample_id="a#2")
+    misplaced, keep = (MarkedSample("a#1", mark, round=number) for mark, number in LATER)
+    other = replace(misplaced, sample_id="a#2")
 
-    both = off.after(relabelled)
+    both = misplaced.after(relabelled)
     write_marks(tmp_path / "marks.csv", [both, other])
     read = read_marks(tmp_path / "marks.csv", set()).samples
 
-    assert both == MarkedSample("a#1", Mark.OFF, "dog", given_label="cat", round=2)
+    assert both == MarkedSample("a#1", Mark.MISPLACED, "dog", given_label="cat", round=2)
     assert read == {"a#1": both, "a#2": other}
     assert keep.after(both) == MarkedSample("a#1", Mark.RELABEL, "dog", given_label="cat", round=3)
-    assert keep.after(off) == keep
+    assert keep.after(misplaced) == keep
 
 
 def test_what_was_decided_about_another_content_is_nothing_that_a_later_mark_is_after() -> None:

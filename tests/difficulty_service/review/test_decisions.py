@@ -306,17 +306,17 @@ def test_what_was_not_dropped_before_scoring_is_told_of(make_scores: MakeScores)
     assert decided.warnings == ("1 marked sample is not in the score file: gone",)
 
 
-def test_boxes_that_are_off_stay_and_are_listed_with_their_images(make_scores: MakeScores) -> None:
+def test_misplaced_boxes_stay_and_are_listed_with_their_images(make_scores: MakeScores) -> None:
     scores = make_scores(["a#1", "a#2", "x/b#c#3", "d#4", "e#5", "f#6"], boxes=True)
     marks = {
-        "a#1": MarkedSample("a#1", Mark.OFF, round=2),
-        "x/b#c#3": MarkedSample("x/b#c#3", Mark.OFF, "dog", given_label="cat"),
+        "a#1": MarkedSample("a#1", Mark.MISPLACED, round=2),
+        "x/b#c#3": MarkedSample("x/b#c#3", Mark.MISPLACED, "dog", given_label="cat"),
         "d#4": DROP,
     }
 
     decided = decide(scores, CleaningRules(marks, drop="label_margin < 0"))
 
-    assert decided.off().to_pylist() == [
+    assert decided.misplaced().to_pylist() == [
         {"sample_id": "a#1", "image": "a", "box": "1", "label": "bird", "round": 2},
         {"sample_id": "x/b#c#3", "image": "x/b#c", "box": "3", "label": "dog", "round": None},
     ]
@@ -324,5 +324,5 @@ def test_boxes_that_are_off_stay_and_are_listed_with_their_images(make_scores: M
 
 
 def test_a_mark_of_boxes_is_refused_for_other_samples(make_scores: MakeScores) -> None:
-    with pytest.raises(CleaningError, match="1 sample is marked off, which only boxes"):
-        decide(make_scores(), CleaningRules({"a": MarkedSample("a", Mark.OFF)}))
+    with pytest.raises(CleaningError, match="1 sample is marked misplaced, which only boxes"):
+        decide(make_scores(), CleaningRules({"a": MarkedSample("a", Mark.MISPLACED)}))

@@ -351,7 +351,9 @@ def test_scores_say_that_a_verified_label_is_right(tmp_path: Path) -> None:
     assert scores.provenance.num_samples == 119
 
 
-def test_a_box_that_is_off_has_a_right_label_and_is_fitted_like_any_other(tmp_path: Path) -> None:
+def test_a_box_that_is_misplaced_has_a_right_label_and_is_fitted_like_any_other(
+    tmp_path: Path,
+) -> None:
     labels = torch.arange(120) % 3
     features = torch.from_numpy(np.random.default_rng(5).standard_normal((120, 4))).float()
     store = store_of(tmp_path / "features", features, labels, boxes=True)
@@ -360,20 +362,26 @@ def test_a_box_that_is_off_has_a_right_label_and_is_fitted_like_any_other(tmp_pa
         changed = apply(store, marks)
         assert changed.applied.given.tolist() == [0, *[-1] * 119]  # of the sample that is kept
         scores = score_in_memory(changed, fit_store(changed, FitOptions()))
-        assert (scores.provenance.marks or {}).get("off") == sum(
-            each.mark is Mark.OFF for each in marks.values()
+        assert (scores.provenance.marks or {}).get("misplaced") == sum(
+            each.mark is Mark.MISPLACED for each in marks.values()
         )
         return {row["sample_id"]: row for row in scores.table.to_pylist()}
 
-    off = rows_with({"s7": MarkedSample("s7", Mark.OFF), "s0": KEEP})
+    misplaced = rows_with({"s7": MarkedSample("s7", Mark.MISPLACED), "s0": KEEP})
     unmarked = rows_with({"s0": KEEP})
 
-    assert {name for name, row in off.items() if row != unmarked[name]} == {"s7"}
-    assert off["s7"] == unmarked["s7"] | {"mark": "off", "suspicion": -100, "p_wrong": 0}
+    assert {name for name, row in misplaced.items() if row != unmarked[name]} == {"s7"}
+    assert misplaced["s7"] == unmarked["s7"] | {
+        "mark": "misplaced",
+        "suspicion": -100,
+        "p_wrong": 0,
+    }
 
 
-def test_samples_that_are_no_boxes_cannot_be_off(make_store: MakeStore) -> None:
-    with pytest.raises(CleaningError, match="2 samples are marked off, which only boxes") as error:
-        apply(make_store(), dict.fromkeys(("s1", "s2"), MarkedSample("", Mark.OFF)))
+def test_samples_that_are_no_boxes_cannot_be_misplaced(make_store: MakeStore) -> None:
+    with pytest.raises(
+        CleaningError, match="2 samples are marked misplaced, which only boxes"
+    ) as error:
+        apply(make_store(), dict.fromkeys(("s1", "s2"), MarkedSample("", Mark.MISPLACED)))
 
     assert "mark them keep, relabel, drop; if they are boxes, score" in str(error.value)
