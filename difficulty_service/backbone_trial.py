@@ -184,7 +184,7 @@ class _Encoded:
 
 def useless_options(extraction: ExtractionOptions) -> set[str]:
     """Names of the given options that a trial does not heed."""
-    return extraction.given.intersection(USELESS) | extraction.useless
+    return extraction.given.intersection(USELESS)
 
 
 def try_backbones(

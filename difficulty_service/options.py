@@ -311,7 +311,7 @@ class ListingOptions(ReadingOptions):
     """Which samples of a dataset are extracted, and in what shards."""
 
     modality: Literal["image", "text"] = "image"
-    """text: the texts of a table."""
+    """text: the texts of a table; not needed where their column is named."""
 
     shard_size: Annotated[int, Field(ge=1)] = 4096
     """Samples per part, the unit of resuming."""
@@ -414,26 +414,14 @@ class ExtractionOptions:
         return named | {"text_column": self.text_column}
 
     @property
-    def useless(self) -> set[str]:
-        """Names of the given options that change nothing for samples of this kind."""
-        if self.dataset.modality == "image":
-            return {"text_column"} if self.dataset.text_column is not None else set()
-        models = (self.dataset, self.encoding, self.network, self.machine)
-        usual = {
-            name: field.default
-            for each in models
-            for name, field in type(each).model_fields.items()
-        }
-        values = {name: value for each in models for name, value in each}
-        return {
-            name for name in self.given.intersection(IMAGES_ONLY) if values[name] != usual[name]
-        }
+    def is_of_texts(self) -> bool:
+        """Whether the samples are texts."""
+        return self.dataset.modality == "text" or self.dataset.text_column is not None
 
     @property
     def text_column(self) -> str | None:
         """The column with the texts; None where the samples are images."""
-        is_text = self.dataset.modality == "text"
-        return (self.dataset.text_column or "text") if is_text else None
+        return (self.dataset.text_column or "text") if self.is_of_texts else None
 
 
 @panel("Output")

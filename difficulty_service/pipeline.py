@@ -291,7 +291,7 @@ def _choose_machine(
 ) -> tuple[torch.device, torch.dtype]:
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
     precision = chosen.machine.precision
-    if chosen.dataset.modality == "text" and precision == "auto":
+    if chosen.is_of_texts and precision == "auto":
         # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
         precision = "fp32"
     if cluster is None:

@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from difficulty_service.base.contract import Contract, Names
 from difficulty_service.command_options import NumSearched
 from difficulty_service.dataset_formats import DatasetPreview
-from difficulty_service.options import FIT_ONLY, IMAGES_ONLY, LABELS_ONLY, DatasetScoring
+from difficulty_service.option_rules import chosen_in, find_clash
+from difficulty_service.options import DatasetScoring
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -134,49 +135,10 @@ class JobCreate(JobRequest):
     )
 
     @model_validator(mode="after")
-    def _has_no_image_options_for_texts(self) -> Self:
-        usual = type(self).model_fields
-        wrong = [
-            name
-            for name in IMAGES_ONLY
-            if name in usual and getattr(self, name) != usual[name].default
-        ]
-        if self.text_column is not None and wrong:
-            raise ValueError(f"text_column: {' and '.join(wrong)} apply to images only")
-        return self
-
-    @model_validator(mode="after")
-    def _judges_tags_or_labels(self) -> Self:
-        usual = type(self).model_fields
-        names = (*LABELS_ONLY, "gaussians", "marks")
-        wrong = [name for name in names if getattr(self, name) != usual[name].default]
-        if self.tags is not None and wrong:
-            raise ValueError(
-                f"tags: they are judged in place of labels, so {' and '.join(wrong)} cannot be "
-                "used with them"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _searches_as_it_encodes_boxes(self) -> Self:
-        usual = type(self).model_fields
-        names = ("text_column", "tags", "augment_runs", "outlines")
-        wrong = [name for name in names if getattr(self, name) != usual[name].default]
-        if self.missing_boxes is not None and wrong:
-            raise ValueError(
-                "missing_boxes: windows beside the boxes of images are compared with the boxes, "
-                f"which {' and '.join(wrong)} would change or rule out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _fits_nothing_to_given_gaussians(self) -> Self:
-        usual = type(self).model_fields
-        useless = [name for name in FIT_ONLY if getattr(self, name) != usual[name].default]
-        if self.gaussians is not None and useless:
-            raise ValueError(
-                f"gaussians: they are fitted, so {' and '.join(useless)} would change nothing"
-            )
+    def _fits_together(self) -> Self:
+        clash = find_clash(chosen_in(self))
+        if clash is not None:
+            raise ValueError(clash.sentence())
         return self
 
 

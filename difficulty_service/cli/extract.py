@@ -1,7 +1,7 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +12,8 @@ from cyclopts import Parameter
 from difficulty_service.cli.console import alarm, as_text, err, out, print_table, print_warnings
 from difficulty_service.cli.progress import exit_when_interrupted, following_downloads
 from difficulty_service.cli.score_report import report_dataset
-from difficulty_service.cli.wrong_call import WrongCall, as_option, options
+from difficulty_service.cli.wrong_call import WrongCall, as_option, option
+from difficulty_service.option_rules import chosen_for_features, find_clash
 from difficulty_service.options import ExtractionOptions
 
 if TYPE_CHECKING:
@@ -85,17 +86,22 @@ def parse_subset(text: str) -> "ShardSubset":
     return ShardSubset(int(match[1]), int(match[2]))
 
 
+def require_compatible(chosen: Iterable[str]) -> None:
+    """Refuses options that cannot be chosen together, as the other front ends do.
+
+    Raises:
+        WrongCall: A rule forbids it.
+    """
+    clash = find_clash({name.strip("_") for name in chosen})
+    if clash is not None:
+        raise WrongCall(clash.sentence(option))
+
+
 def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "ExtractRequest":
     """The request for the pipeline that the options of the command line describe."""
     from difficulty_service.pipeline import plan_extraction
 
-    machine = extraction.machine
-    if machine.engine == "local" and (machine.ray_address or machine.ray_actors):
-        raise WrongCall("--ray-address and --ray-actors need --engine ray")
-    if useless := extraction.useless:
-        if extraction.dataset.modality == "image":
-            raise WrongCall("--text-column needs --modality text")
-        raise WrongCall(f"{options(useless)} would change nothing with --modality text")
+    require_compatible(chosen_for_features(extraction))
     return plan_extraction(dataset, out, extraction)
 
 

@@ -1,7 +1,6 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -17,15 +16,15 @@ from difficulty_service.cli.extract import (
     report_extraction,
     report_runtime,
     report_settled,
+    require_compatible,
     show_extraction,
 )
 from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
+from difficulty_service.option_rules import chosen_for_features, chosen_in
 from difficulty_service.options import (
-    FIT_ONLY,
-    LABELS_ONLY,
     ExtractionOptions,
     OutputOptions,
     ScoringOptions,
@@ -111,14 +110,14 @@ def score(
     )
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
+    beside = {"gaussians": gaussians, "labels": labels, "marks": marks, "undo_round": undo_round}
+    given = {name for name, value in beside.items() if value is not None}
+    require_compatible(chosen_in(scoring, output) | chosen_for_features(extraction) | given)
     if scoring.tags is not None:
-        others = (("gaussians", gaussians), ("labels", labels), ("marks", marks))
-        require_tags_only(scoring, output, extraction, (*others, ("undo_round", undo_round)))
         with without(*muted_consoles(output)):
             score_tags_of(source, out, scoring, extraction, report)
         return
     limits = [Limit.parse(text) for text in output.fail_above]
-    require_fits(gaussians, scoring)
     require_files(out, report)
     fitted = None if gaussians is None else FittedGaussians.load(gaussians)
     later = None if marks is None else read_marks(marks, ())
@@ -164,14 +163,6 @@ def score(
     require_below(limits, {"": result})
 
 
-def require_fits(gaussians: Path | None, scoring: ScoringOptions) -> None:
-    """Refuses options of a fit where fitted Gaussians are given."""
-    if gaussians is not None and (useless := scoring.model_fields_set & set(FIT_ONLY)):
-        raise WrongCall(
-            f"{gaussians} holds fitted Gaussians, so {options(useless)} would change nothing"
-        )
-
-
 def require_files(scores: Path, report: Path | None) -> None:
     """Refuses names that files cannot have, before hours of work."""
     from difficulty_service.review.writing import require_report_file
@@ -180,30 +171,6 @@ def require_files(scores: Path, report: Path | None) -> None:
     require_score_file_name(scores)
     if report is not None:
         require_report_file(report)
-
-
-def require_tags_only(
-    scoring: ScoringOptions,
-    output: OutputOptions,
-    extraction: ExtractionOptions,
-    others: Iterable[tuple[str, object]],
-) -> None:
-    """Refuses options about labels where tags are judged, and those that count samples.
-
-    Args:
-        others: Names and values of the options that no model has.
-
-    Raises:
-        WrongCall: One of them is given.
-    """
-    given = scoring.model_fields_set | extraction.given
-    useless = given.intersection(LABELS_ONLY)
-    useless |= {name for name, value in others if value is not None}
-    useless |= {name.strip("_") for name, value in output if name != "quiet" and value}
-    if useless:
-        raise WrongCall(
-            f"--tags judges tags in place of labels, so {options(useless)} cannot be used with it"
-        )
 
 
 def score_tags_of(

@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from difficulty_service.base.contract import Found
 from difficulty_service.cli.console import err, print_warnings, without
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.extract import build_request
+from difficulty_service.cli.extract import build_request, require_compatible
 from difficulty_service.cli.progress import exit_when_interrupted
-from difficulty_service.cli.score import require_fits
 from difficulty_service.cli.score_result import ScoreResult
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.command_options import WatchOptions
+from difficulty_service.option_rules import chosen_in
 from difficulty_service.options import ExtractionOptions, JsonOption, ScoringOptions
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def watch(
     from difficulty_service.scores.file import require_score_file_name
     from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
-    require_fits(gaussians, scoring)
+    require_compatible(chosen_in(scoring) | ({"gaussians"} if gaussians else set()))
     require_score_file_name(out)
     if added is not None:
         require_score_file_name(added)

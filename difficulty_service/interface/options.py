@@ -12,10 +12,11 @@ from typing import Any, Literal, TypedDict, TypeVar, get_type_hints
 import numpy as np
 from pydantic import ValidationError
 
-from difficulty_service.base.errors import ConfigError, DatasetError, Setting
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import did_you_mean, explain_invalid
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.images.preparation import Mode
+from difficulty_service.option_rules import chosen_for_features, require_compatible
 from difficulty_service.options import (
     EncodingOptions,
     ExtractionOptions,
@@ -191,14 +192,7 @@ def extraction_options(given: Mapping[str, Any]) -> ExtractionOptions:
         read_options(NetworkOptions, given),
         read_options(RunOptions, given),
     )
-    modality = chosen.dataset.modality
-    for name in sorted(chosen.useless):
-        remedy = (
-            ("set ", Setting("modality", "text"))
-            if modality == "image"
-            else ("leave out ", Setting(name))
-        )
-        raise DatasetError(f"{name} does not apply to {modality}s", *remedy, parameter=name)
+    require_compatible(chosen_for_features(chosen))
     return chosen
 
 

@@ -4,13 +4,13 @@
 """
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
-from difficulty_service.base.errors import CleaningError, ConfigError, Setting
+from difficulty_service.base.errors import CleaningError, ConfigError
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import Shrinkage
@@ -33,7 +33,11 @@ from difficulty_service.interface.tables import Column, Frame, to_table
 from difficulty_service.marks.files import marks_of_table, read_marks
 from difficulty_service.marks.record import MarkHistory, Marks
 from difficulty_service.marks.review_folder import ReviewFolder
-from difficulty_service.options import LABELS_ONLY
+from difficulty_service.option_rules import (
+    chosen_for_features,
+    chosen_in,
+    require_compatible,
+)
 from difficulty_service.pipeline import (
     Callbacks,
     ScoreRequest,
@@ -173,10 +177,13 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
     require_names(options, ImageOptions, "score_dataset")
     scoring = scoring_options(options)
     if scoring.tags is not None:
-        _require_tags_only(images, {**options, "labels": labels, "marks": marks}, undo_round)
+        _require_file(images)
     usual = {"resume": not is_pairs(images), "backbone": backbone}
-    chosen = extraction_options({**usual, **options}).scored_by(scoring)
-    request = plan_extraction("", Path(), chosen)
+    extraction = extraction_options({**usual, **options})
+    beside = {"labels": labels, "marks": marks, "undo_round": undo_round}
+    given = {name for name, value in beside.items() if value is not None}
+    require_compatible(chosen_in(scoring) | chosen_for_features(extraction) | given)
+    request = plan_extraction("", Path(), extraction.scored_by(scoring))
     if labels is not None:
         images = zip_labels(images, labels)
     dataset, warnings = open_images(images, request.dataset)
@@ -214,25 +221,12 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
     return scores
 
 
-def _require_tags_only(
-    images: LabelledImages, options: Mapping[str, object], undo_round: int | None
-) -> None:
-    """Refuses what tags cannot be judged with."""
+def _require_file(images: LabelledImages) -> None:
+    """Refuses images that cannot have tags."""
     if not isinstance(images, str | Path):
         raise ConfigError(
             f"tags are in a table that is a file, and the images are of type "
             f"{type(images).__name__}",
             "pass the path of the table, or features and lists of tags to `ds.tags`",
             parameter="tags",
-        )
-    names = (*LABELS_ONLY, "labels", "marks", "undo_round")
-    given = {**options, "undo_round": undo_round}
-    useless = [name for name in names if given.get(name) is not None]
-    if useless:
-        raise ConfigError(
-            f"tags are judged in place of labels, so {' and '.join(useless)} cannot be used with "
-            "them",
-            "leave out ",
-            Setting(useless[0]),
-            parameter=useless[0],
         )

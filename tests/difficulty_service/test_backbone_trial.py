@@ -253,7 +253,6 @@ def test_json_is_the_whole_result_and_nothing_else(
         (("photos", "--try", "builtin", "--weights", "w"), "--weights would change nothing"),
         (("photos", "--try", "builtin", "--benchmark"), "--benchmark would change nothing"),
         (("photos", "--try", "builtin", "--only", "builtin"), "--only would change nothing"),
-        (("photos", "--try", "builtin", "--text-column", "t"), "--text-column"),
         (("--sample", "40"), "--sample would change nothing without --try"),
         (("--flip",), "--flip would change nothing without --try"),
         (("--json",), "--json would change nothing without --try"),

@@ -58,11 +58,11 @@ def test_one_command_and_python_judge_tags_as_two_commands_do(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--scorers", "rmd"], "--scorers cannot be used with it"),
-        (["--label-column", "tags"], "--label-column cannot be used with it"),
-        (["--augment-runs", "2"], "--augment-runs cannot be used with it"),
-        (["--marks", "marks.csv"], "--marks cannot be used with it"),
-        (["--json"], "--json cannot be used with it"),
+        (["--scorers", "rmd"], "--scorers cannot be used with --tags"),
+        (["--label-column", "tags"], "--label-column cannot be used with --tags"),
+        (["--augment-runs", "2"], "--augment-runs cannot be used with --tags"),
+        (["--marks", "marks.csv"], "--marks cannot be used with --tags"),
+        (["--json"], "--json cannot be used with --tags"),
     ],
 )
 def test_a_command_refuses_what_changes_nothing_about_tags(
@@ -89,7 +89,7 @@ def test_a_separator_needs_tags() -> None:
 
 
 def test_python_refuses_labels_beside_tags_and_images_in_memory(photos: Path) -> None:
-    with pytest.raises(ConfigError, match="so classes cannot be used with them"):
+    with pytest.raises(ConfigError, match="so classes cannot be used with tags"):
         ds.score_dataset(str(photos), tags="tags", classes="cat,dog")
     with pytest.raises(ConfigError, match="in a table that is a file"):
         ds.score_dataset({"image": []}, tags="tags")

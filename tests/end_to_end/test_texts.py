@@ -85,7 +85,7 @@ def test_text_that_looks_like_numbers_is_read_from_csv(difficulty: Command, tmp_
         (("--modality", "text", "--text-column", "nothing"), "no column 'nothing'"),
         (("--modality", "text", "--precision", "bf16"), "fp32 only"),
         (("--backbone", "builtin-text", "--image-column", "text"), "--modality text"),
-        (("--text-column", "text"), "--text-column needs --modality text"),
+        (("--text-column", "nothing"), "no column 'nothing'"),
     ],
 )
 def test_what_does_not_apply_is_an_error(

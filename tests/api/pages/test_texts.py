@@ -124,8 +124,11 @@ def test_a_text_has_no_thumbnail_and_no_row_beyond_the_last(client: TestClient, 
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"flip": True}, "flip apply to images only"),
-        ({"augment_runs": 2, "image_column": "body"}, "image_column and augment_runs apply"),
+        ({"flip": True}, "flip would change nothing"),
+        (
+            {"augment_runs": 2, "image_column": "body"},
+            "image_column and augment_runs would",
+        ),
         ({"backbone": "builtin"}, "builtin encodes images, and the samples are texts"),
         ({"backbone": "transformers:../data"}, "is not offered here"),
         ({"text_column": None, "backbone": "builtin-text"}, "encodes texts"),

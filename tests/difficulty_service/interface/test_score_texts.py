@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import difficulty_service as ds
-from difficulty_service.base.errors import BackboneError, DatasetError
+from difficulty_service.base.errors import BackboneError, ConfigError, DatasetError
 
 PAIRS = [
     (f"{word} number {row} of the {word}s", word) for row in range(20) for word in ("cat", "rocket")
@@ -51,9 +51,7 @@ def test_a_text_that_utf_8_cannot_write_is_listed() -> None:
 def test_what_does_not_fit_texts_is_an_error() -> None:
     with pytest.raises(BackboneError, match="builtin encodes images"):
         ds.score_dataset(PAIRS, modality="text", backbone="builtin", progress=False)
-    with pytest.raises(DatasetError, match="augment_runs does not apply to texts"):
+    with pytest.raises(ConfigError, match="augment_runs would change nothing"):
         ds.score_dataset(PAIRS, modality="text", augment_runs=2, progress=False)
-    with pytest.raises(DatasetError, match="text_column does not apply to images"):
-        ds.score_dataset(PAIRS, text_column="text", progress=False)
     with pytest.raises(DatasetError, match="text_column does not apply to pairs"):
-        ds.score_dataset(PAIRS, modality="text", text_column="body", progress=False)
+        ds.score_dataset(PAIRS, text_column="body", progress=False)
