@@ -1,6 +1,6 @@
 """`difficulty mcp`: the service as tools of an assistant."""
 
-from difficulty_service.client.client import DEFAULT_URL
+from difficulty_service.client.connection import DEFAULT_URL
 
 
 def mcp(*, url: str = DEFAULT_URL) -> None:

@@ -1,271 +1,73 @@
-"""The clients: one waits, the other is awaited. Both carry out the same requests and operations."""
+"""The client of the REST service: one method for each question or task, with its request."""
 
-import asyncio
-import functools
-import inspect
-import os
+import io
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator, Iterator
-from contextlib import aclosing, closing
-from importlib.metadata import version
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, get_args, get_origin
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from http import HTTPStatus
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
+from uuid import uuid4
 
 import httpx2
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import ArrayLike
 
-from difficulty_service.base.errors import ConfigError
-from difficulty_service.client import operations, requests
-from difficulty_service.client.requests import Request
-from difficulty_service.client.steps import (
-    Do,
-    Give,
-    Operation,
-    Pause,
-    Read,
-    Send,
-    Series,
-    Step,
-    perform,
+from difficulty_service.bodies.comparisons import (
+    ComparisonCreate,
+    ComparisonList,
+    ComparisonPublic,
 )
+from difficulty_service.bodies.jobs import (
+    JobCreate,
+    JobEstimate,
+    JobEvent,
+    JobPage,
+    JobPublic,
+    State,
+)
+from difficulty_service.bodies.marks import (
+    MarkChange,
+    MarkChanges,
+    MarkPage,
+    MarkPublic,
+    MarksChanged,
+)
+from difficulty_service.bodies.results import (
+    Columns,
+    ErrorPage,
+    MissingPublic,
+    ScorePage,
+    ScoreRow,
+    Table,
+    TagList,
+    UnreadableImage,
+)
+from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
+from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
+from difficulty_service.bodies.uploads import UploadList, UploadPublic
+from difficulty_service.client import transfers
+from difficulty_service.client.connection import DEFAULT_URL, PAUSES, Connection
+from difficulty_service.client.job_events import follow
+from difficulty_service.client.sample_bodies import Labels, arrow_stream, image_files
+from difficulty_service.client.score_filter import ScoreFilter
 
-P = ParamSpec("P")
-T = TypeVar("T")
-Http = TypeVar("Http", httpx2.Client, httpx2.AsyncClient)
+if TYPE_CHECKING:
+    from difficulty_service.interface.scores import Scores
 
-KEY = "DIFFICULTY_KEY"
-"""Environment variable with the key."""
+Item = TypeVar("Item")
+Cursor = TypeVar("Cursor", str, int)
 
-DEFAULT_URL = "http://127.0.0.1:8000"
-TIMEOUT = 60.0
-"""Seconds without a byte after which a connection counts as broken."""
-
-
-def connection_options(url: str, key: str | None) -> dict[str, Any]:
-    """Arguments for either client of httpx2.
-
-    Raises:
-        ConfigError: The address or the key is invalid; the message does not have the key.
-    """
-    try:
-        parsed = httpx2.URL(url)
-    except httpx2.InvalidURL as error:
-        raise ConfigError(
-            f"{url!r} is no address ({error})", f"give one as {DEFAULT_URL}", parameter="url"
-        ) from None
-    if parsed.scheme not in ("http", "https") or not parsed.host or parsed.userinfo:
-        raise ConfigError(
-            f"the address of the service has to be like {DEFAULT_URL}",
-            f"give a key as {KEY}, not in the address",
-            parameter="url",
-        )
-    headers = {"User-Agent": f"difficulty/{version('difficulty-service')}"}
-    secret = (os.environ.get(KEY, "") if key is None else key).strip()
-    if secret:
-        if not secret.isascii() or not secret.isprintable() or " " in secret:
-            raise ConfigError("the key has characters that no key has", f"copy it again into {KEY}")
-        headers["Authorization"] = f"Bearer {secret}"
-    return {"base_url": url, "headers": headers, "timeout": TIMEOUT}
-
-
-def prepare(http: Http, request: Request[Any]) -> httpx2.Request:
-    """A request as it is sent."""
-    timeout = http.timeout
-    if request.seconds is not None:
-        timeout = httpx2.Timeout(TIMEOUT, read=request.seconds)
-    return http.build_request(
-        request.method,
-        request.address,
-        params=dict(request.query) or None,
-        headers=dict(request.headers),
-        content=request.content or None,
-        files=list(request.files) or None,
-        data=dict(request.fields) or None,
-        timeout=timeout,
-    )
-
-
-def is_read_at_once(response: httpx2.Response, step: Send) -> bool:
-    """Whether the body of a response is read whole, as are those of problems."""
-    return not step.is_stream or not response.is_success
-
-
-def is_event_stream(response: httpx2.Response) -> bool:
-    """Whether the body of a response is read by events."""
-    return response.headers.get("Content-Type", "").startswith("text/event-stream")
-
-
-class _Exchange:
-    """Carries out the steps of one operation; has one response open at a time."""
-
-    def __init__(self, http: httpx2.Client) -> None:
-        self._http = http
-        self._response: httpx2.Response | None = None
-        self._parts: Iterator[object] = iter(())
-
-    def carry_out(self, step: Step) -> object:
-        match step:
-            case Send():
-                return self._send(step)
-            case Read():
-                return next(self._parts, None)
-            case Pause():
-                time.sleep(step.seconds)
-                return None
-            case Do():
-                return step.function()
-
-    def _send(self, step: Send) -> httpx2.Response:
-        self.close()
-        response = self._response = self._http.send(prepare(self._http, step.request), stream=True)
-        if is_read_at_once(response, step):
-            response.read()
-        elif is_event_stream(response):
-            self._parts = iter(httpx2.EventSource(response))
-        else:
-            self._parts = response.iter_bytes()  # chunks of a size would be lost with a connection
-        return response
-
-    def close(self) -> None:
-        if self._response is not None:
-            self._response.close()
-
-
-class _AsyncExchange:
-    """As `_Exchange`, with `await`."""
-
-    def __init__(self, http: httpx2.AsyncClient) -> None:
-        self._http = http
-        self._response: httpx2.Response | None = None
-        self._parts: AsyncIterator[object]
-
-    async def carry_out(self, step: Step) -> object:
-        match step:
-            case Send():
-                return await self._send(step)
-            case Read():
-                return await anext(self._parts, None)
-            case Pause():
-                await asyncio.sleep(step.seconds)
-                return None
-            case Do():
-                return await asyncio.to_thread(step.function)
-
-    async def _send(self, step: Send) -> httpx2.Response:
-        await self.aclose()
-        request = prepare(self._http, step.request)
-        response = self._response = await self._http.send(request, stream=True)
-        if is_read_at_once(response, step):
-            await response.aread()
-        elif is_event_stream(response):
-            self._parts = aiter(httpx2.EventSource(response))
-        else:
-            self._parts = response.aiter_bytes()
-        return response
-
-    async def aclose(self) -> None:
-        if self._response is not None:
-            await self._response.aclose()
-
-
-class _Course(Generic[T]):
-    """The state of an operation, whoever carries out its steps."""
-
-    def __init__(self, operation: Generator[Step | Give[Any], Any, T]) -> None:
-        self.operation = operation
-        self.is_over = False
-        self.result: T
-        self._answer: object = None
-        self._error: Exception | None = None
-
-    def advance(self) -> Step | Give[Any] | None:
-        """The next step; None at the end, where the result is known."""
-        answer, error = self._answer, self._error
-        self._answer = self._error = None
-        try:
-            return self.operation.send(answer) if error is None else self.operation.throw(error)
-        except StopIteration as end:
-            self.result = end.value
-            return None
-
-    def answer(self, answer: object) -> None:
-        self._answer = answer
-
-    def fail(self, error: Exception) -> None:
-        self._error = error
-
-
-def _operation(made: Request[T] | Operation[T]) -> Operation[T]:
-    return perform(made) if isinstance(made, Request) else made
-
-
-def _result(make: Callable[..., Any]) -> Any:  # noqa: ANN401 - a type
-    """The type of the result of what a function makes, a request or an operation."""
-    annotation = inspect.signature(make).return_annotation
-    if isinstance(annotation, str):
-        return annotation.removeprefix("Operation[").removesuffix("]")
-    return get_args(annotation)[-1]
-
-
-def _values(make: Callable[..., Any], kind: Any) -> Any:  # noqa: ANN401 - types
-    """The type of an iterator of the values of the series that a function makes."""
-    steps = get_args(get_args(inspect.signature(make).return_annotation)[0])
-    return kind[next(get_args(step)[0] for step in steps if get_origin(step) is Give)]
-
-
-def _described(method: Callable[..., Any], make: Callable[..., Any], returned: object) -> None:
-    """Gives a method the documentation and the parameters of what makes its operation."""
-    functools.update_wrapper(method, make)
-    del method.__wrapped__  # type: ignore[attr-defined]
-    of_method = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    signature = inspect.signature(make)
-    method.__annotations__ = {**make.__annotations__, "return": returned}
-    method.__signature__ = signature.replace(  # type: ignore[attr-defined]
-        parameters=[of_method, *signature.parameters.values()], return_annotation=returned
-    )
-
-
-def _call(
-    make: Callable[P, Request[T] | Operation[T]],
-) -> Callable[Concatenate["Client", P], T]:
-    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._carry_out(make(*args, **kwargs))
-
-    _described(method, make, _result(make))
-    return method
-
-
-def _each(make: Callable[P, Series[T]]) -> Callable[Concatenate["Client", P], Iterator[T]]:
-    def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[T]:
-        return self._values_of(make(*args, **kwargs))
-
-    _described(method, make, _values(make, Iterator))
-    return method
-
-
-def _await(
-    make: Callable[P, Request[T] | Operation[T]],
-) -> Callable[Concatenate["AsyncClient", P], Coroutine[Any, Any, T]]:
-    async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._carry_out(make(*args, **kwargs))
-
-    _described(method, make, _result(make))
-    return method
-
-
-def _async_each(
-    make: Callable[P, Series[T]],
-) -> Callable[Concatenate["AsyncClient", P], AsyncGenerator[T]]:
-    def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[T]:
-        return self._values_of(make(*args, **kwargs))
-
-    _described(method, make, _values(make, AsyncIterator))
-    return method
+LONGEST_PAGE = 1000
 
 
 class Client:
-    """A client of the REST service, which waits for each answer; for use in a `with` block.
+    """A client of the REST service, for use in a `with` block.
 
     A service that is busy (429, 503) or out of reach is asked again some times, as it says in
-    `Retry-After`. Every method raises `ServiceError` where the service refuses.
+    `Retry-After`. Every method raises `ServiceError` where the service refuses. Several threads may
+    use a client at once.
 
     Args:
         url: Address of the service.
@@ -280,10 +82,10 @@ class Client:
         *,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx2.Client(**connection_options(url, key), transport=transport)
+        self._service = Connection(url, key, transport)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._http.base_url}>"
+        return f"<{type(self).__name__} of {self._service}>"
 
     def __enter__(self) -> Self:
         return self
@@ -293,169 +95,384 @@ class Client:
 
     def close(self) -> None:
         """Closes the connections."""
-        self._http.close()
+        self._service.close()
 
-    def _carry_out(self, made: Request[T] | Operation[T]) -> T:
-        """The result of a request or an operation."""
-        course = _Course(_operation(made))
-        for _ in self._steps(course):
-            pass
-        return course.result
+    # Jobs
 
-    def _values_of(self, series: Series[T]) -> Iterator[T]:
-        """The values of a series, as they come."""
-        return self._steps(_Course(series))
+    def submit(self, job: JobCreate, *, idempotency_key: str | None = None) -> JobPublic:
+        """Submits a dataset to be scored.
 
-    def _steps(self, course: "_Course[Any]") -> Iterator[Any]:
-        with closing(course.operation), closing(_Exchange(self._http)) as exchange:
-            while (step := course.advance()) is not None:
-                if isinstance(step, Give):
-                    yield step.value
-                    continue
-                try:
-                    course.answer(exchange.carry_out(step))
-                except httpx2.TransportError as error:
-                    course.fail(error)
+        Args:
+            job: The dataset and how to score it.
+            idempotency_key: The same key and job give the same job again, also from another
+                process; by default each call is a new job, however often its request has to be
+                repeated.
+        """
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        return self._service.ask(JobPublic, "POST", "/v1/jobs", body=job, headers=headers)
 
-    submit = _call(requests.submit)
-    estimate = _call(requests.estimate)
-    jobs = _each(operations.jobs)
-    job_page = _call(requests.job_page)
-    job = _call(requests.job)
-    events = _each(operations.events)
-    wait = _call(operations.wait)
-    cancel = _call(requests.cancel)
-    delete = _call(operations.delete)
-    scores = _call(operations.scores)
-    download = _call(operations.download)
-    samples = _each(operations.samples)
-    doubtful = _each(operations.doubtful)
-    score_page = _call(requests.score_page)
-    errors = _each(operations.errors)
-    tags = _call(requests.tags)
-    missing_boxes = _call(requests.missing_boxes)
-    region_picture = _call(requests.region_picture)
-    thumbnail = _call(requests.thumbnail)
-    columns = _call(requests.columns)
-    attach = _call(requests.attach)
-    detach = _call(requests.detach)
-    compare = _call(operations.compare)
-    comparison = _call(requests.comparison)
-    comparisons = _call(requests.comparisons)
-    comparison_classes = _call(requests.comparison_classes)
-    comparison_table = _call(requests.comparison_table)
-    comparison_marks = _call(requests.comparison_marks)
-    delete_comparison = _call(requests.delete_comparison)
-    marks = _each(operations.marks)
-    mark = _call(requests.mark)
-    score_images = _call(requests.score_images)
-    score_texts = _call(requests.score_texts)
-    score_features = _call(requests.score_features)
-    upload = _call(operations.upload)
-    uploads = _call(requests.uploads)
-    upload_status = _call(requests.upload_status)
-    delete_upload = _call(requests.delete_upload)
-    folders = _call(requests.folders)
-    backbones = _call(requests.backbones)
-    usage = _call(requests.usage)
-    readiness = _call(requests.readiness)
+    def estimate(self, job: JobCreate) -> JobEstimate:
+        """Estimates how long a job would take."""
+        return self._service.ask(JobEstimate, "POST", "/v1/estimates", body=job)
 
+    def jobs(self, *, state: State | None = None, owner: str | None = None) -> Iterator[JobPublic]:
+        """Jobs, newest first; those of another key with the scope read-all."""
 
-class AsyncClient:
-    """A client of the REST service with the methods of `Client`, to be awaited in asyncio.
+        def page(before: str | None) -> tuple[list[JobPublic], str | None]:
+            found = self.job_page(state=state, owner=owner, limit=200, before=before)
+            return found.jobs, found.next
 
-    What `Client` gives one by one is for `async for`. Use it in an `async with` block.
+        return all_of(page)
 
-    Args:
-        url: As of `Client`.
-        key: As of `Client`.
-        transport: As of `Client`, of the kind with `await`.
-    """
-
-    def __init__(
+    def job_page(
         self,
-        url: str = DEFAULT_URL,
-        key: str | None = None,
         *,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        self._http = httpx2.AsyncClient(**connection_options(url, key), transport=transport)
+        state: State | None = None,
+        owner: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
+    ) -> JobPage:
+        """A page of jobs, newest first; `before` is `next` of the page before."""
+        params = {"state": state, "owner": owner, "limit": limit, "before": before}
+        return self._service.ask(JobPage, "GET", "/v1/jobs", params=params)
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} of {self._http.base_url}>"
+    def job(self, job_id: str) -> JobPublic:
+        """State, progress and result of a job."""
+        return self._service.ask(JobPublic, "GET", "/v1/jobs/{}", job_id)
 
-    async def __aenter__(self) -> Self:
-        return self
+    def events(self, job_id: str, *, after: int = 0) -> Iterator[JobEvent]:
+        """What happens to a job, as it happens, until it ends.
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+        After a broken connection it goes on with the event that follows.
 
-    async def close(self) -> None:
-        """Closes the connections."""
-        await self._http.aclose()
+        Args:
+            job_id: The job.
+            after: Id of the last event that is known; 0 for none.
+        """
+        return follow(self._service, job_id, after)
 
-    async def _carry_out(self, made: Request[T] | Operation[T]) -> T:
-        """The result of a request or an operation."""
-        course = _Course(_operation(made))
-        async for _ in self._steps(course):
+    def wait(self, job_id: str) -> JobPublic:
+        """The job, once it has ended, however it did; `state` says how."""
+        for _ in self.events(job_id):
             pass
-        return course.result
+        return self.job(job_id)
 
-    def _values_of(self, series: Series[T]) -> AsyncGenerator[T]:
-        """The values of a series, as they come."""
-        return self._steps(_Course(series))
+    def cancel(self, job_id: str) -> JobPublic:
+        """Cancels a job within seconds; one that has ended stays as it is, and is the answer."""
+        params = {"only_cancel": "true"}
+        return self._service.ask(JobPublic, "DELETE", "/v1/jobs/{}", job_id, params=params)
 
-    async def _steps(self, course: "_Course[Any]") -> AsyncGenerator[Any]:
-        with closing(course.operation):
-            async with aclosing(_AsyncExchange(self._http)) as exchange:
-                while (step := course.advance()) is not None:
-                    if isinstance(step, Give):
-                        yield step.value
-                        continue
-                    try:
-                        course.answer(await exchange.carry_out(step))
-                    except httpx2.TransportError as error:
-                        course.fail(error)
+    def delete(self, job_id: str) -> None:
+        """Deletes a job with its files; one that has not ended is cancelled first."""
+        while True:
+            response = self._service.send("DELETE", "/v1/jobs/{}", job_id)
+            if response.status_code == HTTPStatus.NO_CONTENT:
+                return
+            self.wait(job_id)
 
-    submit = _await(requests.submit)
-    estimate = _await(requests.estimate)
-    jobs = _async_each(operations.jobs)
-    job_page = _await(requests.job_page)
-    job = _await(requests.job)
-    events = _async_each(operations.events)
-    wait = _await(operations.wait)
-    cancel = _await(requests.cancel)
-    delete = _await(operations.delete)
-    scores = _await(operations.scores)
-    download = _await(operations.download)
-    samples = _async_each(operations.samples)
-    doubtful = _async_each(operations.doubtful)
-    score_page = _await(requests.score_page)
-    errors = _async_each(operations.errors)
-    tags = _await(requests.tags)
-    missing_boxes = _await(requests.missing_boxes)
-    region_picture = _await(requests.region_picture)
-    thumbnail = _await(requests.thumbnail)
-    columns = _await(requests.columns)
-    attach = _await(requests.attach)
-    detach = _await(requests.detach)
-    compare = _await(operations.compare)
-    comparison = _await(requests.comparison)
-    comparisons = _await(requests.comparisons)
-    comparison_classes = _await(requests.comparison_classes)
-    comparison_table = _await(requests.comparison_table)
-    comparison_marks = _await(requests.comparison_marks)
-    delete_comparison = _await(requests.delete_comparison)
-    marks = _async_each(operations.marks)
-    mark = _await(requests.mark)
-    score_images = _await(requests.score_images)
-    score_texts = _await(requests.score_texts)
-    score_features = _await(requests.score_features)
-    upload = _await(operations.upload)
-    uploads = _await(requests.uploads)
-    upload_status = _await(requests.upload_status)
-    delete_upload = _await(requests.delete_upload)
-    folders = _await(requests.folders)
-    backbones = _await(requests.backbones)
-    usage = _await(requests.usage)
-    readiness = _await(requests.readiness)
+    # Results
+
+    def scores(self, job_id: str) -> "Scores":
+        """The scores of a job, in memory."""
+        from difficulty_service.interface.scores import open_scores
+
+        with TemporaryDirectory() as folder:
+            return open_scores(self.download(job_id, Path(folder, "scores.parquet")))
+
+    def download(self, job_id: str, path: str | Path) -> Path:
+        """Writes the score file of a job, which appears whole or not at all; gives its path.
+
+        What has arrived when a connection breaks is kept beside it, also for a later call.
+        """
+        transfers.download(self._service, self.job(job_id), Path(path))
+        return Path(path)
+
+    def samples(
+        self,
+        job_id: str,
+        *,
+        sort: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        **conditions: Unpack[ScoreFilter],
+    ) -> Iterator[ScoreRow]:
+        """Every sample that fulfils the conditions with its scores, in the order `sort`.
+
+        `columns` are conditions on columns as for `score_page`: `{"is.image_fault": "(some)"}` for
+        the images with a fault.
+        """
+
+        def page(after: str | None) -> tuple[list[ScoreRow], str | None]:
+            found = self.score_page(
+                job_id, sort=sort, limit=LONGEST_PAGE, after=after, columns=columns, **conditions
+            )
+            return found.samples, found.next
+
+        return all_of(page)
+
+    def doubtful(
+        self,
+        job_id: str,
+        *,
+        columns: Mapping[str, str] | None = None,
+        **conditions: Unpack[ScoreFilter],
+    ) -> Iterator[ScoreRow]:
+        """The samples with a doubtful label, the most doubtful first, whether marked or not.
+
+        A condition such as `mark="none"` leaves out what is marked; `columns` are as for `samples`.
+        """
+        conditions.setdefault("margin", "0")
+        return self.samples(job_id, sort="doubtful", columns=columns, **conditions)
+
+    def score_page(
+        self,
+        job_id: str,
+        *,
+        sort: str | None = None,
+        limit: int | None = None,
+        after: str | None = None,
+        columns: Mapping[str, str] | None = None,
+        **conditions: Unpack[ScoreFilter],
+    ) -> ScorePage:
+        """A page of samples with their scores; `after` is `next` of the page before.
+
+        Args:
+            job_id: A finished job.
+            sort: A column, with `-` for the largest first; or `doubtful`, or `alike`; by default
+                the hardest first.
+            limit: Samples of a page, 1000 at most.
+            after: Where the page begins.
+            columns: Conditions on columns beside the scores and on faults of images, such as
+                `{"is.camera": "A", "is.image_fault": "blurred"}`.
+            conditions: Further conditions.
+        """
+        params = {"sort": sort, "limit": limit, "after": after, **(columns or {}), **conditions}
+        return self._service.ask(ScorePage, "GET", "/v1/jobs/{}/scores", job_id, params=params)
+
+    def errors(self, job_id: str) -> Iterator[UnreadableImage]:
+        """What has no score, with reasons, in the order of the dataset."""
+
+        def page(after: int | None) -> tuple[list[UnreadableImage], int | None]:
+            params = {"limit": LONGEST_PAGE, "after": after}
+            path = "/v1/jobs/{}/errors"
+            found = self._service.ask(ErrorPage, "GET", path, job_id, params=params)
+            return found.errors, found.next
+
+        return all_of(page)
+
+    def tags(self, job_id: str) -> TagList:
+        """How many tags are wrong and missing, of a job that judged tags."""
+        return self._service.ask(TagList, "GET", "/v1/jobs/{}/tags", job_id)
+
+    def missing_boxes(self, job_id: str) -> MissingPublic:
+        """Regions that look like an object and have no box, of a job that looked for them."""
+        return self._service.ask(MissingPublic, "GET", "/v1/jobs/{}/missing", job_id)
+
+    def region_picture(self, job_id: str, number: int) -> bytes:
+        """A WebP of one of these regions, by its place in the list."""
+        path = "/v1/jobs/{}/missing/{}.webp"
+        return self._service.send("GET", path, job_id, str(number)).content
+
+    def thumbnail(self, job_id: str, sample_id: str, *, size: int = 128) -> bytes:
+        """A JPEG of an image; `size` is the length of the longer side in pixels, 16 to 512."""
+        path, params = "/v1/jobs/{}/thumbnails/{}", {"size": size}
+        return self._service.send("GET", path, job_id, sample_id, params=params).content
+
+    # Columns
+
+    def columns(self, job_id: str) -> Columns:
+        """The columns beside the scores of a job, and the tables that they are of."""
+        return self._service.ask(Columns, "GET", "/v1/jobs/{}/columns", job_id)
+
+    def attach(
+        self, job_id: str, table: str | Path = "dataset", columns: Sequence[str] = ()
+    ) -> Table:
+        """Joins columns of a table to the scores of a job, in place of a table of the same name.
+
+        Args:
+            job_id: A finished job of this key.
+            table: Path of a CSV, Parquet or JSON Lines file with sample ids or paths; or `dataset`
+                for the dataset of the job, where that is a table.
+            columns: Names of the columns to show; all where none is named.
+        """
+        is_file = table != "dataset"
+        return self._service.ask(
+            Table,
+            "PUT",
+            "/v1/jobs/{}/columns/{}",
+            job_id,
+            Path(table).name,
+            params={"column": list(columns)},
+            content=Path(table).read_bytes() if is_file else b"",
+            timeout=transfers.LAST_PART,
+        )
+
+    def detach(self, job_id: str, table: str) -> None:
+        """Removes the columns of a table, which is named as in `columns`."""
+        self._service.send("DELETE", "/v1/jobs/{}/columns/{}", job_id, table)
+
+    # Comparisons
+
+    def compare(self, job_id: str, asked: ComparisonCreate) -> ComparisonPublic:
+        """What is asked of finished jobs, once it is there or has failed; `state` says which.
+
+        Args:
+            job_id: The job with the training set, the new version, or the samples to choose from.
+            asked: A `LeaksCreate`, `DiffCreate` or `SelectCreate`.
+        """
+        path = "/v1/jobs/{}/comparisons"
+        found = self._service.ask(ComparisonPublic, "POST", path, job_id, body=asked)
+        pauses = iter(PAUSES)
+        while found.state == "running":
+            time.sleep(next(pauses, PAUSES[-1]))
+            found = self.comparison(job_id, found.id)
+        return found
+
+    def comparison(self, job_id: str, comparison_id: str) -> ComparisonPublic:
+        """How far a comparison is, or what was found."""
+        path = "/v1/jobs/{}/comparisons/{}"
+        return self._service.ask(ComparisonPublic, "GET", path, job_id, comparison_id)
+
+    def comparisons(
+        self, job_id: str, *, limit: int | None = None, before: str | None = None
+    ) -> ComparisonList:
+        """A page of comparisons of a job, latest first; `before` is `next` of the page before."""
+        path, params = "/v1/jobs/{}/comparisons", {"limit": limit, "before": before}
+        return self._service.ask(ComparisonList, "GET", path, job_id, params=params)
+
+    def comparison_classes(self, job_id: str, comparison_id: str) -> pa.Table:
+        """How far each class moved, where there are more than the result names."""
+        path = "/v1/jobs/{}/comparisons/{}/classes.parquet"
+        return table_of(self._service.send("GET", path, job_id, comparison_id))
+
+    def comparison_table(self, job_id: str, comparison_id: str) -> pa.Table:
+        """The pairs, changes or chosen samples of a comparison."""
+        path = "/v1/jobs/{}/comparisons/{}/table.parquet"
+        return table_of(self._service.send("GET", path, job_id, comparison_id))
+
+    def comparison_marks(self, job_id: str, comparison_id: str, of_job: str) -> pa.Table:
+        """Marks that drop the copies of a job, or what was not chosen."""
+        path, params = "/v1/jobs/{}/comparisons/{}/marks.parquet", {"job": of_job}
+        return table_of(self._service.send("GET", path, job_id, comparison_id, params=params))
+
+    def delete_comparison(self, job_id: str, comparison_id: str) -> None:
+        """Deletes a comparison; one that is being made is stopped."""
+        self._service.send("DELETE", "/v1/jobs/{}/comparisons/{}", job_id, comparison_id)
+
+    # Marks
+
+    def marks(self, job_id: str) -> Iterator[MarkPublic]:
+        """The marks of this key, in the order of the score file."""
+
+        def page(after: int | None) -> tuple[list[MarkPublic], int | None]:
+            path, params = "/v1/jobs/{}/marks", {"limit": LONGEST_PAGE, "after": after}
+            found = self._service.ask(MarkPage, "GET", path, job_id, params=params)
+            return found.marks, found.next
+
+        return all_of(page)
+
+    def mark(self, job_id: str, changes: Sequence[MarkChange]) -> MarksChanged:
+        """Stores or removes up to 1000 marks of this key, all of them or none."""
+        body = MarkChanges(marks=list(changes))
+        return self._service.ask(MarksChanged, "POST", "/v1/jobs/{}/marks", job_id, body=body)
+
+    # Single samples
+
+    def score_images(
+        self, job_id: str, images: Sequence[str | Path | bytes], labels: Labels = None
+    ) -> ScoredSamples:
+        """Scores images against the Gaussians of a finished job.
+
+        Args:
+            job_id: The job.
+            images: Paths or encoded images.
+            labels: Name or index of the class of each, None where it is unknown.
+        """
+        fields = {} if labels is None else {"labels": [label or "" for label in labels]}
+        return self._score(job_id, files=image_files(images), data=fields)
+
+    def score_texts(
+        self, job_id: str, texts: Sequence[str], labels: Labels = None
+    ) -> ScoredSamples:
+        """Scores texts against the Gaussians of a finished job, as `score_images`."""
+        body = JsonBody(texts=list(texts), labels=None if labels is None else [*labels])
+        return self._score(job_id, body=body)
+
+    def score_features(
+        self, job_id: str, features: ArrayLike, labels: Labels = None
+    ) -> ScoredSamples:
+        """Scores feature vectors of shape (samples, dim), as `score_images`."""
+        content = arrow_stream(features, labels)
+        return self._score(job_id, content=content, headers={"Content-Type": ARROW_STREAM})
+
+    def _score(self, job_id: str, **body: Any) -> ScoredSamples:  # noqa: ANN401 - those of `ask`
+        return self._service.ask(ScoredSamples, "POST", "/v1/gaussians/{}/score", job_id, **body)
+
+    # Uploads
+
+    def upload(
+        self,
+        path: str | Path,
+        *,
+        upload_id: str | None = None,
+        on_progress: Callable[[UploadPublic], object] | None = None,
+    ) -> UploadPublic:
+        """Sends a dataset, a tar, zip or Parquet file, and gives the complete upload.
+
+        After a broken connection it goes on with the first byte that the service does not have.
+
+        Args:
+            path: The file; its ending says what it is.
+            upload_id: An upload of this file that was begun before; by default a new one.
+            on_progress: Called with the upload after each part.
+        """
+        return transfers.upload(self._service, Path(path), upload_id, on_progress)
+
+    def uploads(self, *, limit: int | None = None, before: str | None = None) -> UploadList:
+        """Uploads, newest first; `before` is the id of the last one of the page before."""
+        params = {"limit": limit, "before": before}
+        return self._service.ask(UploadList, "GET", "/v1/uploads", params=params)
+
+    def upload_status(self, upload_id: str) -> UploadPublic:
+        """The number of bytes that have arrived of an upload."""
+        return self._service.ask(UploadPublic, "GET", "/v1/uploads/{}", upload_id)
+
+    def delete_upload(self, upload_id: str) -> None:
+        """Deletes an upload with its bytes."""
+        self._service.send("DELETE", "/v1/uploads/{}", upload_id)
+
+    # The service
+
+    def folders(self, root: str = "", path: str = "", *, start: int = 0) -> FolderPage:
+        """The roots of the service, or what a folder of a root holds."""
+        params = {"root": root or None, "path": path or None, "start": start or None}
+        return self._service.ask(FolderPage, "GET", "/v1/folders", params=params)
+
+    def backbones(self) -> Backbones:
+        """The backbones that jobs may use."""
+        return self._service.ask(Backbones, "GET", "/v1/backbones")
+
+    def usage(self) -> Usage:
+        """What the key keeps in the service, and how much it may."""
+        return self._service.ask(Usage, "GET", "/v1/usage")
+
+    def readiness(self) -> Readiness:
+        """Whether jobs can be accepted and run, and what is missing."""
+        unavailable = (HTTPStatus.SERVICE_UNAVAILABLE,)
+        return self._service.ask(Readiness, "GET", "/readyz", answers=unavailable)
+
+
+def all_of(
+    page: Callable[[Cursor | None], tuple[Iterable[Item], Cursor | None]],
+) -> Iterator[Item]:
+    """The items of one page after the other; a page gives its items, and where the next begins."""
+    after: Cursor | None = None
+    while True:
+        items, after = page(after)
+        yield from items
+        if after is None:
+            return
+
+
+def table_of(response: httpx2.Response) -> pa.Table:
+    """Reads a Parquet file."""
+    return pq.read_table(io.BytesIO(response.content))

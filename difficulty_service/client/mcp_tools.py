@@ -4,8 +4,8 @@ Names of files and classes come from whoever made a dataset. They are values of 
 part of a sentence, and are cut where they are long.
 """
 
-import asyncio
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -24,8 +24,8 @@ from difficulty_service.bodies.jobs import (
 from difficulty_service.bodies.marks import MarkChange, MarksChanged
 from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.bodies.service import FolderEntry
-from difficulty_service.client import requests
-from difficulty_service.client.client import AsyncClient
+from difficulty_service.client.client import Client
+from difficulty_service.client.score_filter import ScoreFilter
 from difficulty_service.option_types import Column, Scorers
 from difficulty_service.score_columns import DEFAULT_SCORERS
 
@@ -39,6 +39,9 @@ MOST_NAMES = 50
 MOST_SAMPLES = 20
 MOST_PICTURE_BYTES = 1 << 20
 """Size of all pictures of an answer."""
+
+MOST_AT_ONCE = 8
+"""Pictures that are asked for at the same time."""
 
 Limit = Annotated[int, Field(ge=1, le=50)]
 
@@ -109,13 +112,13 @@ class DoubtfulSamples(BaseModel):
 class Tools:
     """The tools; the docstring of each is what an assistant reads."""
 
-    client: AsyncClient
+    client: Client
 
-    async def list_datasets(
+    def list_datasets(
         self, root: str = "", path: str = "", start: Annotated[int, Field(ge=0)] = 0
     ) -> Datasets:
         """Lists the roots of the service or, with a root, what the folder `path` in it holds."""
-        page = await self.client.folders(root, path, start=start)
+        page = self.client.folders(root, path, start=start)
         entries = [
             each.model_copy(update={"name": cut(each.name), "hint": cut(each.hint)})
             for each in page.entries
@@ -123,14 +126,14 @@ class Tools:
         ]
         return Datasets(entries=entries, more=page.more)
 
-    async def list_jobs(
+    def list_jobs(
         self, state: State | None = None, limit: Limit = 10, before: str | None = None
     ) -> Jobs:
         """Lists the jobs of the key, newest first."""
-        page = await self.client.job_page(state=state, limit=limit, before=before)
+        page = self.client.job_page(state=state, limit=limit, before=before)
         return Jobs(jobs=[summary(job) for job in page.jobs], next=page.next)
 
-    async def score_dataset(  # noqa: PLR0913 - one parameter for each option
+    def score_dataset(  # noqa: PLR0913 - one parameter for each option
         self,
         root: str,
         path: str = "",
@@ -158,13 +161,13 @@ class Tools:
             job = JobCreate.model_validate({"dataset": JobDataset(root=root, path=path), **chosen})
         except ValidationError as error:
             raise ConfigError(faults_of(error)) from None
-        return summary(await self.client.submit(job))
+        return summary(self.client.submit(job))
 
-    async def job_status(self, job_id: str) -> JobSummary:
+    def job_status(self, job_id: str) -> JobSummary:
         """State, progress and result of a job."""
-        return summary(await self.client.job(job_id))
+        return summary(self.client.job(job_id))
 
-    async def doubtful_samples(  # noqa: PLR0913 - one parameter for each condition
+    def doubtful_samples(  # noqa: PLR0913 - one parameter for each condition
         self,
         job_id: str,
         *,
@@ -181,14 +184,14 @@ class Tools:
         those with this mark; by default those without one, and all where it is empty.
         picture_size: Pixels of the longer side, from 16 on; 0 for no pictures.
         """
-        conditions: requests.ScoreFilter = {"near": near, "mark": mark, "margin": "0"}
+        conditions: ScoreFilter = {"near": near, "mark": mark, "margin": "0"}
         if label is not None:
             conditions["label"] = label
-        page = await self.client.score_page(
+        page = self.client.score_page(
             job_id, sort="doubtful", limit=limit, after=after, **conditions
         )
         shown = [row for row in page.samples if len(row.sample_id) <= LONGEST_ID]
-        pictures = await self._pictures(job_id, shown, picture_size)
+        pictures = self._pictures(job_id, shown, picture_size)
         numbers = number_pictures(pictures)
         answer = DoubtfulSamples(
             samples=[sample(row, number) for row, number in zip(shown, numbers, strict=True)],
@@ -199,7 +202,7 @@ class Tools:
         kept = zip(pictures, numbers, strict=True)
         return answer, [picture for picture, number in kept if picture and number]
 
-    async def mark_samples(
+    def mark_samples(
         self,
         job_id: str,
         changes: Annotated[list[MarkChange], Field(min_length=1, max_length=100)],
@@ -219,20 +222,19 @@ class Tools:
                 else MarkChange.model_validate(each.model_dump(exclude_unset=True) | {"seen": None})
                 for each in changes
             ]
-        return await self.client.mark(job_id, changes)
+        return self.client.mark(job_id, changes)
 
-    async def _pictures(
-        self, job_id: str, rows: Sequence[ScoreRow], size: int
-    ) -> list[bytes | None]:
-        async def picture(sample_id: str) -> bytes | None:
+    def _pictures(self, job_id: str, rows: Sequence[ScoreRow], size: int) -> list[bytes | None]:
+        def picture(sample_id: str) -> bytes | None:
             try:
-                return await self.client.thumbnail(job_id, sample_id, size=max(size, 16))
+                return self.client.thumbnail(job_id, sample_id, size=max(size, 16))
             except ServiceError:
                 return None  # of a text, or of a dataset that is gone
 
         if not size:
             return [None] * len(rows)
-        return await asyncio.gather(*(picture(row.sample_id) for row in rows))
+        with ThreadPoolExecutor(max_workers=MOST_AT_ONCE) as threads:
+            return list(threads.map(picture, (row.sample_id for row in rows)))
 
 
 def number_pictures(pictures: Sequence[bytes | None]) -> list[int | None]:

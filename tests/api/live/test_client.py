@@ -1,9 +1,8 @@
-"""The clients of the package against a running service, also over connections that break."""
+"""The client of the package against a running service, also over connections that break."""
 
-import asyncio
 import io
 import tarfile
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,14 @@ from PIL import Image
 
 from difficulty_service.bodies.jobs import JobEvent, JobPublic
 from difficulty_service.client import (
-    AsyncClient,
     Client,
     Decision,
     JobCreate,
     JobDataset,
     MarkChange,
     ServiceError,
-    operations,
-    steps,
+    connection,
+    transfers,
 )
 from difficulty_service.marks.mark_kinds import Mark
 
@@ -33,7 +31,7 @@ EACH, NUM_CLASSES = 8, 3
 
 
 @dataclass
-class Breaking(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+class Breaking(httpx2.BaseTransport):
     """A transport whose connections break after some bytes, as often as it is told.
 
     Attributes:
@@ -52,7 +50,6 @@ class Breaking(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
 
     def __post_init__(self) -> None:
         self._inner = httpx2.HTTPTransport()
-        self._async_inner: httpx2.AsyncHTTPTransport | None = None
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         self.sent.append(request)
@@ -68,28 +65,8 @@ class Breaking(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
             stream=BrokenStream(response, self.after),
         )
 
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        self.sent.append(request)
-        if self._async_inner is None:
-            self._async_inner = httpx2.AsyncHTTPTransport()
-        if not self._breaks(request):
-            return await self._async_inner.handle_async_request(request)
-        if request.method == "PUT":
-            await (await self._async_inner.handle_async_request(self._shortened(request))).aread()
-            raise httpx2.WriteError("the connection broke")
-        response = await self._async_inner.handle_async_request(request)
-        return httpx2.Response(
-            response.status_code,
-            headers=response.headers,
-            stream=AsyncBrokenStream(response, self.after),
-        )
-
     def close(self) -> None:
         self._inner.close()
-
-    async def aclose(self) -> None:
-        if self._async_inner is not None:
-            await self._async_inner.aclose()
 
     def _breaks(self, request: httpx2.Request) -> bool:
         if request.method != self.of or not request.url.path.endswith(self.below) or not self.times:
@@ -121,57 +98,25 @@ class BrokenStream(httpx2.SyncByteStream):
         self.response.close()
 
 
-@dataclass
-class AsyncBrokenStream(httpx2.AsyncByteStream):
-    """As `BrokenStream`, with `await`."""
-
-    response: httpx2.Response
-    left: int
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self.response.aiter_raw(100):
-            yield chunk
-            self.left -= len(chunk)
-            if self.left <= 0:
-                raise httpx2.ReadError("the connection broke")
-
-    async def aclose(self) -> None:
-        await self.response.aclose()
-
-
 Call = Callable[..., Any]
 
 
-@pytest.fixture(params=["sync", "async"])
-def call(request: pytest.FixtureRequest, shared_service: Any) -> Call:  # noqa: ANN401
-    """Calls a method of either client; what it gives one by one is a list."""
+@pytest.fixture
+def call(shared_service: Any) -> Call:  # noqa: ANN401
+    """Calls a method of a client of its own; what it gives one by one is a list."""
 
-    def call_sync(name: str, *args: object, transport: Any = None, **options: object) -> object:  # noqa: ANN401
+    def called(name: str, *args: object, transport: Any = None, **options: object) -> object:  # noqa: ANN401
         with Client(shared_service.url, transport=transport) as client:
             result = getattr(client, name)(*args, **options)
             return list(result) if isinstance(result, Iterator) else result
 
-    async def call_async(
-        name: str,
-        *args: object,
-        transport: Any = None,  # noqa: ANN401
-        **options: object,
-    ) -> object:
-        async with AsyncClient(shared_service.url, transport=transport) as client:
-            result = getattr(client, name)(*args, **options)
-            if isinstance(result, AsyncIterator):
-                return [each async for each in result]
-            return await result
-
-    if request.param == "sync":
-        return call_sync
-    return lambda *args, **options: asyncio.run(call_async(*args, **options))
+    return called
 
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (operations, steps):
-        monkeypatch.setattr(module, "PAUSES", (0.0,) * 4)
+    monkeypatch.setattr(connection, "PAUSES", (0.0,) * 4)
+    monkeypatch.setattr("difficulty_service.client.client.PAUSES", (0.0,) * 4)
 
 
 @pytest.fixture(scope="module")
@@ -302,7 +247,7 @@ def test_a_stream_that_never_gets_further_is_an_error(job: JobPublic, call: Call
 def test_an_upload_goes_on_where_its_connection_broke(
     archive: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(operations, "PART_BYTES", 30_000)
+    monkeypatch.setattr(transfers, "PART_BYTES", 30_000)
     breaking = Breaking(after=10_000, times=2, of="PUT")
     seen: list[int] = []
 
@@ -446,9 +391,6 @@ class Busy(Breaking):
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         return self._refusal(request) or super().handle_request(request)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return self._refusal(request) or await super().handle_async_request(request)
 
     def _refusal(self, request: httpx2.Request) -> httpx2.Response | None:
         if not self._breaks(request):

@@ -14,7 +14,7 @@ from mcp import StdioServerParameters
 from mcp.types import ImageContent, TextContent
 from PIL import Image
 
-from difficulty_service.client import AsyncClient, Client, JobCreate, JobDataset
+from difficulty_service.client import Client, JobCreate, JobDataset
 from difficulty_service.client.mcp_server import create_server
 
 pytestmark = pytest.mark.slow
@@ -40,11 +40,9 @@ def ask(shared_service: Any) -> Callable[..., Any]:  # noqa: ANN401
     """Calls one tool after the other; gives the answer of each."""
 
     async def asked(*calls: tuple[str, Result]) -> list[Any]:
-        async with (
-            AsyncClient(shared_service.url) as client,
-            Assistant(create_server(client)) as assistant,
-        ):
-            return [await assistant.call_tool(name, values) for name, values in calls]
+        with Client(shared_service.url) as client:
+            async with Assistant(create_server(client)) as assistant:
+                return [await assistant.call_tool(name, values) for name, values in calls]
 
     return lambda *calls: asyncio.run(asked(*calls))
 

@@ -13,14 +13,14 @@ from mcp.types import CallToolResult, TextContent
 
 from api.storage.keys import Key
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.client import AsyncClient, Client, Decision, MarkChange, ServiceError
+from difficulty_service.client import Client, Decision, MarkChange, ServiceError
 from difficulty_service.client.mcp_server import create_server
 from difficulty_service.marks.mark_kinds import Mark
 
 URL = "http://localhost"
 
 
-class Through(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
+class Through(httpx2.BaseTransport):
     """Sends requests to an application in this process."""
 
     def __init__(self, client: TestClient) -> None:
@@ -29,9 +29,6 @@ class Through(httpx2.BaseTransport, httpx2.AsyncBaseTransport):
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         answer = self._client.send(request)
         return httpx2.Response(answer.status_code, headers=answer.headers, content=answer.content)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        return await asyncio.to_thread(self.handle_request, request)
 
 
 @pytest.fixture
@@ -94,7 +91,6 @@ def test_the_key_is_read_from_the_environment_and_shown_nowhere(
             made.job("unknown")
 
     assert repr(made) == "<Client of http://localhost>"
-    assert repr(AsyncClient(URL)) == "<AsyncClient of http://localhost>"
     shown = "".join([repr(vars(raised.value)), str(raised.value), repr(vars(made)), caplog.text])
     assert secret not in shown
 
@@ -118,7 +114,7 @@ def test_an_address_that_is_none_is_refused_without_its_password(url: str) -> No
 def test_a_service_out_of_reach_is_an_error_that_says_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("difficulty_service.client.steps.PAUSES", ())
+    monkeypatch.setattr("difficulty_service.client.connection.PAUSES", ())
 
     with Client("http://127.0.0.1:1") as made, pytest.raises(ServiceError) as raised:
         made.folders()
@@ -160,12 +156,11 @@ def test_an_assistant_may_do_what_the_key_may_and_is_told_why_not_in_one_line(
     client: TestClient, keys: dict[str, tuple[Key, str]], job: str
 ) -> None:
     async def told(name: str) -> CallToolResult:
-        async with (
-            AsyncClient(URL, keys[name][1], transport=Through(client)) as made,
-            Assistant(create_server(made)) as assistant,
-        ):
-            changes = [keep("s0").model_dump(mode="json", exclude_unset=True)]
-            return await assistant.call_tool("mark_samples", {"job_id": job, "changes": changes})
+        changes = [keep("s0").model_dump(mode="json", exclude_unset=True)]
+        with Client(URL, keys[name][1], transport=Through(client)) as made:
+            async with Assistant(create_server(made)) as assistant:
+                arguments = {"job_id": job, "changes": changes}
+                return await assistant.call_tool("mark_samples", arguments)
 
     refused, allowed = asyncio.run(told("reader")), asyncio.run(told("owner"))
 
