@@ -247,7 +247,8 @@ def migrate(engine: sa.Engine) -> None:
     """Upgrades the tables to the newest revision; safe to call from several processes at once.
 
     Raises:
-        DatabaseUnusable: They are of a revision of another program, such as a newer version.
+        DatabaseUnusable: They are of a revision that this version does not know. A newer version
+            made them, or a development build from before the first release.
     """
     with write_transaction(engine.execution_options(enforces_references=False)) as connection:
         if connection.dialect.name == "postgresql":
@@ -259,8 +260,10 @@ def migrate(engine: sa.Engine) -> None:
         known = {each.revision for each in ScriptDirectory.from_config(config).walk_revisions()}
         if present not in {None, *known}:
             raise DatabaseUnusable(
-                f"the database is at revision {present}, which this program does not know",
-                "use the version of the program that made it, or another database",
+                f"the database is at revision {present}, which this version does not know: it was "
+                "made by a newer version, or by a development build from before the first release",
+                "use the version that made it, or a new database",
+                parameter="database_url",
             )
         config.attributes["connection"] = connection
         command.upgrade(config, "head")

@@ -73,14 +73,14 @@ JOBS = sa.Table(
     sa.Column("worker", sa.String(100)),
     sa.Column("lease_until", sa.Float),
     # Length in seconds of what the job waits for: its lease, or the delay of its next attempt.
-    sa.Column("hold_seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
+    sa.Column("hold_seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("cancel_requested", sa.Integer, nullable=False, default=0),
     sa.Column("done", sa.BigInteger, nullable=False, default=0),
     sa.Column("total", sa.BigInteger),
     sa.Column("bad", sa.BigInteger, nullable=False, default=0),
     sa.Column("rate", sa.Float),  # samples per second
     # Of work on it in all attempts, at the last heartbeat.
-    sa.Column("seconds", sa.Float, nullable=False, default=0.0, server_default="0"),
+    sa.Column("seconds", sa.Float, nullable=False, default=0.0),
     sa.Column("error", sa.Text),  # JSON: type, detail, and where known remedy, field
     sa.Column("result", sa.Text),  # JSON: folder of the artifacts, sizes, counts, warnings
     sa.Column("stored_bytes", sa.BigInteger),  # of its artifacts; None until counted

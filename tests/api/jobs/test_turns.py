@@ -119,8 +119,9 @@ def test_finished_jobs_are_not_read_to_find_the_next_one(engine: Engine, queue: 
         "WITH RECURSIVE numbers(n) AS"
         " (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :many)"
         " INSERT INTO jobs (id, owner, state, request, request_sha256, created_at, run_after,"
-        " attempt, max_attempts, cancel_requested, done, bad)"
-        " SELECT 'finished' || n, 'owner', 'succeeded', '{}', '', n, n, 1, 1, 0, 0, 0 FROM numbers"
+        " attempt, max_attempts, hold_seconds, cancel_requested, done, bad, seconds)"
+        " SELECT 'finished' || n, 'owner', 'succeeded', '{}', '', n, n, 1, 1, 0, 0, 0, 0, 0"
+        " FROM numbers"
     )
     with write_transaction(engine) as connection:
         connection.execute(finished, {"many": MANY})

@@ -8,15 +8,10 @@ from alembic import op
 
 from api.storage.tables import METADATA
 
-revision: str = "0004"
+revision: str = "v0001"
 down_revision: str | None = None
 
 
 def upgrade() -> None:
-    """To this revision."""
+    """To this revision; nothing leads back but a backup."""
     METADATA.create_all(op.get_bind())
-
-
-def downgrade() -> None:
-    """To the revision before."""
-    METADATA.drop_all(op.get_bind())
