@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from difficulty_service.interface.scores import open_scores as open_scores
     from difficulty_service.interface.select import select as select
     from difficulty_service.interface.tags import tags as tags
-    from difficulty_service.interface.watch import watch as watch
 
     __version__: str
 
@@ -55,7 +54,6 @@ __all__ = [
     "select",
     "tags",
     "try_backbones",
-    "watch",
 ]
 
 # Here, since whatever starts this package, also in a process of its own, imports this module first.

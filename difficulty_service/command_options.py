@@ -14,24 +14,6 @@ def listed_names(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(n.strip() for text in texts for n in text.split(",") if n.strip()))
 
 
-LONGEST_WAIT = 7 * 86400.0
-
-
-@panel("Watch")
-class WatchOptions(Options):
-    """When a dataset that is watched is looked at, and for how long."""
-
-    every: Annotated[float, Field(gt=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 60.0
-    """Seconds between two looks at the dataset."""
-
-    settle: Annotated[float, Field(ge=0, le=LONGEST_WAIT), Parameter(metavar="SECONDS")] = 5.0
-    """Seconds that a changed dataset must stay as it is before it is scored, so that no file is
-    read while it is copied; one that changes all the time is scored after ten of these waits."""
-
-    rounds: Annotated[int, Field(ge=1)] | None = None
-    """Number of rounds of scores after which to end, the first one included; default: never."""
-
-
 NumSearched = Annotated[int, Field(ge=1, le=MOST_SAMPLES)]
 """Number of images in which missing boxes are looked for."""
 

@@ -41,7 +41,7 @@ NAVIGATION = {
         "leaks": "Copies across splits",
         "diff": "Versions of a dataset",
         "selecting": "What to label or keep",
-        "watching": "A dataset that grows",
+        "growing": "A dataset that grows",
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",
         "training": "Training with scores",

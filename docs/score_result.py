@@ -18,7 +18,6 @@ from difficulty_service.bodies.comparisons import (
     SetResult,
 )
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
-from difficulty_service.cli.watch import WatchResult
 from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("commands.md")
@@ -36,7 +35,6 @@ def page() -> str:
     parts["select"] = _keys(SelectResult)
     parts["missing"] = _keys(MissingResult)
     parts["diff"] = _keys(DiffResult) + _keys(ClassShift, "classes[].")
-    parts["watch"] = _keys(WatchResult)
     return with_parts(PAGE, "score_result.py", parts)
 
 

@@ -318,7 +318,6 @@ ON_DEMAND = (
     "mcp",
     "notebook",
     "postgresql",
-    "prometheus",
     "ray",
     "text",
     "xlsx",

@@ -28,7 +28,7 @@ PLUGIN_GROUP = "difficulty.commands"
 
 COMMANDS = (
     *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "leaks", "diff", "select", "watch"),
+    *("compare_scores", "consensus", "explain", "leaks", "diff", "select"),
     *("clean", "export", "estimate", "annotators", "tags", "missing", "mcp"),
 )
 """Functions that are commands, each in a module of the same name."""

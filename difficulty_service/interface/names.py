@@ -25,7 +25,6 @@ HOMES = {
     "select": "select",
     "tags": "tags",
     "try_backbones": "backbone_trial",
-    "watch": "watch",
 }
 """Module of this package that defines each name."""
 

@@ -44,12 +44,6 @@ PAGES = {"README.md": DOCS.parent / "README.md"} | {
 }
 
 SMALLER = (
-    (
-        "watch photos/ --out scores.parquet",
-        "watch photos/ --rounds 1 --backbone builtin --out scores.parquet",
-        "it would not end",
-    ),
-    ("/var/lib/node_exporter/difficulty.prom", "watch.prom", "there is no such folder"),
     ("copies: 0", "copies: 100%", "pictures of the same ten shapes are copies"),
     ("--backbone clip-vit-b16", "--backbone builtin", "its weights would be downloaded"),
     ("--only clip-vit-b16 --only timm:resnet18", "--only builtin", "they take a minute"),
@@ -82,7 +76,6 @@ NOT_HERE = (
     ("s3://", "needs a bucket and a Ray cluster"),
     ("difficulty explain", "needs a CLIP; test_explain_command.py runs it with a small one"),
     ("difficulty score NAME:REFERENCE", "is a pattern"),
-    ("report added.parquet", "nothing is new since the line before"),
 )
 """What marks a line of a page that is not run, and why."""
 
