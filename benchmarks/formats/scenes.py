@@ -81,11 +81,6 @@ class Scene:
         """Its path; photographs that are turned are JPEG."""
         return f"{self.name}.{'png' if self.orientation == 1 else 'jpg'}"
 
-    @property
-    def stored_size(self) -> tuple[int, int]:
-        """Width and height of the stored pixels."""
-        return self.size if self.orientation == 1 else (self.size[1], self.size[0])
-
 
 _PLAIN = (
     Scene("a", (Thing("truck", (20, 30, 100, 90)), Thing("apple", (150, 60, 210, 130)))),

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from difficulty_service.datasets.objects.coco import is_coco, open_coco
 from difficulty_service.datasets.objects.coco_files import is_coco_file
 from difficulty_service.datasets.objects.cvat import is_cvat, is_cvat_file, open_cvat
-from difficulty_service.datasets.objects.files import nested
 from difficulty_service.datasets.objects.label_studio import (
     is_label_studio,
     is_label_studio_file,
@@ -41,20 +40,3 @@ OBJECT_FORMATS: dict[str, ObjectFormat] = {
     "label-studio": ObjectFormat(open_label_studio, is_label_studio, is_label_studio_file),
     "cvat": ObjectFormat(open_cvat, is_cvat, is_cvat_file),
 }
-
-
-def kind_of_object_folder(place: StoredPath, entries: list[Entry]) -> str | None:
-    """The format of the boxes in a folder, or in the single folder in it; None without boxes."""
-    try:
-        for folder in nested(place, entries):
-            for kind, form in OBJECT_FORMATS.items():
-                if form.is_folder(*folder):
-                    return kind
-    except OSError:
-        return None
-    return None
-
-
-def kind_of_object_file(place: StoredPath) -> str | None:
-    """The format of a file that names boxes; None where it is none."""
-    return next((kind for kind, form in OBJECT_FORMATS.items() if form.is_file(place)), None)

@@ -48,11 +48,6 @@ class YoloConfig:
         """Whether it is no YAML."""
         return self.place.name.endswith(DARKNET)
 
-    @property
-    def names_classes(self) -> bool:
-        """Whether it says which classes there are, by name or number."""
-        return self.names is not None or self.number is not None or self.names_file is not None
-
 
 def read_config(place: StoredPath) -> YoloConfig | str | None:
     """What a YAML file says, the reason why that cannot be used, or None for any other file."""
