@@ -29,10 +29,8 @@ from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
-from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.datasets.tags import TagTable
 from difficulty_service.extraction.default_backbone import SMALL, default_backbone
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
@@ -56,7 +54,6 @@ from difficulty_service.features.store import FeatureStore
 from difficulty_service.marks.review_folder import Review, UndoneRound
 from difficulty_service.option_types import parse_actors
 from difficulty_service.options import ExtractionOptions, ScoringOptions
-from difficulty_service.scores.class_evidence import samples_of_features
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.fitted_gaussians import FittedGaussians, require_same_features
@@ -70,7 +67,6 @@ from difficulty_service.scores.marked_features import MarkedFeatures
 from difficulty_service.scores.reviewing import as_seen, reviewed
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import ScoreSummary, score_store
-from difficulty_service.scores.tags import TagReport, require_place, score_tags, tags_of_samples
 
 
 @dataclass(frozen=True)
@@ -128,7 +124,6 @@ class ScoreRequest:
         before: Scores of an earlier round; None for those in `out`, which are replaced.
         weights: File of the CLIP that made the features, for names of classes; None for that of
             the hub.
-        tags: The tags of the samples, which are judged in place of labels; None for labels.
     """
 
     out: Path
@@ -137,7 +132,6 @@ class ScoreRequest:
     review: Review | None = None
     before: Path | None = None
     weights: str | None = None
-    tags: TagTable | None = None
 
 
 @dataclass(frozen=True)
@@ -175,22 +169,10 @@ class ExtractedDataset:
 
 @dataclass(frozen=True)
 class ScoredDataset:
-    """Result of `score_dataset`: what was found about labels, or about tags."""
+    """Result of `score_dataset`."""
 
     extracted: ExtractedDataset
-    found: ScoreSummary | TagReport
-
-    @property
-    def labels(self) -> ScoreSummary:
-        """What was found, where no tags were judged."""
-        assert isinstance(self.found, ScoreSummary)  # noqa: S101 - as the request had none
-        return self.found
-
-    @property
-    def tags(self) -> TagReport:
-        """What was found, where tags were judged."""
-        assert isinstance(self.found, TagReport)  # noqa: S101 - as the request had some
-        return self.found
+    found: ScoreSummary
 
 
 def ignore(_event: object) -> None:
@@ -367,9 +349,6 @@ def score_dataset(
     fitted_on = scoring.fitted.description if scoring.fitted else None
     dataset = dataset or open_dataset(extraction.location, extraction.dataset)
     require_unlabelled(dataset.class_names, scoring.options)
-    if scoring.tags is not None:
-        require_place(scoring.out)
-        tags_of_samples(scoring.tags, strings_to_arrow(dataset.sample_ids))
     advice: AbstractContextManager[None] = nullcontext()
     if scoring.options.class_list:
         advice = needing_words()
@@ -380,9 +359,6 @@ def score_dataset(
     with advice:
         extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
     callbacks.extracted(extracted)
-    if scoring.tags is not None:
-        tags = tags_of_samples(scoring.tags, samples_of_features(extracted.store).sample_ids)
-        return ScoredDataset(extracted, score_tags(extracted.store, tags, scoring.out))
     scoring = replace(scoring, weights=extraction.network.weights)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
 

@@ -4,9 +4,10 @@ Files for the pages of a job, which can be made only as long as its features are
 """
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -42,6 +43,7 @@ from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.tables import write_parquet
+from difficulty_service.datasets.tags import TagTable
 from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
@@ -67,6 +69,7 @@ from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.samples import columns_to_read
 from difficulty_service.scores.tags import TagReport
+from difficulty_service.tagged_dataset import ScoredTags, score_dataset_tags
 
 
 def write_page_files(
@@ -164,9 +167,9 @@ def run_job(
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job.wanted, location, settings)
             require_boxes(job.wanted, dataset)
-            scoring = replace(scoring, tags=open_job_tags(job.wanted, location, settings))
+            run = _score_or_judge(scoring, open_job_tags(job.wanted, location, settings))
             observer.enter(Stage.EXTRACTING)
-            scored = score_dataset(extraction, scoring, callbacks, dataset, load)
+            scored = run(extraction, callbacks=callbacks, dataset=dataset, load=load)
         if job.wanted.missing_boxes is not None:
             reporter.enter(Stage.SEARCHING)
             searching = Callbacks(progress=reporter.update)
@@ -182,7 +185,7 @@ def run_job(
         files.append(write_errors(extracted.store.folder, errors))
         files += _write_tables(scored, scoring.out, folder)
         if (fitted := used[-1]) is not None:
-            num_rows = scored.labels.num_samples
+            num_rows = scored.found.num_samples
             files += write_page_files(scored_features[-1], fitted.gaussians, folder, num_rows)
         reporter.enter(Stage.PUBLISHING)
         for file in files:
@@ -192,7 +195,16 @@ def run_job(
         return result.model_copy(update={"stored_bytes": stored_bytes})
 
 
-def _write_tables(scored: ScoredDataset, scores: Path, folder: Path) -> list[Path]:
+def _score_or_judge(
+    scoring: ScoreRequest, tags: TagTable | None
+) -> Callable[..., ScoredDataset | ScoredTags]:
+    """What makes the scores of a dataset, of its labels or of its tags."""
+    if tags is None:
+        return partial(score_dataset, scoring=scoring)
+    return partial(score_dataset_tags, tags=tags, out=scoring.out)
+
+
+def _write_tables(scored: ScoredDataset | ScoredTags, scores: Path, folder: Path) -> list[Path]:
     """Writes the columns of the scores that pages show, and the numbers of each tag."""
     columns = columns_to_read(read_score_schema(scores).names)
     files = [write_columns(folder / COLUMNS_FILE, read_scores(scores, columns))]
@@ -264,7 +276,7 @@ def _deleted_if_unusable(features: Path) -> Iterator[None]:
 
 def _result(
     job: Job,
-    scored: ScoredDataset,
+    scored: ScoredDataset | ScoredTags,
     features: FeatureSource,
     scores: Path,
     names: Mapping[str, str],

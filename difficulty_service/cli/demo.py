@@ -37,7 +37,7 @@ def demo(
             str(digits), out / "scores.features", "builtin", DatasetOptions(id_column="id")
         )
         scoring = ScoreRequest(out / "scores.parquet")
-        summary = run_score(extraction, scoring, verbose=False).labels
+        summary = run_score(extraction, scoring, verbose=False).found
         report_scores(summary, scoring.out)
         console.print()
         draw_extremes(summary, digits, out)

@@ -1,9 +1,11 @@
 """`difficulty score`: a dataset or its features in, a score file out."""
 
 import sys
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     )
     from difficulty_service.scores.marked_features import MarkedFeatures
     from difficulty_service.scores.store import ScoreSummary
+
+T = TypeVar("T")
 
 
 def score(
@@ -154,7 +158,7 @@ def score(
         else:
             to_extract = build_request(source, features_beside(out, scoring), extraction)
             scored = run_score(to_extract, request, verbose=output.verbose)
-            summary, extracted = scored.labels, scored.extracted
+            summary, extracted = scored.found, scored.extracted
         written = report if summary.num_scored else None
         report_all(summary, out, written, verbose=output.verbose)
     result = ScoreResult.of(summary, out, written, extracted)
@@ -183,8 +187,9 @@ def score_tags_of(
     """Extracts the samples of a table, judges its tags and prints what was found."""
     from difficulty_service.cli.tags import report_tags
     from difficulty_service.features.description import is_store
-    from difficulty_service.pipeline import ScoreRequest, features_beside
+    from difficulty_service.pipeline import features_beside
     from difficulty_service.scores.given_tags import open_given_tags
+    from difficulty_service.tagged_dataset import ScoredTags, score_dataset_tags
 
     if is_store(Path(source)):
         raise WrongCall(
@@ -194,10 +199,13 @@ def score_tags_of(
     require_files(out, report)
     request = build_request(source, features_beside(out, scoring), extraction.scored_by(scoring))
     tags = open_given_tags(source, scoring, request.dataset)
-    scored = run_score(request, ScoreRequest(out, scoring, tags=tags), verbose=False)
+
+    assert tags is not None  # noqa: S101 - the options name some
+    judge = partial(score_dataset_tags, tags=tags, out=out)
+    scored: ScoredTags = run_with_progress(request, out, judge, verbose=False)
     if report is not None:
         write_score_report(out, report)
-    report_tags(scored.tags, out, report)
+    report_tags(scored.found, out, report)
 
 
 def report_all(
@@ -238,21 +246,32 @@ def report_undone(undone: "UndoneRound") -> None:
 
 
 def run_score(
+    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
+) -> "ScoredDataset":
+    """Scores the labels of a dataset with a progress bar and prints what each stage made."""
+    from difficulty_service.pipeline import score_dataset
+
+    run = partial(score_dataset, scoring=scoring)
+    return run_with_progress(extraction, scoring.out, run, verbose=verbose)
+
+
+def run_with_progress(
     extraction: "ExtractRequest",
-    scoring: "ScoreRequest",
+    out: Path,
+    run: Callable[..., T],
     *,
     verbose: bool,
-) -> "ScoredDataset":
-    """Runs the whole pipeline with a progress bar and prints what each stage made."""
+) -> T:
+    """Opens a dataset and runs what makes a score file of it; prints what each stage made."""
     from difficulty_service.cli.progress import following_downloads
     from difficulty_service.datasets import open_dataset
-    from difficulty_service.pipeline import Callbacks, score_dataset
+    from difficulty_service.pipeline import Callbacks
 
     with show_extraction(extraction) as bar:
 
         def on_settled(settled: "SettledExtraction") -> None:
             report_settled(settled)
-            err.print(f"features go to {extraction.out}, scores to {scoring.out}", markup=False)
+            err.print(f"features go to {extraction.out}, scores to {out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:
             bar.close()
@@ -266,7 +285,7 @@ def run_score(
             running=report_runtime,
             extracted=on_extracted,
             taken_back=report_undone,
-            marked=lambda marked: report_marks(marked, scoring.out),
+            marked=lambda marked: report_marks(marked, out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
-        return score_dataset(following_downloads(extraction, bar), scoring, callbacks, dataset)
+        return run(following_downloads(extraction, bar), callbacks=callbacks, dataset=dataset)

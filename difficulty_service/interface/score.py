@@ -52,6 +52,7 @@ from difficulty_service.scores.given_tags import open_given_tags
 from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.rows import require_packages
 from difficulty_service.scores.store import score_in_memory
+from difficulty_service.tagged_dataset import score_dataset_tags
 
 MarksOf: TypeAlias = str | Path | Frame
 """Marks in a file, or in a table."""
@@ -195,17 +196,16 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
         out = Path(out)
         request = replace(request, location=dataset.location, out=features_beside(out, scoring))
         update = stack.enter_context(progress_bar(shown=progress))
-        review = None
+        callbacks = Callbacks(update, settled=lambda settled: warnings.extend(settled.warnings))
+        judged = None
         if tags is None:
             later = None if marks is None else marks_of(marks)
             review = ReviewFolder(out).open(later, undo_round)
-        scored = run_pipeline(
-            request,
-            ScoreRequest(out, scoring, review=review, tags=tags),
-            Callbacks(update, settled=lambda settled: warnings.extend(settled.warnings)),
-            dataset,
-        )
-        extracted = scored.extracted
+            scoring_request = ScoreRequest(out, scoring, review=review)
+            extracted = run_pipeline(request, scoring_request, callbacks, dataset).extracted
+        else:
+            judged = score_dataset_tags(request, tags, out, callbacks, dataset)
+            extracted = judged.extracted
         scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:
         warnings.append(
@@ -213,9 +213,9 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             "could not be read; bad_images lists each with its reason: "
             + "; ".join(describe_reasons(extracted.bad_images, dataset.noun))
         )
-    if tags is not None:
-        scores.tags = scored.tags.tags
-        warnings += scored.tags.warnings
+    if judged is not None:
+        scores.tags = judged.found.tags
+        warnings += judged.found.warnings
     scores.warnings = (*warnings, *scores.warnings)
     warn(scores.warnings)
     return scores
