@@ -54,7 +54,7 @@ def _check_tar(path: Path) -> None:
     """Checks a tar of class folders, or of samples with labels beside them."""
     try:
         with open_tar(resolve(str(path))) as archive:
-            members = sum(member.isreg() for member in read_headers(archive))
+            members = sum(header.is_file for header in read_headers(archive))
     except TAR_ERRORS as error:
         raise DatasetError(f"it is damaged, truncated or compressed: {error}") from error
     if not members:

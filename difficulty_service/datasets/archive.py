@@ -105,10 +105,10 @@ def _tar_members(place: StoredPath) -> Iterator[Member]:
     with open_tar(place) as archive:
         for header in read_headers(archive):
             path = _safe_path(header.name, place.name)
-            problem = None if header.isdir() else why_unreadable(header, MAX_MEMBER_BYTES)
+            problem = None if header.is_folder else why_unreadable(header, MAX_MEMBER_BYTES)
             # An unreadable member, such as a link, has no content, whatever its header says.
-            size = 0 if problem or header.isdir() else header.size
-            yield Member(path, header.isdir(), header.offset_data, size, size, problem)
+            size = 0 if problem or header.is_folder else header.size
+            yield Member(path, header.is_folder, header.offset, size, size, problem)
 
 
 def _safe_path(name: str, archive_name: str) -> str:

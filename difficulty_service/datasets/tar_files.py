@@ -9,6 +9,7 @@ The members of a sample share the path up to the first dot of the file name: `a/
 """
 
 import gzip
+import io
 import json
 import tarfile
 import zlib
@@ -26,6 +27,11 @@ from difficulty_service.datasets.image_openers import (
 )
 from difficulty_service.datasets.labels import LABEL_NAMES, label_like
 from difficulty_service.datasets.listing import as_text
+from difficulty_service.datasets.plain_headers import (
+    MAX_NAME_LENGTH,
+    TarHeader,
+    read_plain_headers,
+)
 from difficulty_service.datasets.sample import Skipped
 from difficulty_service.datasets.storage import StoredFile, StoredPath, open_file
 
@@ -44,7 +50,6 @@ TAR_ERRORS = (
 
 MAX_MEMBERS = 2_000_000
 MAX_NAMES_LENGTH = 1 << 29
-_MAX_NAME_LENGTH = 4096
 _MAX_HEADER_BYTES = 1 << 18  # per member, with long names and extended attributes
 _MAX_GLOBAL_FIELDS = 1000
 
@@ -101,24 +106,42 @@ def read_in_order(place: StoredPath, spans: Iterable[tuple[int, int] | None]) ->
         ) from error
 
 
-def read_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
+def read_headers(archive: BinaryIO) -> Iterator[TarHeader]:
     """Yields all headers in order; the caller may seek in the archive.
 
     Raises:
         tarfile.TarError: The archive is damaged, truncated or too large. The other TAR_ERRORS are
             possible as well.
     """
+    count, length = 0, 0
+    for header in _every_header(archive):
+        count, length = count + 1, length + len(header.name)
+        if count > MAX_MEMBERS or length > MAX_NAMES_LENGTH:
+            raise tarfile.ReadError(f"more than {MAX_MEMBERS:,} members, or too long names")
+        yield header
+
+
+def _every_header(archive: BinaryIO) -> Iterator[TarHeader]:
+    start = 0
+    # Headers are read ahead of those that are asked for, and elsewhere the way back is long.
+    if isinstance(getattr(archive, "raw", None), io.FileIO):
+        start = yield from read_plain_headers(archive.fileno())
+    yield from _headers_by_tarfile(archive, start)
+
+
+def _headers_by_tarfile(archive: BinaryIO, start: int) -> Iterator[TarHeader]:
+    """The headers from one on that has no others before it that it depends on."""
+    archive.seek(max(start - 1, 0))
+    if start and not archive.read(1):
+        raise tarfile.ReadError("unexpected end of data")
     reader = _BoundedReader(archive)
     with tarfile.open(fileobj=cast(BinaryIO, reader), mode="r:") as tar:
-        last, count, length = -1, 0, 0
+        last = start - 1
         while (member := tar.next()) is not None:
             tar.members.clear()  # type: ignore[attr-defined]  # otherwise all headers would stay in memory
-            count, length = count + 1, length + len(member.name)
             _check(tar, member, last)
-            if count > MAX_MEMBERS or length > MAX_NAMES_LENGTH:
-                raise tarfile.ReadError(f"more than {MAX_MEMBERS:,} members, or too long names")
             last = tar.offset
-            yield member
+            yield _header_of(member)
             reader.left = _MAX_HEADER_BYTES
         # tarfile treats an unreadable header as the end; the real end is a block of zeros.
         archive.seek(tar.offset)
@@ -129,21 +152,27 @@ def read_headers(archive: BinaryIO) -> Iterator[tarfile.TarInfo]:
 def _check(tar: tarfile.TarFile, member: tarfile.TarInfo, last: int) -> None:
     if tar.offset <= last or member.size < 0:
         raise tarfile.ReadError(f"the header at byte {member.offset:,} leads backwards")
-    if len(member.name) > _MAX_NAME_LENGTH:
+    if len(member.name) > MAX_NAME_LENGTH:
         raise tarfile.ReadError(f"a name of {len(member.name):,} characters")
     if len(tar.pax_headers) > _MAX_GLOBAL_FIELDS:
         raise tarfile.ReadError(f"more than {_MAX_GLOBAL_FIELDS:,} global fields")
 
 
-def why_unreadable(header: tarfile.TarInfo, max_bytes: int) -> str | None:
+def _header_of(member: tarfile.TarInfo) -> TarHeader:
+    problem = None
+    if member.issym() or member.islnk():
+        problem = f"a link to {as_text(member.linkname)!r} inside a tar, not an image"
+    elif not member.isdir() and (not member.isreg() or member.issparse()):
+        problem = "not a regular file in the tar"
+    place, size = member.offset_data, member.size
+    return TarHeader(member.name, place, size, member.isdir(), member.isreg(), problem)
+
+
+def why_unreadable(header: TarHeader, max_bytes: int) -> str | None:
     """The reason why a member cannot be an image; None if it can."""
-    if header.issym() or header.islnk():
-        return f"a link to {as_text(header.linkname)!r} inside a tar, not an image"
-    if not header.isreg() or header.issparse():
-        return "not a regular file in the tar"
-    if header.size > max_bytes:
+    if header.size > max_bytes and header.problem is None:
         return f"{header.size:,} bytes, more than the {max_bytes:,} one image may have"
-    return None
+    return header.problem
 
 
 _MAX_TEXT_BYTES = 16 << 20
@@ -235,7 +264,7 @@ def _read_groups(file: StoredFile) -> dict[str, dict[str, TarMember]]:
         with open_tar(file.place) as archive:
             for header in read_headers(archive):
                 is_hidden = header.name.rpartition("/")[2].startswith((".", "__"))
-                if header.isdir() or is_hidden:
+                if header.is_folder or is_hidden:
                     continue
                 length += len(_add(groups, header, archive, file.place.name))
                 if length > _MAX_TEXTS_BYTES:
@@ -250,7 +279,7 @@ def _read_groups(file: StoredFile) -> dict[str, dict[str, TarMember]]:
 
 def _add(
     groups: dict[str, dict[str, TarMember]],
-    header: tarfile.TarInfo,
+    header: TarHeader,
     archive: BinaryIO,
     tar_name: str,
 ) -> str:
@@ -262,21 +291,21 @@ def _add(
     if extension in group:
         raise DuplicateSampleId(
             f"the id {key!r} belongs to two samples: {tar_name!r} has two members "
-            f"{key}.{extension}, at bytes {group[extension].offset:,} and {header.offset_data:,}"
+            f"{key}.{extension}, at bytes {group[extension].offset:,} and {header.offset:,}"
         )
     problem = why_unreadable(header, MAX_IMAGE_BYTES)
     is_text = extension in _TEXTS and problem is None
     text = _read_text(header, archive) if is_text else None
-    group[extension] = TarMember(header.offset_data, header.size, problem, text)
+    group[extension] = TarMember(header.offset, header.size, problem, text)
     return text or ""
 
 
-def _read_text(header: tarfile.TarInfo, archive: BinaryIO) -> str:
+def _read_text(header: TarHeader, archive: BinaryIO) -> str:
     if header.size > _MAX_TEXT_BYTES:
         raise DatasetError(
             f"the label {header.name!r} has {header.size:,} bytes", "expected a short text"
         )
-    archive.seek(header.offset_data)
+    archive.seek(header.offset)
     return archive.read(header.size).decode("utf-8", "backslashreplace").strip()
 
 

@@ -80,11 +80,11 @@ def tar_members(place: StoredPath) -> dict[str, Member]:
     """The regular files of a tar by their names without folders."""
     try:
         with open_tar(place) as archive:
-            headers = [header for header in read_headers(archive) if header.isreg()]
+            headers = [header for header in read_headers(archive) if header.is_file]
     except TAR_ERRORS as error:
         raise damaged(place.name, error) from error
     members = (
-        Member(header.name.rpartition("/")[2], place, header.offset_data, header.size)
+        Member(header.name.rpartition("/")[2], place, header.offset, header.size)
         for header in headers
     )
     return {member.name: member for member in members}
