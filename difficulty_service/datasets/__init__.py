@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.base.garbage import collection_paused
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.class_folders import open_image_folder
@@ -63,7 +64,9 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
             Setting("label_column"),
             parameter="label_column",
         )
-    dataset = replace(DATASETS[kind](found.location, found.options), location=location, format=kind)
+    with collection_paused():  # one object for each sample or more, none of them in a circle
+        opened = DATASETS[kind](found.location, found.options)
+    dataset = replace(opened, location=location, format=kind)
     return without_labels(dataset) if options.unlabelled else dataset
 
 

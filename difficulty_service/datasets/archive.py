@@ -48,7 +48,8 @@ _ENCRYPTED = 0x1
 _UNIX = 3
 _LOCAL_HEADER_BYTES = 30
 _MAX_DEPTH = 32
-_UNSAFE = re.compile(r"^/|^[A-Za-z]:|[\x00-\x1f\x7f\\]")
+_ROOT = re.compile(r"/|[A-Za-z]:")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
 _CHECKED_HEADERS = 4096
 _CHECKED_HEADERS_REMOTE = 256
 
@@ -113,7 +114,7 @@ def _tar_members(place: StoredPath) -> Iterator[Member]:
 
 def _safe_path(name: str, archive_name: str) -> str:
     parts = name.split("/")
-    if _UNSAFE.search(name) or ".." in parts:
+    if _ROOT.match(name) or _UNSAFE.search(name) or ".." in parts:
         raise DatasetError(
             f"the member {as_text(name)[:200]!r} of {archive_name!r} has a name that leads outside "
             "or has unsafe characters",
@@ -164,16 +165,12 @@ def _zip_members(file: StoredFile) -> Iterator[Member]:
             raise DatasetError(f"member {number:,} of {name!r} has no name", "write it again")
         if entry.flag_bits & _ENCRYPTED:
             raise DatasetError(f"{name!r} is encrypted", "write it again without a password")
-        yield Member(
-            path=_safe_path(entry.filename, name),
-            is_folder=entry.is_dir(),
-            offset=entry.header_offset,
-            stored=entry.compress_size,
-            size=entry.file_size,
-            problem=_zip_problem(entry),
-            checksum=entry.CRC,
-            is_deflated=entry.compress_type == zipfile.ZIP_DEFLATED,
-        )
+        path, is_folder = _safe_path(entry.filename, name), entry.is_dir()
+        problem = None if is_folder else _zip_problem(entry)
+        stored, size = entry.compress_size, entry.file_size
+        is_deflated = entry.compress_type == zipfile.ZIP_DEFLATED
+        offset, checksum = entry.header_offset, entry.CRC
+        yield Member(path, is_folder, offset, stored, size, problem, checksum, is_deflated)
 
 
 def _refuse_overlaps(entries: list[zipfile.ZipInfo], file: StoredFile) -> None:
@@ -188,9 +185,8 @@ def _refuse_overlaps(entries: list[zipfile.ZipInfo], file: StoredFile) -> None:
 
 
 def _zip_problem(entry: zipfile.ZipInfo) -> str | None:
+    """The reason why a file in a zip cannot be read; None if it can."""
     kind = stat.S_IFMT(entry.external_attr >> 16) if entry.create_system == _UNIX else 0
-    if entry.is_dir():
-        return None
     if kind not in (0, stat.S_IFREG):
         what = "a link" if kind == stat.S_IFLNK else "not a regular file"
         return f"{what} inside a zip, not an image"

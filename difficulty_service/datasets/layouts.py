@@ -17,7 +17,7 @@ _MASK = re.compile(
     r"mask|annot|(?<!un)label|ground.?truth|segment|(^|[^a-z])(gt|seg|lbl)(?![a-z])", re.IGNORECASE
 )
 _OF_MASK = re.compile(r"[_-]?(mask|gt|seg|label|annotation)s?([_-]?\d{1,2})?$", re.IGNORECASE)
-_WORD_OF_MASK = re.compile(r"mask|gt|seg|label|annotation", re.IGNORECASE)
+_WORD_OF_MASK = re.compile(r"mask|gt|seg|label|annotation")
 _LONGEST_END = 21
 """Characters at the end of a name that tell a mask from its image, at most, with its extension."""
 
@@ -215,7 +215,8 @@ def _is_of_images(folder: str) -> bool:
 
 def masks_beside(images: Collection[str]) -> tuple[str, str] | None:
     """A mask beside the image of the same name, where there are several such: `7_mask` and `7`."""
-    likely = [path for path in images if _WORD_OF_MASK.search(path, len(path) - _LONGEST_END)]
+    # Much faster than an expression that ignores case.
+    likely = [path for path in images if _WORD_OF_MASK.search(path[-_LONGEST_END:].casefold())]
     if len(likely) < _FEWEST_MASKS:
         return None
     by_stem = {_stem(path): path for path in images}

@@ -82,10 +82,9 @@ class _Unchecked(NamedTuple):
         is_folder = self.header[_TYPE] == _FOLDER
         name = self.path
         if name is None:
-            name = _text(self.header[_NAME])
-            name = name.rstrip("/") if is_folder else name
-            prefix = _text(self.header[_PREFIX])
+            prefix, name = _text(self.header[_PREFIX]), _text(self.header[_NAME])
             name = f"{prefix}/{name}" if prefix else name
+        name = name.rstrip("/") if is_folder else name
         return TarHeader(name, self.content, self.size, is_folder, not is_folder)
 
 
@@ -183,7 +182,9 @@ def _count_sound(headers: Sequence[bytes]) -> int:
     for column in checksums.T:
         stated = np.where(_KINDS[column] == _DIGIT, 8 * stated + (column & 7), stated)
     # The checksum is of a header with spaces in its place.
-    sums = blocks.sum(axis=1, dtype=np.uint32) - checksums.sum(axis=1, dtype=np.uint32) + 8 * ord(" ")
+    sums = (
+        blocks.sum(axis=1, dtype=np.uint32) - checksums.sum(axis=1, dtype=np.uint32) + 8 * ord(" ")
+    )
     is_sound = (kinds != _OTHER).all(axis=1) & ~is_digit_after_end.any(axis=1) & (stated == sums)
     is_sound &= _KINDS[blocks[:, _SIZE.stop]] == _END
     return len(blocks) if is_sound.all() else int(is_sound.argmin())

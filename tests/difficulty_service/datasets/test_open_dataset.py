@@ -1,14 +1,16 @@
 """The kind of a dataset is detected from its location."""
 
+import gc
 from pathlib import Path
 
 import pytest
 
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets import DATASETS, open_dataset
+from difficulty_service.datasets.class_folders import open_image_folder
 from difficulty_service.datasets.objects import OBJECT_FORMATS
 from difficulty_service.datasets.recognition import detect_kind
-from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
 
 
 @pytest.mark.parametrize(
@@ -113,3 +115,20 @@ def test_tables_beside_tars_are_chosen_by_a_glob_that_matches_them(tmp_path: Pat
         open_dataset(str(tmp_path), DatasetOptions())
 
     assert open_dataset(str(tmp_path / "*.csv"), DatasetOptions()).class_names == ("cat",)
+
+
+def test_no_garbage_is_looked_for_while_samples_are_listed(
+    class_folders: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enabled = []
+
+    def open_and_look(location: str, options: DatasetOptions) -> Dataset:
+        enabled.append(gc.isenabled())
+        return open_image_folder(location, options)
+
+    monkeypatch.setitem(DATASETS, "image-folder", open_and_look)
+
+    open_dataset(str(class_folders), DatasetOptions())
+
+    assert enabled == [False]
+    assert gc.isenabled()
