@@ -153,7 +153,10 @@ def _size(header: bytes) -> int | None:
 
 
 def _path(records: bytes, size: int) -> str | None:
-    """The path that pax records state, if they do; raises ValueError where they are not plain."""
+    """The path that pax records state, if they do; raises ValueError where they are not plain.
+
+    Those are plain that every version of `tarfile` reads alike.
+    """
     if len(records) < size or records.strip(b"\0") != records[:size] or _NOT_PLAIN.search(records):
         raise ValueError("records that are not plain")
     path, position = None, 0
