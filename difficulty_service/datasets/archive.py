@@ -48,8 +48,9 @@ _ENCRYPTED = 0x1
 _UNIX = 3
 _LOCAL_HEADER_BYTES = 30
 _MAX_DEPTH = 32
-_ROOT = re.compile(r"/|[A-Za-z]:")
-_UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")
+_UNSAFE = re.compile(r"^/|^[A-Za-z]:|[\x00-\x1f\x7f\\]")
+_USUAL = re.compile(r"\w[^/\\:\x00-\x1f\x7f]*(?:/[^/\\.\x00-\x1f\x7f][^/\\\x00-\x1f\x7f]*)*")
+"""Safe names as nearly all are, which are found in a third of the time of the other checks."""
 _CHECKED_HEADERS = 4096
 _CHECKED_HEADERS_REMOTE = 256
 
@@ -113,8 +114,10 @@ def _tar_members(place: StoredPath) -> Iterator[Member]:
 
 
 def _safe_path(name: str, archive_name: str) -> str:
+    if _USUAL.fullmatch(name) and name.count("/") < _MAX_DEPTH:
+        return name
     parts = name.split("/")
-    if _ROOT.match(name) or _UNSAFE.search(name) or ".." in parts:
+    if _UNSAFE.search(name) or ".." in parts:
         raise DatasetError(
             f"the member {as_text(name)[:200]!r} of {archive_name!r} has a name that leads outside "
             "or has unsafe characters",

@@ -134,7 +134,7 @@ def _read_run(descriptor: int, offset: int, most: int) -> Iterator[_Unchecked]:
 
 def _padded(size: int) -> int:
     """The bytes that so many take in whole blocks."""
-    return -(-size // _BLOCK) * _BLOCK
+    return size + -size % _BLOCK
 
 
 def _text(field: bytes) -> str:
