@@ -89,7 +89,7 @@ def test_the_result_describes_the_published_files(
     result = run(job)
 
     names = (
-        "columns.arrow contents.parquet errors.parquet features.json features.npy "
+        "columns.arrow contents.arrow errors.parquet features.json features.npy "
         "gaussians.safetensors map.parquet scores.parquet vectors.npy"
     )
     assert keys_below(artifacts, "jobs") == [f"jobs/{job.id}/a1/{name}" for name in names.split()]
