@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from difficulty_service.base.extras import needs_extra
-from difficulty_service.options import JoinOption
+from difficulty_service.settings.options import JoinOption
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine

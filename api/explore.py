@@ -21,9 +21,9 @@ from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.description import is_store
 from difficulty_service.marks.review_folder import ReviewFolder
-from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.samples import columns_to_read
+from difficulty_service.scores.score_columns import require_columns
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,8 @@ def join_columns(
     Raises:
         ReportError: They cannot be joined to the scores.
     """
-    from difficulty_service.review.joined_tables import ScoredDataset, TableSource, join_tables
-    from difficulty_service.review.stored_images import open_images
+    from difficulty_service.pages.stored_images import open_images
+    from difficulty_service.reports.joined_tables import ScoredDataset, TableSource, join_tables
 
     path = joined_file(explored.settings)
     path.unlink(missing_ok=True)

@@ -37,10 +37,10 @@ from difficulty_service.features.description import is_store, read_description
 from difficulty_service.marks.files import read_marks, write_marks
 from difficulty_service.marks.record import NO_MARKS, MarkHistory, Marks
 from difficulty_service.marks.review_folder import Review, ReviewFolder
-from difficulty_service.options import ScoringOptions
-from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.settings.options import ScoringOptions
 
 OWNER = ""
 """Whose marks those of an explorer are: it asks nobody for a key."""
@@ -270,7 +270,7 @@ class Rounds:
 def _next_round(explored: ExploredFile, history: MarkHistory, source: str) -> str:
     """Scores the features with marks, in place of the scores before; the id of the new round."""
     from difficulty_service.features.store import open_store
-    from difficulty_service.pipeline import ScoreRequest, score_features
+    from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 
     assert explored.features is not None  # noqa: S101 - else there is an obstacle
     options = recorded_scoring(read_scores(explored.scores))

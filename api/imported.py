@@ -33,6 +33,7 @@ from api.storage.tables import JOBS, id_of
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, FeatureStoreError
 from difficulty_service.base.wording import count_of
+from difficulty_service.cleaning.exports.samples import class_list
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.datasets.storage import is_uri
 from difficulty_service.features.description import is_store, read_description
@@ -43,12 +44,11 @@ from difficulty_service.features.errors_file import (
     spelled,
     write_errors,
 )
-from difficulty_service.options import ReadingOptions
-from difficulty_service.review.exports.samples import class_list
 from difficulty_service.scores.file import ScoreFile, write_scores
-from difficulty_service.scores.image_faults import count_faults
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import ScoredSamples, columns_to_read, to_samples
+from difficulty_service.scoring.image_faults import count_faults
+from difficulty_service.settings.options import ReadingOptions
 
 SOURCE_FILE = "features.txt"
 """File that names the folder of the features that the other files were made of."""
@@ -79,7 +79,7 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
     from api.worker.job_runner import write_page_files
     from difficulty_service.features.store import open_store
     from difficulty_service.gaussians.fit_options import FitOptions
-    from difficulty_service.scores.fit_store import fit_store
+    from difficulty_service.scoring.fit_store import fit_store
 
     artifacts, prefix = open_artifacts(artifact_root), attempt_prefix(job)
     store = open_store(folder)

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from difficulty_service.base.wording import did_you_mean
-from difficulty_service.options import RunOptions
+from difficulty_service.settings.options import RunOptions
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]

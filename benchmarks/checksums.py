@@ -26,8 +26,8 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.moments import compute_moments
 from difficulty_service.scores.file import read_scores, write_scores
-from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gaussians
 
 REPEATS = 7
 CLASSES = 100

@@ -48,7 +48,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.images.preparation import Mode, prepare
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractRequest, extract
 
 PHOTOGRAPHS = 64
 BATCH = 8

@@ -72,7 +72,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
-from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024

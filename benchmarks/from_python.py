@@ -50,8 +50,8 @@ def write_store(folder: Path) -> None:
 def call_command(folder: Path) -> None:
     """What the command does between its start-up and its output."""
     from difficulty_service.features.store import open_store
-    from difficulty_service.options import ScoringOptions
-    from difficulty_service.pipeline import ScoreRequest, score_features
+    from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+    from difficulty_service.settings.options import ScoringOptions
 
     request = ScoreRequest(folder / "scores.parquet", ScoringOptions(scorers=("rmd",)))
     score_features(open_store(folder / "store"), request)

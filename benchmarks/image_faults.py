@@ -51,7 +51,7 @@ from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.images.appearance import NUMBERS, measure, sample_pixels
 from difficulty_service.images.corruptions import Corruption
 from difficulty_service.images.preparation import decode, pixels_of, to_view
-from difficulty_service.scores.image_faults import FAULTS, Numbers, clearest_faults, find_limits
+from difficulty_service.scoring.image_faults import FAULTS, Numbers, clearest_faults, find_limits
 
 Pixels = NDArray[np.uint8]
 SEVERITY = 3

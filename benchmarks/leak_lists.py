@@ -17,10 +17,10 @@ from pathlib import Path
 
 from benchmarks.leaks import COSINE, Copies, write_set
 from benchmarks.machine import machine
+from difficulty_service.analyses.leaks.leaks import SetLeaks, find_leaks
+from difficulty_service.analyses.leaks.near_search import Search
 from difficulty_service.base.process_setup import enable_avx512_kernels
-from difficulty_service.scores.leaks import SetLeaks, find_leaks
-from difficulty_service.scores.near_search import Search
-from difficulty_service.scores.splits import Split
+from difficulty_service.scoring.splits import Split
 
 COPIED_EVERY = 20
 NOISE = 0.245

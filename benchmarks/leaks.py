@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from benchmarks.machine import machine
+from difficulty_service.analyses.leaks.leaks import find_leaks
 from difficulty_service.base.process_setup import enable_avx512_kernels
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
 from difficulty_service.scorers.near_copies import ROWS_AT_ONCE
-from difficulty_service.scores.leaks import find_leaks
-from difficulty_service.scores.splits import Split
+from difficulty_service.scoring.splits import Split
 
 PART_ROWS = 4096
 COPIED_EVERY = 1000

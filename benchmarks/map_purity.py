@@ -20,12 +20,12 @@ import difficulty_service as ds
 from benchmarks.machine import machine
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.review.map import draw_map, place_samples, placed_map, tsne_input
-from difficulty_service.review.similar import map_vectors, write_vectors
-from difficulty_service.review.tsne import embed
+from difficulty_service.reports.map import draw_map, place_samples, placed_map, tsne_input
+from difficulty_service.reports.similar import map_vectors, write_vectors
+from difficulty_service.reports.tsne import embed
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.samples import to_samples
+from difficulty_service.scoring.fit_store import fit_store
 
 NEIGHBOURS = 15
 

@@ -22,8 +22,8 @@ import pyarrow as pa
 
 import difficulty_service as ds
 from benchmarks.machine import browser_program, machine
-from difficulty_service.review.map import ImageMap
-from difficulty_service.review.map_points import MapPoints
+from difficulty_service.reports.map import ImageMap
+from difficulty_service.reports.map_points import MapPoints
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import to_samples
@@ -171,7 +171,7 @@ def measure_map(num_points: int, folder: Path) -> None:
 
 def open_map(tab: "Page", content: bytes) -> None:
     """Opens a page with the scripts of the map, which fetches its points."""
-    static = files("difficulty_service.review") / "static"
+    static = files("difficulty_service.pages") / "static"
     scripts = "".join((static / f"{name}.js").read_text("utf-8") for name in MAP_SCRIPTS)
     page = f"{MAP_PAGE}<script>{scripts}</script>"
     tab.route("http://map/points", lambda route: route.fulfill(body=content))

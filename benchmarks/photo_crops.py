@@ -37,7 +37,7 @@ from difficulty_service.backbones import builtin_photos, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets import open_dataset
 from difficulty_service.features.store import open_store
-from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
 
 ENCODER = "builtin-photos"
 SHORTER_SIDES = {"whole": 260, "89 %": 292}

@@ -26,9 +26,14 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.description import LEAST_AGREEMENT
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import (
+    ExtractRequest,
+    ScoreRequest,
+    extract,
+    score_features,
+)
+from difficulty_service.settings.options import ScoringOptions
 
 SHARED = shared_folder()
 IMAGES = SHARED / "data" / "cifar10_test.parquet"

@@ -48,10 +48,10 @@ from difficulty_service.features.store import FeatureStore, create_store, open_s
 from difficulty_service.gaussians.chunks import with_labels
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.products import Workspace, one_thread_per_product
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scores.fit_store import Piece, StoreChunks, fit_store
+from difficulty_service.scoring.fit_store import Piece, StoreChunks, fit_store
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from difficulty_service.settings.options import ScoringOptions
 
 CLASSES, PART_ROWS = 1000, 4096
 PEER_ROWS = 1_281_167

@@ -25,8 +25,8 @@ from benchmarks.machine import machine
 from benchmarks.streamed import CLASSES, in_child, make_store
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.features.store import open_store
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from difficulty_service.settings.options import ScoringOptions
 
 DIM = 512
 KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")

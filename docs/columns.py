@@ -7,9 +7,9 @@ from pathlib import Path
 
 from difficulty_service.base.errors import Setting
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.score_columns import COLUMNS, COMPUTED_BY, Column
-from difficulty_service.scores.image_faults import FAULTS
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import COLUMNS, COMPUTED_BY, Column
+from difficulty_service.scoring.image_faults import FAULTS
 from docs.marked_parts import with_parts
 
 PAGE = Path(__file__).with_name("score-file.md")

@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from difficulty_service.options import (
+from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.settings.options import (
     EncodingOptions,
     ReadingOptions,
     ScoringOptions,
     sentence_of,
 )
-from difficulty_service.score_columns import SCORERS
 
 PAGE = Path(__file__).with_suffix(".md")
 

@@ -7,13 +7,17 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from difficulty_service.backbone_trial import BackboneTrial, NotTried, TriedBackbone
+from difficulty_service.analyses.backbones.backbone_trial import (
+    BackboneTrial,
+    NotTried,
+    TriedBackbone,
+)
+from difficulty_service.analyses.missing_boxes.result import MissingResult
 from difficulty_service.bodies.comparisons import (
     ClassShift,
     DiffResult,
     LeakResult,
     ListsResult,
-    MissingResult,
     SelectResult,
     SetResult,
 )

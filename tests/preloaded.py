@@ -18,7 +18,7 @@ NAMES = (
     # What a server and its worker load as they start.
     *("anyio._backends._asyncio", "api.worker.worker", "psycopg", "sqlite3", "stringprep"),
     *("uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
-    *("api.cli", "api.commands", "difficulty_service.review.class_folders"),
+    *("api.cli", "api.commands", "difficulty_service.cleaning.class_folders"),
     *("anyio.streams.tls", "cyclopts.help", "cyclopts.validators", "filelock", "httpcore2"),
     *("onnxruntime", "pyarrow.acero", "rich.progress", "torchvision.transforms.v2", "truststore"),
 )

@@ -34,7 +34,7 @@ class Waiting(nn.Module):
 def make_known() -> None:
     """Has this process load the networks by their names, also for jobs that are submitted to it."""
     from api.jobs import submission  # beside some GPUs, what the service needs is not installed
-    from difficulty_service import backbone_trial
+    from difficulty_service.analyses.backbones import backbone_trial
 
     # Some have the function itself, if they were imported before.
     for module in (difficulty_service.backbones, backbone_trial, submission):

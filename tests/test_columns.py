@@ -1,9 +1,9 @@
 """The columns of a score file are declared once, and so described on their page and in the API."""
 
 from difficulty_service.bodies.results import ScoreRow
-from difficulty_service.score_columns import COLUMNS
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import COLUMNS
 from docs.columns import PAGE, page
 
 

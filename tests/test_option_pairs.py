@@ -17,8 +17,8 @@ from difficulty_service.base.errors import ConfigError
 from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall, describe_wrong_call
-from difficulty_service.option_rules import RULES
-from difficulty_service.options import DatasetScoring
+from difficulty_service.settings.option_rules import RULES
+from difficulty_service.settings.options import DatasetScoring
 
 VALUES: Mapping[str, object] = {
     "format": "table",

@@ -14,9 +14,9 @@ from difficulty_service.base.errors import ConfigError
 from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.cli import create_app as create_command_line
 from difficulty_service.interface.options import ImageOptions
-from difficulty_service.options import DatasetScoring, sentence_of
-from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import SCHEMA
+from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.settings.options import DatasetScoring, sentence_of
 from docs.options import PAGE, page
 from tests.service import client_of
 

@@ -38,7 +38,7 @@ mean = plugged_difficulty:load_mean
 DECLARATIONS = '''
 """A package that extends the service; nothing heavy is imported here."""
 
-from difficulty_service.plugins import Export, Scorer
+from difficulty_service.base.plugins import Export, Scorer
 
 LARGEST = Scorer("largest", "largest feature of a sample", compute="plugged_work:largest_feature")
 IDLE = Scorer("idle", "what nothing computes")
@@ -70,7 +70,7 @@ import numpy as np
 import torch
 from safetensors.torch import save_file
 
-from difficulty_service.review.exports.samples import Exported
+from difficulty_service.cleaning.exports.samples import Exported
 
 
 def largest_feature(samples):

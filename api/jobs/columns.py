@@ -17,7 +17,7 @@ from api.storage.database import now, retry, write_transaction
 from api.storage.space import makes_room
 from api.storage.tables import JOB_COLUMNS, JOBS
 from difficulty_service.base.wording import count_of
-from difficulty_service.review.joined_tables import MOST_COLUMNS
+from difficulty_service.reports.joined_tables import MOST_COLUMNS
 
 MOST_TABLES = 20
 """Number of tables that a job may have."""

@@ -17,12 +17,12 @@ from api.jobs.files import CONTENTS_FILE, FEATURES_FILE, KIND_FILE
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.tables import map_arrow, write_arrow
 from difficulty_service.features.description import MUST_AGREE, FeatureKind
-from difficulty_service.review.similar import map_vectors, write_features
+from difficulty_service.reports.similar import map_vectors, write_features
 from difficulty_service.scores.file import read_scores
 
 if TYPE_CHECKING:
     from difficulty_service.features.source import FeatureSource
-    from difficulty_service.scores.splits import Split
+    from difficulty_service.scoring.splits import Split
 
 CONTENT = "content"
 
@@ -74,7 +74,7 @@ def _contents(store: "FeatureSource", ids: pa.StringArray | None) -> pa.Array | 
         return None
     digests = pa.concat_arrays([each.cast(pa.binary(each.type.byte_width)) for each in known])
     if ids is not None:
-        from difficulty_service.scores.splits import Split
+        from difficulty_service.scoring.splits import Split
 
         digests = digests.take(pc.index_in(ids, value_set=Split("", store).sample_ids))
     return None if digests.null_count else digests
@@ -117,7 +117,7 @@ def open_split(files: KeptFiles) -> "Split":
 
     from difficulty_service.features.array_columns import classes_of_names
     from difficulty_service.features.arrays import array_features
-    from difficulty_service.scores.splits import Split
+    from difficulty_service.scoring.splits import Split
 
     kind = KeptKind.of(json.loads(files.kind.read_bytes()))
     scores = read_scores(files.scores, ["sample_id", "label_name"])

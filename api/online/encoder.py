@@ -37,8 +37,8 @@ from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
-from difficulty_service.options import ExtractionOptions, RunOptions
-from difficulty_service.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import plan_extraction
+from difficulty_service.settings.options import ExtractionOptions, RunOptions
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from difficulty_service.base.errors import DifficultyError, StatisticsError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
-from difficulty_service.scores.fitted_gaussians import load_gaussians
+from difficulty_service.scoring.fitted_gaussians import load_gaussians
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.features.description import FeatureKind
-from difficulty_service.review.similar import ROWS_AT_ONCE, map_vectors, write_rows
+from difficulty_service.reports.similar import ROWS_AT_ONCE, map_vectors, write_rows
 
 MAX_ENCODERS = 2
 MAX_PLACED = 64

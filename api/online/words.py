@@ -13,7 +13,7 @@ from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
 from api.online.process import ScoringProcess
 from api.storage.artifacts import Artifacts
-from difficulty_service.review.similar import cosines_to, map_vectors
+from difficulty_service.reports.similar import cosines_to, map_vectors
 
 MAX_JOBS = 1024  # of which it is remembered whether they know words
 MAX_OPEN = 8

@@ -22,8 +22,8 @@ from api.results.table_joining import LONGEST_NAME, SentTable, check_name
 from api.routes.columns import attach_dataset, attach_table, changeable_job, find_columns
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
-from difficulty_service.review.joined_tables import MOST_COLUMNS
-from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
+from difficulty_service.reports.joined_tables import MOST_COLUMNS
+from difficulty_service.reports.sample_columns import LONGEST_NAME as LONGEST_COLUMN
 
 router = APIRouter(prefix="/jobs/{job_id}/columns", include_in_schema=False)
 

@@ -30,8 +30,8 @@ from difficulty_service.bodies.comparisons import (
     LeaksCreate,
     SelectCreate,
 )
-from difficulty_service.options import DiffOptions, LeakOptions, SelectOptions
-from difficulty_service.review.cards import Card
+from difficulty_service.pages.cards import Card
+from difficulty_service.settings.options import DiffOptions, LeakOptions, SelectOptions
 
 router = APIRouter(prefix="/jobs/{job_id}/comparisons", include_in_schema=False)
 

@@ -41,7 +41,7 @@ from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.review.charts import Bar, histogram
+from difficulty_service.pages.charts import Bar, histogram
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)

@@ -34,7 +34,7 @@ from api.settings import Settings
 from api.uploads.quota import find_usage
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
 from difficulty_service.bodies.service import BackbonePublic, FolderPage
-from difficulty_service.options import (
+from difficulty_service.settings.options import (
     EncodingOptions,
     ReadingOptions,
     ScoringOptions,

@@ -14,9 +14,9 @@ from api.pages.scored import ScoredJob, scored_job
 from api.results.maps import Layout, Maps
 from api.results.tsne_maps import TsneMaps
 from difficulty_service.base.extras import pip_command
-from difficulty_service.review.map_columns import colours_by, packed_column
-from difficulty_service.review.sample_columns import LONGEST_NAME
-from difficulty_service.review.tsne import EXTRA, has_tsne
+from difficulty_service.reports.map_columns import colours_by, packed_column
+from difficulty_service.reports.sample_columns import LONGEST_NAME
+from difficulty_service.reports.tsne import EXTRA, has_tsne
 
 router = APIRouter(prefix="/jobs/{job_id}/map", include_in_schema=False)
 

@@ -16,7 +16,7 @@ from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
 from difficulty_service.bodies.jobs import WeightsDownload
-from difficulty_service.review.html_page import environment_of
+from difficulty_service.pages.html_page import environment_of
 
 UNAUTHORISED = 401
 SEE_OTHER = 303

@@ -97,7 +97,7 @@ def add_pages(app: FastAPI) -> None:
     """Adds the pages to an application."""
     for router in ROUTERS:
         app.include_router(router)
-    report = Path(str(files("difficulty_service.review") / "static"))
+    report = Path(str(files("difficulty_service.pages") / "static"))
     own = Path(str(files("api.pages") / "static"))
     assets = Assets({"": own, "report": report})
     app.mount("/static", assets)

@@ -24,9 +24,9 @@ from api.routes.results import succeeded_job
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import RANDOM
-from difficulty_service.review.cards import Card, make_card
-from difficulty_service.review.map import ImageMap
-from difficulty_service.review.sample_columns import SampleColumns, with_values
+from difficulty_service.pages.cards import Card, make_card
+from difficulty_service.reports.map import ImageMap
+from difficulty_service.reports.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples

@@ -22,12 +22,12 @@ from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from difficulty_service.bodies.results import TagPublic
-from difficulty_service.review.copies import give_label, keep_one, to_group
-from difficulty_service.review.origin import describe_provenance
-from difficulty_service.review.sample_columns import PRESENT
-from difficulty_service.review.sections import LISTED_CLASSES
-from difficulty_service.score_columns import FAULT_COLUMN
-from difficulty_service.scores.round_change import change_between
+from difficulty_service.pages.origin import describe_provenance
+from difficulty_service.reports.copies import give_label, keep_one, to_group
+from difficulty_service.reports.sample_columns import PRESENT
+from difficulty_service.reports.sections import LISTED_CLASSES
+from difficulty_service.scores.score_columns import FAULT_COLUMN
+from difficulty_service.scoring.round_change import change_between
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 

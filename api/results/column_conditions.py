@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 
 from api.results.score_pages import BadQuery
 from difficulty_service.base.wording import did_you_mean, list_names
-from difficulty_service.review.sample_columns import (
+from difficulty_service.reports.sample_columns import (
     MISSING,
     PRESENT,
     SampleColumn,
     SampleColumns,
 )
-from difficulty_service.score_columns import FAULT_COLUMN
-from difficulty_service.scores.image_faults import FAULT_NAMES
+from difficulty_service.scores.score_columns import FAULT_COLUMN
+from difficulty_service.scoring.image_faults import FAULT_NAMES
 
 IS, HAS, MIN, MAX = "is.", "has.", "min.", "max."
 OPERATORS = (IS, HAS, MIN, MAX)

@@ -416,8 +416,8 @@ def _write_marks(folder: Path, name: str, marks: pa.Table) -> None:
 def _leaks(
     body: LeaksCreate, files: Sequence[KeptFiles], folder: Path, tell: Callable[[float], None]
 ) -> LeakResult:
+    from difficulty_service.analyses.leaks.leaks import find_leaks
     from difficulty_service.bodies.comparisons import SetResult
-    from difficulty_service.scores.leaks import find_leaks
 
     train, *tests = [open_split(each) for each in files]
     total = train.num_samples * sum(test.num_samples for test in tests)
@@ -430,8 +430,8 @@ def _leaks(
 
 
 def _diff(body: DiffCreate, files: Sequence[KeptFiles], folder: Path) -> DiffResult:
-    from difficulty_service.scores.changes import find_changes
-    from difficulty_service.scores.selection import read_measure
+    from difficulty_service.analyses.selection.selection import read_measure
+    from difficulty_service.analyses.versions.changes import find_changes
 
     new, old = (open_split(each) for each in files)
     scores = read_measure(files[0].scores, None)
@@ -460,7 +460,7 @@ def _select(
     folder: Path,
     tell: Callable[[float], None],
 ) -> SelectResult:
-    from difficulty_service.scores.selection import (
+    from difficulty_service.analyses.selection.selection import (
         Known,
         SelectionRequest,
         read_ids,

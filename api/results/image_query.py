@@ -25,8 +25,8 @@ from api.results.maps import MOST_ALIKE, Area
 from api.results.score_pages import BadQuery, absent
 from difficulty_service.bodies.marks import ListOrder
 from difficulty_service.marks.mark_kinds import MARK_KINDS
-from difficulty_service.review.map import ImageMap
-from difficulty_service.review.sample_columns import SampleColumns
+from difficulty_service.reports.map import ImageMap
+from difficulty_service.reports.sample_columns import SampleColumns
 from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
 
 BLOCK = 512

@@ -10,7 +10,7 @@ from api.settings import Settings
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import map_arrow, write_arrow
-from difficulty_service.review.sample_columns import SampleColumn, SampleColumns
+from difficulty_service.reports.sample_columns import SampleColumn, SampleColumns
 
 _KEY = b"difficulty-joined"
 _IDS = "ids"

@@ -19,9 +19,9 @@ from api.results.score_pages import BadQuery
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.checksums import DamagedFile
-from difficulty_service.review.map import ImageMap, method_of, placed_map
-from difficulty_service.review.map_points import MapPoints, grid_positions
-from difficulty_service.review.similar import map_vectors, most_similar
+from difficulty_service.reports.map import ImageMap, method_of, placed_map
+from difficulty_service.reports.map_points import MapPoints, grid_positions
+from difficulty_service.reports.similar import map_vectors, most_similar
 from difficulty_service.scores.samples import ScoredSamples
 
 Layout = Literal["plane", "tsne"]

@@ -26,8 +26,8 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.tables import UNREADABLE
-from difficulty_service.review.joined_tables import free_name
-from difficulty_service.review.sample_columns import SampleColumn, SampleColumns
+from difficulty_service.reports.joined_tables import free_name
+from difficulty_service.reports.sample_columns import SampleColumn, SampleColumns
 
 MAX_OPEN = 16
 

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from difficulty_service.base.contract import Contract
-from difficulty_service.review.charts import Bar, Scale, histogram
-from difficulty_service.review.confusions import ConfusedPair
-from difficulty_service.review.sections import (
+from difficulty_service.pages.charts import Bar, Scale, histogram
+from difficulty_service.reports.confusions import ConfusedPair
+from difficulty_service.reports.sections import (
     SHOWN_CLASSES,
     ClassFacts,
     ClassRow,

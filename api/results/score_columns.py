@@ -33,12 +33,12 @@ from api.storage.artifacts import Artifacts, save
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import UNREADABLE, map_arrow, write_arrow
-from difficulty_service.review.charts import Scale
-from difficulty_service.review.sample_columns import SampleColumn, SampleColumns, fault_columns
-from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.pages.charts import Scale
+from difficulty_service.reports.sample_columns import SampleColumn, SampleColumns, fault_columns
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import Decided, ScoredSamples, columns_to_read, to_samples
+from difficulty_service.scores.score_columns import FAULT_COLUMN
 
 FORMAT = 11  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"

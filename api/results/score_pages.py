@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from api.http.parameters import identity_of, parse_decimal, read_cursor, write_cursor
 from api.jobs.failures import remedy_for_clients
-from difficulty_service.score_columns import absent_column
 from difficulty_service.scores.file import METADATA_KEY, SCHEMA
+from difficulty_service.scores.score_columns import absent_column
 
 BATCH_ROWS = 1 << 16
 SORTABLE = tuple(

@@ -23,14 +23,14 @@ from difficulty_service.base.tables import map_arrow
 from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.datasets.sample import Dataset, TableLimits
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
-from difficulty_service.review.joined_tables import (
+from difficulty_service.reports.joined_tables import (
     DATASET,
     JoinedColumns,
     ScoredDataset,
     TableSource,
     join_tables,
 )
-from difficulty_service.review.sample_columns import shorten_value
+from difficulty_service.reports.sample_columns import shorten_value
 
 LONGEST_NAME = 100
 """Characters of the name of a table."""

@@ -22,7 +22,7 @@ from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.tables import write_parquet
-from difficulty_service.review.map import tsne_input, within_unit
+from difficulty_service.reports.map import tsne_input, within_unit
 
 MAX_MEMORY = 3 << 30
 """Bytes of data; 20,000 points took a sixth of it."""
@@ -86,7 +86,7 @@ def serve(connections: Sequence[Connection], places: NDArray[np.float32]) -> Non
     """Sends the share of the steps that are done, then the positions, or why there are none."""
 
     def find(tell: Callable[[float], None]) -> NDArray[np.float64] | Refusal:
-        from difficulty_service.review.tsne import embed
+        from difficulty_service.reports.tsne import embed
 
         try:
             return embed(places, tell)

@@ -29,8 +29,8 @@ from api.settings import Settings
 from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
 from difficulty_service.bodies.results import Column, Columns, Table
-from difficulty_service.review.joined_tables import DATASET, MOST_COLUMNS
-from difficulty_service.review.sample_columns import LONGEST_NAME as LONGEST_COLUMN
+from difficulty_service.reports.joined_tables import DATASET, MOST_COLUMNS
+from difficulty_service.reports.sample_columns import LONGEST_NAME as LONGEST_COLUMN
 
 router = APIRouter(prefix="/v1/jobs/{job_id}/columns", tags=["results"])
 

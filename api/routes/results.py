@@ -42,8 +42,8 @@ from difficulty_service.bodies.results import (
     TagPublic,
     UnreadableImage,
 )
-from difficulty_service.option_types import MOST_SAMPLES
-from difficulty_service.score_columns import MEASURES, measure_of
+from difficulty_service.scores.score_columns import MEASURES, measure_of
+from difficulty_service.settings.option_types import MOST_SAMPLES
 
 router = APIRouter(prefix="/v1/jobs/{job_id}", tags=["results"])
 

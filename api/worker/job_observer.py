@@ -9,7 +9,7 @@ from api.worker.job_messages import Stage
 from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import ImageError
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.pipeline import ExtractProgress
+from difficulty_service.scoring.pipeline import ExtractProgress
 
 MAX_UNREADABLE = 10_000  # images, before their share counts
 UNREADABLE_SHARE = 0.9

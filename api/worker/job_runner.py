@@ -39,6 +39,8 @@ from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
 from api.worker.missing_regions import require_boxes, write_missing
+from difficulty_service.analyses.tags.dataset import ScoredTags, score_dataset_tags
+from difficulty_service.analyses.tags.scores import TagReport
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256, replacing
@@ -49,12 +51,12 @@ from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.marks.review_folder import Review
-from difficulty_service.options import (
-    ExtractionOptions,
-    ListingOptions,
-    NetworkOptions,
-)
-from difficulty_service.pipeline import (
+from difficulty_service.reports.map import place_samples
+from difficulty_service.reports.similar import write_vectors
+from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.samples import columns_to_read
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.pipeline import (
     Callbacks,
     ExtractedDataset,
     ExtractRequest,
@@ -63,13 +65,11 @@ from difficulty_service.pipeline import (
     plan_extraction,
     score_dataset,
 )
-from difficulty_service.review.map import place_samples
-from difficulty_service.review.similar import write_vectors
-from difficulty_service.scores.file import read_score_schema, read_scores
-from difficulty_service.scores.fitted_gaussians import FittedGaussians
-from difficulty_service.scores.samples import columns_to_read
-from difficulty_service.scores.tags import TagReport
-from difficulty_service.tagged_dataset import ScoredTags, score_dataset_tags
+from difficulty_service.settings.options import (
+    ExtractionOptions,
+    ListingOptions,
+    NetworkOptions,
+)
 
 
 def write_page_files(

@@ -9,19 +9,19 @@ from api.http.problems import invalid
 from api.jobs.files import MISSING_FILE
 from api.jobs.missing_table import COUNTS, PICTURE
 from api.jobs.store import Job
+from difficulty_service.analyses.missing_boxes.find import MissingBoxes, find_missing
 from difficulty_service.backbones import Loader
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.bodies.jobs import JobRequest
-from difficulty_service.command_options import MissingOptions
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.pipeline import Callbacks, ExtractRequest
-from difficulty_service.review.cards import LARGE, to_webp
-from difficulty_service.review.stored_images import ImageSource
-from difficulty_service.scores.splits import Split
-from difficulty_service.unboxed_objects import MissingBoxes, find_missing
+from difficulty_service.pages.cards import LARGE, to_webp
+from difficulty_service.pages.stored_images import ImageSource
+from difficulty_service.scoring.pipeline import Callbacks, ExtractRequest
+from difficulty_service.scoring.splits import Split
+from difficulty_service.settings.command_options import MissingOptions
 
 
 def require_boxes(wanted: JobRequest, dataset: Dataset) -> None:

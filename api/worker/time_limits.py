@@ -6,7 +6,7 @@ from api.jobs.failures import Failure
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
 from difficulty_service.base.wording import list_names
-from difficulty_service.options import EncodingOptions
+from difficulty_service.settings.options import EncodingOptions
 
 SHOWN = 3
 

@@ -33,22 +33,22 @@ from benchmarks.evidence.probes import cross_validated, standardise
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
-from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.gaussians.given_labels import GivenLabels, majority
-from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.record import MarkedSample, Marks
-from difficulty_service.options import ScorerOptions
-from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
-from difficulty_service.scores.annotators import (
+from difficulty_service.analyses.annotators.annotator_labels import LabelColumns, open_label_table
+from difficulty_service.analyses.annotators.given_labels import GivenLabels, majority
+from difficulty_service.analyses.annotators.scores import (
     SURE,
     ConsensusOptions,
     Source,
     judge_annotators,
 )
-from difficulty_service.scores.class_evidence import witness_of_features
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.store import score_in_memory
+from difficulty_service.analyses.class_evidence import witness_of_features
+from difficulty_service.gaussians.fit_options import FitOptions
+from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, Marks
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.store import score_in_memory
+from difficulty_service.settings.options import ScorerOptions
 
 CLASSES = 10
 SMALL = 1_000

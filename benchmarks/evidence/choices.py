@@ -16,10 +16,10 @@ from benchmarks.evidence.measures import auroc_with_error, rank_agreement
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.interface.score import score
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scorers import suspicion
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from difficulty_service.settings.options import ScoringOptions
 
 WORST = LabelSet("cifar10-train", "worst")
 COLUMNS = ("rmd", "label_margin", "suspicion", "agree")

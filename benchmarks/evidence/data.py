@@ -21,7 +21,7 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
-from difficulty_service.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
 
 MOBILENET, MOBILENET_SIZE = "mobilenetv2_100", 128
 BACKBONES = ("builtin", "MobileNetV2")

@@ -35,6 +35,10 @@ from benchmarks.evidence.page import DOCS, TABLES, write_page
 from benchmarks.evidence.page_of_encoders import AS_THEY_ARE, UNIT
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.real_data import shared_folder
+from difficulty_service.analyses.backbones.label_likelihood import (
+    log_probabilities,
+    paired_difference,
+)
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
@@ -44,11 +48,10 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import fit_gaussians
-from difficulty_service.gaussians.label_likelihood import log_probabilities, paired_difference
 from difficulty_service.gaussians.moments import compute_moments
 from difficulty_service.gaussians.ridge import LabelledRows, likeliest_ridge, needs_ridge
-from difficulty_service.pipeline import ExtractRequest, extract_dataset
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
 
 SIZE = 2_000
 MOST_SAMPLES = 5_000

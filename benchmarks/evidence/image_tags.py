@@ -40,8 +40,8 @@ from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder, skipped
+from difficulty_service.analyses.tags.model import GivenTags, fit_tags
 from difficulty_service.gaussians.chunks import TensorChunks
-from difficulty_service.gaussians.tags import GivenTags, fit_tags
 
 SHARED = shared_folder()
 SIDE, MOST = 32, 4

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from scipy.stats import rankdata, spearmanr
 from sklearn.metrics import average_precision_score
 
-from difficulty_service.audit.score_comparison import spearman_interval
+from difficulty_service.analyses.audit.score_comparison import spearman_interval
 
 Scores = NDArray[np.float64]
 Flags = NDArray[np.bool_]

@@ -49,10 +49,10 @@ from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.evidence.training.comparison import paired_difference
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder, skipped
+from difficulty_service.analyses.missing_boxes.find import apart
+from difficulty_service.analyses.missing_boxes.odds import object_odds
+from difficulty_service.analyses.missing_boxes.windows import lies_beside, slide, window_sides
 from difficulty_service.images.crops import Crop
-from difficulty_service.images.windows import lies_beside, slide, window_sides
-from difficulty_service.scorers.missing import object_odds
-from difficulty_service.unboxed_objects import apart
 
 SHARED = shared_folder()
 CLASSES, BACKGROUND = 10, 10

@@ -29,13 +29,13 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
-from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.label_counts import left_at_random
-from difficulty_service.scores.marked_features import apply_marks
 from difficulty_service.scores.samples import to_samples
-from difficulty_service.scores.store import score_in_memory
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.marked_features import apply_marks
+from difficulty_service.scoring.store import score_in_memory
+from difficulty_service.settings.options import ScorerOptions
 
 ORDERS = ("p_wrong", "rmd", "random")
 COLUMNS = (

@@ -22,8 +22,8 @@ from benchmarks.evidence.measures import Scores, mean_of_ranks
 from benchmarks.evidence.peers import training_dynamics
 from benchmarks.evidence.samples import Samples, Verdict
 from benchmarks.evidence.scored import compare
+from difficulty_service.analyses.consensus.consensus import consensus_of
 from difficulty_service.interface.score import score
-from difficulty_service.scores.consensus import consensus_of
 
 COLUMNS = ("rmd", "label_margin", "suspicion", "agree")
 PEER = "EL2N"

@@ -33,7 +33,7 @@ from difficulty_service.gaussians.feature_map import FeatureMap
 from difficulty_service.gaussians.label_rule import Rule
 from difficulty_service.gaussians.products import Workspace
 from difficulty_service.scorers.suspicion import POSTERIORS
-from difficulty_service.scores.fit_store import fit_store_posteriors
+from difficulty_service.scoring.fit_store import fit_store_posteriors
 
 SOURCE = "cifar10-test"
 PENALTIES = 10.0 ** np.arange(-4, 2.1, 0.5)

@@ -25,7 +25,7 @@ import difficulty_service as ds
 from benchmarks.evidence.probes import cross_validated, standardise
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import open_store
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractRequest, extract
 
 PLANTED, SEED = 0.1, 0
 

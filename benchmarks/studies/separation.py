@@ -17,10 +17,10 @@ from difficulty_service.features.array_files import open_features
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.label_counts import shares_of_wrong
 from difficulty_service.scores.separation import Separation
-from difficulty_service.scores.store import score_in_memory
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.store import score_in_memory
 
 DRAWS = 3
 WRONG = 0.1

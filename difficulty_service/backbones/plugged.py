@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from difficulty_service.base.entry_points import entry_points_of
 from difficulty_service.base.errors import BackboneError, DifficultyError, Setting
-from difficulty_service.plugins import entry_point_of
+from difficulty_service.base.plugins import entry_point_of
 
 if TYPE_CHECKING:
     from torch import nn

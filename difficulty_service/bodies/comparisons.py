@@ -9,12 +9,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from difficulty_service.base.contract import Found
 from difficulty_service.base.wording import Noun
 from difficulty_service.bodies.jobs import ID_PATTERN
-from difficulty_service.options import DiffOptions, LeakOptions, SelectOptions
+from difficulty_service.settings.options import DiffOptions, LeakOptions, SelectOptions
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.changes import ChangeReport
-    from difficulty_service.scores.leaks import LeakReport, SetLeaks
-    from difficulty_service.scores.selection import Selection
+    from difficulty_service.analyses.leaks.leaks import LeakReport, SetLeaks
+    from difficulty_service.analyses.selection.selection import Selection
+    from difficulty_service.analyses.versions.changes import ChangeReport
 
 COPIES, EXACT, CONFLICTS = "copies", "exact copies", "conflicting copies"
 COPY_KINDS = (COPIES, EXACT, CONFLICTS)
@@ -272,31 +272,6 @@ class SelectResult(Found):
             classes=dict(selection.classes),
             warnings=selection.warnings,
         )
-
-
-class MissingResult(Found):
-    """What `difficulty missing --json` prints."""
-
-    version: Literal[1] = 1
-    """Version of this object: another number where a name goes or changes its meaning."""
-
-    scores: str
-    """The boxes that were scored."""
-
-    images: int
-    """Images that were searched."""
-
-    images_of_dataset: int
-    """Images of the dataset."""
-
-    windows: int
-    """Windows beside all boxes that were compared."""
-
-    regions: int
-    """Regions that are listed."""
-
-    warnings: tuple[str, ...]
-    """What to know of the regions, in sentences."""
 
 
 JobId = Annotated[str, Field(pattern=ID_PATTERN)]

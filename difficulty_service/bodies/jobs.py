@@ -6,10 +6,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Contract, Names
-from difficulty_service.command_options import NumSearched
 from difficulty_service.dataset_formats import DatasetPreview
-from difficulty_service.option_rules import chosen_in, find_clash
-from difficulty_service.options import DatasetScoring
+from difficulty_service.settings.command_options import NumSearched
+from difficulty_service.settings.option_rules import chosen_in, find_clash
+from difficulty_service.settings.options import DatasetScoring
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_STATES = ("succeeded", "failed", "cancelled")

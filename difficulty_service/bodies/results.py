@@ -5,8 +5,8 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from difficulty_service.bodies.comparisons import MissingResult
-from difficulty_service.score_columns import COLUMNS
+from difficulty_service.analyses.missing_boxes.result import MissingResult
+from difficulty_service.scores.score_columns import COLUMNS
 
 ColumnKind: TypeAlias = Literal["category", "number", "date", "text"]
 """What the values of a column beside the scores are, and how they are filtered."""

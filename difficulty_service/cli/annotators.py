@@ -11,7 +11,7 @@ from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.wrong_call import WrongCall
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.annotators import AnnotatorReport
+    from difficulty_service.analyses.annotators.scores import AnnotatorReport
 
 SHOWN = 10
 """Number of samples that are listed, and twice as many annotators."""
@@ -53,14 +53,17 @@ def annotators(
         marks: Marks of people, as for `difficulty clean`: they tell who errs, and how far to trust
             the probabilities.
     """
-    from difficulty_service.marks.files import read_marks
-    from difficulty_service.scores.annotator_labels import LabelColumns, open_label_table
-    from difficulty_service.scores.annotators import (
+    from difficulty_service.analyses.annotators.annotator_labels import (
+        LabelColumns,
+        open_label_table,
+    )
+    from difficulty_service.analyses.annotators.scores import (
         ConsensusOptions,
         judge_annotators,
         open_source,
         require_report_file,
     )
+    from difficulty_service.marks.files import read_marks
 
     require_report_file(out)
     read = [source, Path(labels), *([] if marks is None else [marks])]

@@ -37,10 +37,10 @@ def audit(
         bins: Number of bins of an error rate.
         score_column: Column of the score file to evaluate.
     """
-    from difficulty_service.audit.audit import AuditOptions
-    from difficulty_service.audit.audit import audit as compare
-    from difficulty_service.audit.files import read_columns
-    from difficulty_service.audit.prediction_columns import (
+    from difficulty_service.analyses.audit.audit import AuditOptions
+    from difficulty_service.analyses.audit.audit import audit as compare
+    from difficulty_service.analyses.audit.files import read_columns
+    from difficulty_service.analyses.audit.prediction_columns import (
         JOIN,
         is_predictions,
         read_prediction_columns,

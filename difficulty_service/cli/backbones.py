@@ -11,11 +11,11 @@ from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.command_options import TrialOptions
-from difficulty_service.options import ExtractionOptions, JsonOption
+from difficulty_service.settings.command_options import TrialOptions
+from difficulty_service.settings.options import ExtractionOptions, JsonOption
 
 if TYPE_CHECKING:
-    from difficulty_service.backbone_trial import BackboneTrial
+    from difficulty_service.analyses.backbones.backbone_trial import BackboneTrial
     from difficulty_service.backbones import BackboneListing
     from difficulty_service.backbones.backbone import BackboneOptions
 
@@ -81,7 +81,7 @@ def spell(fields: set[str]) -> str:
 
 def useless_of(extraction: ExtractionOptions) -> set[str]:
     """Names of the given options that a trial does not heed."""
-    from difficulty_service.backbone_trial import useless_options
+    from difficulty_service.analyses.backbones.backbone_trial import useless_options
 
     return useless_options(extraction)
 
@@ -90,7 +90,7 @@ def run_trial(
     location: str, trial: TrialOptions, extraction: ExtractionOptions, *, as_json: bool
 ) -> None:
     """Tries the backbones with a progress bar; prints a table and a recommendation, or JSON."""
-    from difficulty_service.backbone_trial import TrialCallbacks, try_backbones
+    from difficulty_service.analyses.backbones.backbone_trial import TrialCallbacks, try_backbones
     from difficulty_service.cli.console import err, out, print_warnings
     from difficulty_service.cli.extract import build_request
     from difficulty_service.cli.progress import ImageProgressBar, exit_when_interrupted

@@ -12,11 +12,11 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.scored_images import find_images, find_images_or_warn
 from difficulty_service.cli.wrong_call import WrongCall, as_option
-from difficulty_service.options import ScoredImages
+from difficulty_service.settings.options import ScoredImages
 
 if TYPE_CHECKING:
-    from difficulty_service.review.clean import Cleaned
-    from difficulty_service.review.decisions import Decisions
+    from difficulty_service.cleaning.clean import Cleaned
+    from difficulty_service.cleaning.decisions import Decisions
     from difficulty_service.scores.provenance import TagSource
 
 Condition = Annotated[str | None, Parameter(metavar="CONDITION", allow_leading_hyphen=True)]
@@ -59,10 +59,7 @@ def clean(
         link: Fill a folder with symbolic links, or with copies (the default).
         dry_run: Print what would change, and write nothing.
     """
-    from difficulty_service.marks.files import read_marks
-    from difficulty_service.marks.record import NO_MARKS, MarkHistory
-    from difficulty_service.marks.review_folder import ReviewFolder
-    from difficulty_service.review.clean import (
+    from difficulty_service.cleaning.clean import (
         check_new_folder,
         check_output,
         is_annotations,
@@ -72,7 +69,10 @@ def clean(
         write_list,
         write_revision,
     )
-    from difficulty_service.review.decisions import CleaningRules, decide
+    from difficulty_service.cleaning.decisions import CleaningRules, decide
+    from difficulty_service.marks.files import read_marks
+    from difficulty_service.marks.record import NO_MARKS, MarkHistory
+    from difficulty_service.marks.review_folder import ReviewFolder
     from difficulty_service.scores.file import read_scores
 
     beside = ReviewFolder(scores).file
@@ -139,8 +139,8 @@ def refuse_reading(images: ScoredImages) -> None:
 
 def clean_tags(out: Path, decisions: "Decisions", tags: "TagSource", *, dry_run: bool) -> None:
     """Prints what is decided about tags, and writes their table unless it is a dry run."""
-    from difficulty_service.review.clean import write_revision
-    from difficulty_service.scores.tags import revise_tags
+    from difficulty_service.analyses.tags.scores import revise_tags
+    from difficulty_service.cleaning.clean import write_revision
 
     report_decisions(decisions, "decision")
     if dry_run:

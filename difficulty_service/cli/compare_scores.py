@@ -10,12 +10,12 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.scored_images import find_images_or_warn
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.options import ImagesOption
+from difficulty_service.settings.options import ImagesOption
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from difficulty_service.audit.score_comparison import ScoreComparison
+    from difficulty_service.analyses.audit.score_comparison import ScoreComparison
     from difficulty_service.scores.file import ScoreFile
 
 PAGE = ".html"
@@ -46,8 +46,8 @@ def compare_scores(
         score_column: Column to compare.
         top: Number of samples to list that moved most.
     """
-    from difficulty_service.audit.score_comparison import columns_of
-    from difficulty_service.audit.score_comparison import compare_scores as compare
+    from difficulty_service.analyses.audit.score_comparison import columns_of
+    from difficulty_service.analyses.audit.score_comparison import compare_scores as compare
     from difficulty_service.base.errors import AuditError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.scores.file import read_scores
@@ -76,12 +76,12 @@ def write_result(
     images: ImagesOption,
 ) -> None:
     """Writes the comparison as a page with the images of the first file, or as JSON."""
-    from difficulty_service.audit.files import write_json
+    from difficulty_service.analyses.audit.files import write_json
 
     if out.suffix.lower() != PAGE:
         write_json(out, {"files": [str(path) for path, _ in files], **comparison.to_json()})
         return
-    from difficulty_service.review.compared import ComparedFile, write_comparison
+    from difficulty_service.reports.compared import ComparedFile, write_comparison
 
     compared = [ComparedFile(path.name, scores) for path, scores in files]
     source = find_images_or_warn(compared[0].scores, images)

@@ -27,7 +27,7 @@ def consensus(
         inputs: Features of the same samples by several backbones, or their score files.
         out: File to write: its name ends in .parquet, .csv or .jsonl.
     """
-    from difficulty_service.scores.consensus import consensus_of
+    from difficulty_service.analyses.consensus.consensus import consensus_of
     from difficulty_service.scores.file import require_score_file_name, write_scores
 
     require_score_file_name(out)

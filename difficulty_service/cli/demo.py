@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from difficulty_service.cli.console import out as console
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.store import ScoreSummary
+    from difficulty_service.scoring.store import ScoreSummary
 
 
 def demo(
@@ -30,7 +30,7 @@ def demo(
     from difficulty_service.cli.score import run_score
     from difficulty_service.cli.score_report import report_scores
     from difficulty_service.datasets.sample import DatasetOptions
-    from difficulty_service.pipeline import ExtractRequest, ScoreRequest
+    from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest
 
     with as_file(files("difficulty_service.demo") / "digits.parquet") as digits:
         extraction = ExtractRequest(

@@ -13,11 +13,11 @@ from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.wrong_call import WrongCall, as_option, options
-from difficulty_service.options import DiffOptions, JsonOption
+from difficulty_service.settings.options import DiffOptions, JsonOption
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.changes import ChangeReport
-    from difficulty_service.scores.splits import Split
+    from difficulty_service.analyses.versions.changes import ChangeReport
+    from difficulty_service.scoring.splits import Split
 
 SHOWN = 10
 """Number of changes and of classes that are listed."""
@@ -115,22 +115,22 @@ def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> N
     if out is not None:
         require_output_file(out, WRITERS, DatasetError)
     if report is not None:
-        from difficulty_service.review.changes import require_change_page
+        from difficulty_service.analyses.versions.page import require_change_page
 
         require_change_page(report)
 
 
 def compare_gaussians(old: Path, new: Path) -> "ChangeReport":
     """What the moments of two files tell."""
-    from difficulty_service.scores.changes import compare_moments
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+    from difficulty_service.analyses.versions.changes import compare_moments
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
     return compare_moments(FittedGaussians.load(old), FittedGaussians.load(new), [old, new])
 
 
 def open_versions(old: Path, new: Path) -> "tuple[Split, Split]":
     """Both versions."""
-    from difficulty_service.scores.splits import open_split
+    from difficulty_service.scoring.splits import open_split
 
     first = open_split(old)
     return first, open_split(new, first)
@@ -140,8 +140,8 @@ def compare_versions(
     splits: "tuple[Split, Split]", new: Path, shift: DiffOptions
 ) -> "ChangeReport":
     """What differs between two versions, with the difficulty of new samples where it is known."""
-    from difficulty_service.scores.changes import find_changes
-    from difficulty_service.scores.selection import read_measure
+    from difficulty_service.analyses.selection.selection import read_measure
+    from difficulty_service.analyses.versions.changes import find_changes
 
     scores = None if splits[1].given is None else read_measure(new, None)
     return find_changes(*splits, shift.permutations, shift.seed, scores)
@@ -229,7 +229,7 @@ def write_page(
     path: Path, found: "ChangeReport", splits: "tuple[Split, Split]", images: str | None
 ) -> None:
     """Writes the page, and prints where it is."""
-    from difficulty_service.review.changes import ChangePage, write_change_page
+    from difficulty_service.analyses.versions.page import ChangePage, write_change_page
 
     print_warnings(write_change_page(path, ChangePage(found, *splits, images), as_option))
     console.print(f"the report is in {path}; open it in a browser", markup=False)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.cli.console import as_text, out, print_table, print_warnings
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.options import ExtractionOptions, OutputOptions
+from difficulty_service.settings.options import ExtractionOptions, OutputOptions
 
 if TYPE_CHECKING:
     from difficulty_service.datasets.sample import DatasetOptions

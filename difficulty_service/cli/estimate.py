@@ -9,12 +9,12 @@ from cyclopts.validators import Number
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
-from difficulty_service.options import FittingOptions
+from difficulty_service.settings.options import FittingOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from difficulty_service.review.wrong_labels import CutEstimate
+    from difficulty_service.reports.wrong_labels import CutEstimate
     from difficulty_service.scores.label_counts import Proportion
 
 
@@ -42,8 +42,8 @@ def estimate(
         seed: Seed of the flips.
     """
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.review.label_flips import FlipOptions, flip_and_score
-    from difficulty_service.review.wrong_labels import estimate_cuts
+    from difficulty_service.reports.label_flips import FlipOptions, flip_and_score
+    from difficulty_service.reports.wrong_labels import estimate_cuts
 
     features = open_features(store)
     flipped = flip_and_score(features, fitting.fit, FlipOptions(share, repeats, seed))
@@ -90,7 +90,7 @@ def report_estimates(estimates: "Sequence[CutEstimate]", *, has_marks: bool, see
 
 
 def _say_number(at_zero: "CutEstimate", seed: int) -> str:
-    from difficulty_service.review.wrong_labels import number_of_wrong_labels
+    from difficulty_service.reports.wrong_labels import number_of_wrong_labels
 
     if not at_zero.reviewed.cases:
         return (

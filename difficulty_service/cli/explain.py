@@ -9,7 +9,7 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import build_request, report_extraction, report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import find_images, reading_of
-from difficulty_service.options import (
+from difficulty_service.settings.options import (
     ExtractionOptions,
     MachineOptions,
     NetworkOptions,
@@ -20,10 +20,10 @@ from difficulty_service.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from difficulty_service.audit.explanation import Explanation, GroupFindings
+    from difficulty_service.analyses.audit.explanation import Explanation, GroupFindings
     from difficulty_service.features.store import FeatureStore
-    from difficulty_service.pipeline import ExtractRequest
-    from difficulty_service.review.stored_images import ImageSource
+    from difficulty_service.pages.stored_images import ImageSource
+    from difficulty_service.scoring.pipeline import ExtractRequest
 
 GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
 """Number of classes in the table, and of attributes of each; the file has them all."""
@@ -52,7 +52,7 @@ def explain(
         out: File to write, which ends in .json; default: NAME.explained.json beside the scores,
             where `difficulty report` looks for it.
     """
-    from difficulty_service.audit.explained_scores import (
+    from difficulty_service.analyses.audit.explained_scores import (
         SHIPPED_ATTRIBUTES,
         choose_clip,
         explain_scores,
@@ -61,7 +61,7 @@ def explain(
         read_explained,
         write_explanation,
     )
-    from difficulty_service.audit.explanation import explanation_file
+    from difficulty_service.analyses.audit.explanation import explanation_file
     from difficulty_service.backbones.clip_text import load_text_encoder
     from difficulty_service.base.errors import AuditError
     from difficulty_service.base.files import require_output_file
@@ -92,7 +92,7 @@ def explain(
 def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
     from difficulty_service.cli.progress import ImageProgressBar, following_downloads
-    from difficulty_service.pipeline import Callbacks, extract_dataset
+    from difficulty_service.scoring.pipeline import Callbacks, extract_dataset
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
@@ -127,7 +127,7 @@ def explain_silence(
     explanation: "Explanation", num_examined: int, found: "Sequence[GroupFindings]"
 ) -> list[str]:
     """Sentences about classes that are not in the table."""
-    from difficulty_service.audit.explanation import HARD_SHARE, MIN_HARD
+    from difficulty_service.analyses.audit.explanation import HARD_SHARE, MIN_HARD
     from difficulty_service.base.wording import count_of, is_or_are
 
     with_findings = sum(group.class_name is not None for group in found)

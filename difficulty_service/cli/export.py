@@ -5,14 +5,14 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from difficulty_service.base.plugins import function_of
 from difficulty_service.base.wording import did_you_mean
+from difficulty_service.cleaning.exports import EXPORTS, export_file, export_folder, needs_images
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.scored_images import find_images
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.options import ScoredImages
-from difficulty_service.plugins import function_of
-from difficulty_service.review.exports import EXPORTS, export_file, export_folder, needs_images
+from difficulty_service.settings.options import ScoredImages
 
 
 def known_format(_type: object, name: str) -> None:
@@ -50,7 +50,7 @@ def export(
     Args:
         scores: Score file.
     """
-    from difficulty_service.review.clean import check_new_folder, check_output
+    from difficulty_service.cleaning.clean import check_new_folder, check_output
     from difficulty_service.scores.file import read_scores
 
     pushes = EXPORTS[to].push

@@ -13,15 +13,15 @@ from difficulty_service.cli.console import alarm, as_text, err, out, print_table
 from difficulty_service.cli.progress import exit_when_interrupted, following_downloads
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, as_option, option
-from difficulty_service.option_rules import chosen_for_features, find_clash
-from difficulty_service.options import ExtractionOptions
+from difficulty_service.settings.option_rules import chosen_for_features, find_clash
+from difficulty_service.settings.options import ExtractionOptions
 
 if TYPE_CHECKING:
     from difficulty_service.cli.progress import ImageProgressBar
     from difficulty_service.extraction.runtime import SettledRuntime
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.features.previous import Reuse
-    from difficulty_service.pipeline import (
+    from difficulty_service.scoring.pipeline import (
         ExtractedDataset,
         ExtractRequest,
         SettledExtraction,
@@ -78,7 +78,7 @@ def print_profile(clock: "StageClock") -> None:
 
 def parse_subset(text: str) -> "ShardSubset":
     """Reads which part of how many."""
-    from difficulty_service.pipeline import ShardSubset
+    from difficulty_service.scoring.pipeline import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):
@@ -99,7 +99,7 @@ def require_compatible(chosen: Iterable[str]) -> None:
 
 def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "ExtractRequest":
     """The request for the pipeline that the options of the command line describe."""
-    from difficulty_service.pipeline import plan_extraction
+    from difficulty_service.scoring.pipeline import plan_extraction
 
     require_compatible(chosen_for_features(extraction))
     return plan_extraction(dataset, out, extraction)
@@ -108,7 +108,7 @@ def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "Ex
 def run_extract(request: "ExtractRequest") -> None:
     """Extracts with a progress bar and prints what came out."""
     from difficulty_service.datasets import open_dataset
-    from difficulty_service.pipeline import Callbacks, extract_dataset
+    from difficulty_service.scoring.pipeline import Callbacks, extract_dataset
 
     def on_settled(settled: "SettledExtraction") -> None:
         report_settled(settled)

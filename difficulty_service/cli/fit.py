@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 from difficulty_service.base.wording import count_of
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
-from difficulty_service.options import FittingOptions, VerboseOption
+from difficulty_service.settings.options import FittingOptions, VerboseOption
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
 
 def fit(
@@ -27,8 +27,8 @@ def fit(
         out: Safetensors file to write.
     """
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.scores.fit_store import fit_store
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians
+    from difficulty_service.scoring.fit_store import fit_store
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 
     FittedGaussians.require_file_name(out)
     write_fit(fit_store(open_features(store), fitting.fit), out, verbose=output.verbose)

@@ -13,11 +13,11 @@ from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
 from difficulty_service.cli.wrong_call import WrongCall, as_option
-from difficulty_service.options import JsonOption, LeakOptions
+from difficulty_service.settings.options import JsonOption, LeakOptions
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.leaks import LeakReport, SetLeaks
-    from difficulty_service.scores.splits import Split
+    from difficulty_service.analyses.leaks.leaks import LeakReport, SetLeaks
+    from difficulty_service.scoring.splits import Split
 
 SHOWN = 10
 """Number of pairs of a test set that are listed."""
@@ -68,12 +68,12 @@ def leaks(
     if report is None and (train_images or test_images):
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
     if report is not None:
-        from difficulty_service.review.leaks import require_leak_page
+        from difficulty_service.analyses.leaks.page import require_leak_page
 
         require_leak_page(report)
-    from difficulty_service.scores.leaks import find_leaks
-    from difficulty_service.scores.near_search import gpu_if_any
-    from difficulty_service.scores.splits import open_split
+    from difficulty_service.analyses.leaks.leaks import find_leaks
+    from difficulty_service.analyses.leaks.near_search import gpu_if_any
+    from difficulty_service.scoring.splits import open_split
 
     splits = [open_split(train)]
     splits += [open_split(path, splits[0]) for path in tests]
@@ -200,7 +200,7 @@ def write_page(
     path: Path, found: "LeakReport", splits: "Sequence[Split]", images: Sequence[str | None]
 ) -> None:
     """Writes the page, and prints where it is."""
-    from difficulty_service.review.leaks import LeakPage, write_leak_page
+    from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
 
     train_images, *test_images = images
     page = LeakPage(found, splits[0], splits[1:], train_images, test_images)

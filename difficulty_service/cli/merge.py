@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.fit import write_fit
-from difficulty_service.options import VerboseOption
+from difficulty_service.settings.options import VerboseOption
 
 
 def merge(
@@ -33,7 +33,7 @@ def merge(
         parts = f"{store.num_parts:,} parts of {len(inputs)} stores"
         console.print(f"{parts} are in {out}", markup=False)
         return
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians, merge_gaussians
 
     FittedGaussians.require_file_name(out)
     write_fit(merge_gaussians(inputs), out, verbose=output.verbose)

@@ -10,11 +10,11 @@ from difficulty_service.cli.extract import report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import reading_of
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.command_options import MissingOptions
-from difficulty_service.options import DeviceOptions, JsonOption, ScoredImages
+from difficulty_service.settings.command_options import MissingOptions
+from difficulty_service.settings.options import DeviceOptions, JsonOption, ScoredImages
 
 if TYPE_CHECKING:
-    from difficulty_service.unboxed_objects import MissingBoxes
+    from difficulty_service.analyses.missing_boxes.find import MissingBoxes
 
 SHOWN = 10
 """Number of regions that are printed."""
@@ -42,21 +42,21 @@ def missing(
             .csv or .jsonl.
         report: Page to write, with a picture of each region.
     """
+    from difficulty_service.analyses.missing_boxes.find import encoding_request, find_missing
     from difficulty_service.base.errors import DatasetError
     from difficulty_service.base.files import require_output_file
     from difficulty_service.base.tables import WRITERS
     from difficulty_service.cli.progress import ImageProgressBar, following_downloads
-    from difficulty_service.pipeline import Callbacks
-    from difficulty_service.review.stored_images import open_images
+    from difficulty_service.pages.stored_images import open_images
     from difficulty_service.scores.provenance import Provenance
-    from difficulty_service.scores.splits import open_split
-    from difficulty_service.unboxed_objects import encoding_request, find_missing
+    from difficulty_service.scoring.pipeline import Callbacks
+    from difficulty_service.scoring.splits import open_split
 
     require_output_file(out, WRITERS, DatasetError)
     if scores.resolve() in {each.resolve() for each in (out, report) if each is not None}:
         raise WrongCall(f"{scores} would be written over, but is read")
     if report is not None:
-        from difficulty_service.review.missing import require_missing_page
+        from difficulty_service.analyses.missing_boxes.page import require_missing_page
 
         require_missing_page(report)
     split = open_split(scores)
@@ -83,7 +83,7 @@ def missing(
 
 def write_page(path: Path, found: "MissingBoxes") -> None:
     """Writes the page, and prints where it is."""
-    from difficulty_service.review.missing import write_missing_page
+    from difficulty_service.analyses.missing_boxes.page import write_missing_page
 
     write_missing_page(path, found)
     console.print(f"the report is in {path}; open it in a browser", markup=False)

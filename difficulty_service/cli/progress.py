@@ -26,7 +26,7 @@ from difficulty_service.cli.console import RateColumn, err
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.downloads import DownloadProgress
-    from difficulty_service.pipeline import ExtractProgress, ExtractRequest
+    from difficulty_service.scoring.pipeline import ExtractProgress, ExtractRequest
 
 
 class ImageProgressBar:

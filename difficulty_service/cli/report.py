@@ -11,10 +11,10 @@ from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.score_report import print_steps, review_steps
 from difficulty_service.cli.scored_images import reading_of
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.options import JoinOption, ScoredImages
+from difficulty_service.settings.options import JoinOption, ScoredImages
 
 if TYPE_CHECKING:
-    from difficulty_service.review.writing import WrittenReport
+    from difficulty_service.reports.writing import WrittenReport
 
 DEFAULT_MAX_MB = 15.0
 
@@ -46,9 +46,9 @@ def report(
         max_mb: Leave pictures out above this size in megabytes.
         draw_map: Also draw a map of the images, from the features beside the scores.
     """
-    from difficulty_service.audit.explanation import explanation_file
-    from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
-    from difficulty_service.review.writing import require_report_file
+    from difficulty_service.analyses.audit.explanation import explanation_file
+    from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
+    from difficulty_service.reports.writing import require_report_file
 
     path = out or scores.with_suffix(".html")
     require_report_file(path, max_mb)
@@ -72,7 +72,7 @@ def report(
 
 def write_score_report(scores: Path, path: Path) -> None:
     """Writes the report of a score file with the images that it names, and prints where it is."""
-    from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+    from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 
     print_report(make_report(read_reported(scores), path, ReportOptions(spell=as_option)))
 

@@ -25,8 +25,8 @@ from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.option_rules import chosen_for_features, chosen_in
-from difficulty_service.options import (
+from difficulty_service.settings.option_rules import chosen_for_features, chosen_in
+from difficulty_service.settings.options import (
     ExtractionOptions,
     OutputOptions,
     ScoringOptions,
@@ -36,15 +36,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from difficulty_service.marks.review_folder import UndoneRound
-    from difficulty_service.pipeline import (
+    from difficulty_service.scoring.marked_features import MarkedFeatures
+    from difficulty_service.scoring.pipeline import (
         ExtractedDataset,
         ExtractRequest,
         ScoredDataset,
         ScoreRequest,
         SettledExtraction,
     )
-    from difficulty_service.scores.marked_features import MarkedFeatures
-    from difficulty_service.scores.store import ScoreSummary
+    from difficulty_service.scoring.store import ScoreSummary
 
 T = TypeVar("T")
 
@@ -106,13 +106,13 @@ def score(
     from difficulty_service.features.store import holds_only_parts
     from difficulty_service.marks.files import read_marks
     from difficulty_service.marks.review_folder import ReviewFolder
-    from difficulty_service.pipeline import (
+    from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+    from difficulty_service.scoring.pipeline import (
         Callbacks,
         ScoreRequest,
         features_beside,
         score_features,
     )
-    from difficulty_service.scores.fitted_gaussians import FittedGaussians
 
     beside = {"gaussians": gaussians, "labels": labels, "marks": marks, "undo_round": undo_round}
     given = {name for name, value in beside.items() if value is not None}
@@ -169,7 +169,7 @@ def score(
 
 def require_files(scores: Path, report: Path | None) -> None:
     """Refuses names that files cannot have, before hours of work."""
-    from difficulty_service.review.writing import require_report_file
+    from difficulty_service.reports.writing import require_report_file
     from difficulty_service.scores.file import require_score_file_name
 
     require_score_file_name(scores)
@@ -185,11 +185,11 @@ def score_tags_of(
     report: Path | None,
 ) -> None:
     """Extracts the samples of a table, judges its tags and prints what was found."""
+    from difficulty_service.analyses.tags.dataset import ScoredTags, score_dataset_tags
+    from difficulty_service.analyses.tags.given_tags import open_given_tags
     from difficulty_service.cli.tags import report_tags
     from difficulty_service.features.description import is_store
-    from difficulty_service.pipeline import features_beside
-    from difficulty_service.scores.given_tags import open_given_tags
-    from difficulty_service.tagged_dataset import ScoredTags, score_dataset_tags
+    from difficulty_service.scoring.pipeline import features_beside
 
     if is_store(Path(source)):
         raise WrongCall(
@@ -249,7 +249,7 @@ def run_score(
     extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
 ) -> "ScoredDataset":
     """Scores the labels of a dataset with a progress bar and prints what each stage made."""
-    from difficulty_service.pipeline import score_dataset
+    from difficulty_service.scoring.pipeline import score_dataset
 
     run = partial(score_dataset, scoring=scoring)
     return run_with_progress(extraction, scoring.out, run, verbose=verbose)
@@ -265,7 +265,7 @@ def run_with_progress(
     """Opens a dataset and runs what makes a score file of it; prints what each stage made."""
     from difficulty_service.cli.progress import following_downloads
     from difficulty_service.datasets import open_dataset
-    from difficulty_service.pipeline import Callbacks
+    from difficulty_service.scoring.pipeline import Callbacks
 
     with show_extraction(extraction) as bar:
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from difficulty_service.datasets.sample import Dataset
     from difficulty_service.scores.provenance import TagSource
-    from difficulty_service.scores.store import ScoreSummary
+    from difficulty_service.scoring.store import ScoreSummary
 
 DOUBTFUL_SHOWN = 10
 EXTREMES_SHOWN = 5

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from difficulty_service.base.contract import Found
 from difficulty_service.base.wording import Noun, count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
-from difficulty_service.options import ScoringOptions
-from difficulty_service.scores.image_faults import FAULT_NAMES
 from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
+from difficulty_service.scoring.image_faults import FAULT_NAMES
+from difficulty_service.settings.options import ScoringOptions
 
 if TYPE_CHECKING:
     from difficulty_service.features.source import FeatureSource
-    from difficulty_service.pipeline import ExtractedDataset
-    from difficulty_service.scores.store import ScoreSummary
+    from difficulty_service.scoring.pipeline import ExtractedDataset
+    from difficulty_service.scoring.store import ScoreSummary
 
 EXACT, NEAR, SKIPPED = "exact copies", "near copies", "skipped"
 FAULTS = "image faults"

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.cli.console import print_warnings
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.options import ImagesOption
+from difficulty_service.settings.options import ImagesOption
 
 if TYPE_CHECKING:
     from difficulty_service.datasets.sample import DatasetOptions
-    from difficulty_service.review.stored_images import ImageSource
+    from difficulty_service.pages.stored_images import ImageSource
     from difficulty_service.scores.file import ScoreFile
 
 
@@ -22,7 +22,7 @@ def reading_of(images: ImagesOption) -> "DatasetOptions":
 
 def find_images(scores: "ScoreFile", images: ImagesOption) -> "ImageSource":
     """Opens the dataset of a score file and prints the warnings about it."""
-    from difficulty_service.review.stored_images import open_images
+    from difficulty_service.pages.stored_images import open_images
 
     ids = scores.table["sample_id"].to_pylist()
     source = open_images(scores.provenance, ids, images.images, reading_of(images))

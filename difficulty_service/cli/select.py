@@ -13,10 +13,10 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.options import JsonOption, SelectOptions
+from difficulty_service.settings.options import JsonOption, SelectOptions
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.selection import Selection
+    from difficulty_service.analyses.selection.selection import Selection
 
 SHOWN_CLASSES = 20
 """Number of classes up to which the number of chosen samples of each is printed."""
@@ -56,14 +56,14 @@ def select(
     check_call(pool, [labelled, chosen], out, drop_others, out_scores)
     if choice.by is not None and not choice.reads("scores"):
         raise WrongCall(f"--by changes nothing for --strategy {choice.strategy}")
-    from difficulty_service.scores.selection import (
+    from difficulty_service.analyses.selection.selection import (
         Known,
         SelectionRequest,
         read_ids,
         read_measure,
         select_samples,
     )
-    from difficulty_service.scores.splits import open_split
+    from difficulty_service.scoring.splits import open_split
 
     split = replace(open_split(pool), ignores_labels=False)
     known = Known(
@@ -159,8 +159,8 @@ def write_others(selection: "Selection", pool: Path, path: Path) -> None:
 
 def write_chosen_scores(selection: "Selection", pool: Path, path: Path) -> None:
     """Writes the score file of what was chosen."""
+    from difficulty_service.analyses.selection.selection import chosen_scores
     from difficulty_service.scores.file import write_scores
-    from difficulty_service.scores.selection import chosen_scores
 
     scores = chosen_scores(selection, pool)
     write_scores(path, scores.table, scores.provenance)

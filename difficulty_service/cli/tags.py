@@ -11,7 +11,7 @@ from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.wrong_call import WrongCall
 
 if TYPE_CHECKING:
-    from difficulty_service.scores.tags import TagReport
+    from difficulty_service.analyses.tags.scores import TagReport
 
 SHOWN = 20
 """Number of tags that are listed."""
@@ -47,11 +47,11 @@ def tags(
             them.
         least: Probability from which a missing tag gets a row.
     """
+    from difficulty_service.analyses.class_evidence import samples_of_features
+    from difficulty_service.analyses.tags.scores import score_tags, tags_of_samples
     from difficulty_service.cli.annotators import split_columns
     from difficulty_service.datasets.tags import TagColumns, open_tags
     from difficulty_service.features.array_files import open_features
-    from difficulty_service.scores.class_evidence import samples_of_features
-    from difficulty_service.scores.tags import score_tags, tags_of_samples
 
     if out.resolve() in {features.resolve(), Path(table).resolve()}:
         raise WrongCall(f"{out} would be written over, but is read")
@@ -68,8 +68,8 @@ def report_tags(report: "TagReport", out: Path, page: Path | None = None) -> Non
     Args:
         page: The page with the images; None where there is none yet.
     """
+    from difficulty_service.analyses.tags.scores import by_tag_file
     from difficulty_service.base.wording import count_of
-    from difficulty_service.scores.tags import by_tag_file
 
     given = int(report.total("given"))
     for kind, of in (("wrong", f"{given:,} given tags"), ("missing", "all other tags")):

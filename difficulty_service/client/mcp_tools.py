@@ -26,8 +26,8 @@ from difficulty_service.bodies.results import ScoreRow
 from difficulty_service.bodies.service import FolderEntry
 from difficulty_service.client.client import Client
 from difficulty_service.client.score_filter import ScoreFilter
-from difficulty_service.option_types import Column, Scorers
-from difficulty_service.score_columns import DEFAULT_SCORERS
+from difficulty_service.scores.score_columns import DEFAULT_SCORERS
+from difficulty_service.settings.option_types import Column, Scorers
 
 LONGEST_TEXT = 300
 """Characters of a text that are shown."""

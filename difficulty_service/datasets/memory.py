@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from PIL import ExifTags, Image
 
 from difficulty_service.base.errors import DatasetError, DifficultyError, ImageError
+from difficulty_service.base.plugins import entry_point_of
 from difficulty_service.datasets.image_openers import (
     cell_opener,
     open_location,
@@ -32,7 +33,6 @@ from difficulty_service.datasets.listing import Listing, build_dataset, check_op
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.images.header import held_orientation
-from difficulty_service.plugins import entry_point_of
 
 ReadImage = Callable[[int], object]
 """Returns the image at a position, in one of the kinds of `image_opener`; may raise anything."""

@@ -3,17 +3,13 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.base.errors import ConfigError
-from difficulty_service.interface.score import MarksOf, marks_of
-from difficulty_service.interface.scores import Scores, warn
-from difficulty_service.interface.tables import Frame, to_table
-from difficulty_service.scores.annotator_labels import (
+from difficulty_service.analyses.annotators.annotator_labels import (
     ANNOTATOR_COLUMN,
     LABEL_COLUMN,
     LabelColumns,
     open_label_table,
 )
-from difficulty_service.scores.annotators import (
+from difficulty_service.analyses.annotators.scores import (
     SURE,
     AnnotatorReport,
     ConsensusOptions,
@@ -21,6 +17,10 @@ from difficulty_service.scores.annotators import (
     open_source,
     require_report_file,
 )
+from difficulty_service.base.errors import ConfigError
+from difficulty_service.interface.score import MarksOf, marks_of
+from difficulty_service.interface.scores import Scores, warn
+from difficulty_service.interface.tables import Frame, to_table
 from difficulty_service.scores.file import ScoreFile
 
 

@@ -4,10 +4,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Unpack
 
-from difficulty_service.backbone_trial import BackboneTrial, TrialCallbacks, useless_options
-from difficulty_service.backbone_trial import try_backbones as run_trial
+from difficulty_service.analyses.backbones.backbone_trial import (
+    BackboneTrial,
+    TrialCallbacks,
+    useless_options,
+)
+from difficulty_service.analyses.backbones.backbone_trial import try_backbones as run_trial
 from difficulty_service.base.errors import ConfigError, Setting
-from difficulty_service.command_options import TrialOptions
 from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
 from difficulty_service.interface.options import (
     ReadingOptions,
@@ -18,7 +21,8 @@ from difficulty_service.interface.options import (
 )
 from difficulty_service.interface.scores import warn
 from difficulty_service.interface.tables import Column
-from difficulty_service.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import plan_extraction
+from difficulty_service.settings.command_options import TrialOptions
 
 
 def try_backbones(

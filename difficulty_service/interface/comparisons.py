@@ -6,11 +6,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.audit.score_comparison import ScoreComparison, columns_of
-from difficulty_service.audit.score_comparison import compare_scores as compare
+from difficulty_service.analyses.audit.score_comparison import ScoreComparison, columns_of
+from difficulty_service.analyses.audit.score_comparison import compare_scores as compare
+from difficulty_service.analyses.consensus.consensus import consensus_of, rank_consensus
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.scores import Scores, warn
-from difficulty_service.scores.consensus import consensus_of, rank_consensus
 from difficulty_service.scores.file import ScoreFile, read_scores
 
 

@@ -3,16 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from difficulty_service.analyses.selection.selection import measure_table, read_measure
+from difficulty_service.analyses.versions.changes import ChangeReport, find_changes
+from difficulty_service.analyses.versions.page import (
+    ChangePage,
+    require_change_page,
+    write_change_page,
+)
 from difficulty_service.base.errors import DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
-from difficulty_service.options import DiffOptions
-from difficulty_service.review.changes import ChangePage, require_change_page, write_change_page
-from difficulty_service.scores.changes import ChangeReport, find_changes
-from difficulty_service.scores.selection import measure_table, read_measure
+from difficulty_service.settings.options import DiffOptions
 
 
 def diff(  # noqa: PLR0913 - one parameter for each option

@@ -15,7 +15,7 @@ from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.interface.options import EncoderOptions, extraction_options, require_names
 from difficulty_service.interface.scores import warn
-from difficulty_service.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import plan_extraction
 
 
 class Encoder:

@@ -24,8 +24,8 @@ from difficulty_service.interface.arrays import Matrix, holds_vectors, to_column
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.selection import column_array
 from difficulty_service.interface.tables import Column, is_arrow
-from difficulty_service.options import FittingOptions
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
+from difficulty_service.settings.options import FittingOptions
 
 UNKNOWN = -1
 """Class index of a label that was not fitted."""

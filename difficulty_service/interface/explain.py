@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
-from difficulty_service.audit.explained_scores import (
+from difficulty_service.analyses.audit.explained_scores import (
     SHIPPED_ATTRIBUTES,
     check_attributes,
     choose_clip,
@@ -17,7 +17,7 @@ from difficulty_service.audit.explained_scores import (
     read_explained,
     write_explanation,
 )
-from difficulty_service.audit.explanation import Explanation, explanation_file
+from difficulty_service.analyses.audit.explanation import Explanation, explanation_file
 from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import AuditError, BackboneError
@@ -31,10 +31,15 @@ from difficulty_service.interface.options import (
     require_names,
 )
 from difficulty_service.interface.scores import Scores, warn
-from difficulty_service.pipeline import Callbacks, ExtractRequest, extract_dataset, plan_extraction
-from difficulty_service.review.stored_images import ImageSource, match_images
-from difficulty_service.review.stored_images import open_images as open_scored_images
+from difficulty_service.pages.stored_images import ImageSource, match_images
+from difficulty_service.pages.stored_images import open_images as open_scored_images
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scoring.pipeline import (
+    Callbacks,
+    ExtractRequest,
+    extract_dataset,
+    plan_extraction,
+)
 
 
 class ExplainOptions(EncoderOptions, total=False):

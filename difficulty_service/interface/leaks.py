@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
+from difficulty_service.analyses.leaks.near_search import gpu_if_any
+from difficulty_service.analyses.leaks.page import LeakPage, require_leak_page, write_leak_page
 from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import warn
 from difficulty_service.interface.splits import Samples, split_of
-from difficulty_service.options import LeakOptions
-from difficulty_service.review.leaks import LeakPage, require_leak_page, write_leak_page
-from difficulty_service.scores.leaks import LeakReport, find_leaks
-from difficulty_service.scores.near_search import gpu_if_any
+from difficulty_service.settings.options import LeakOptions
 
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
 

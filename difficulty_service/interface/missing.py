@@ -3,10 +3,15 @@
 from pathlib import Path
 from typing import Unpack
 
+from difficulty_service.analyses.missing_boxes.find import (
+    MissingBoxes,
+    encoding_request,
+    find_missing,
+)
+from difficulty_service.analyses.missing_boxes.page import require_missing_page, write_missing_page
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.command_options import MissingOptions
 from difficulty_service.interface.options import (
     DeviceChoices,
     progress_bar,
@@ -14,13 +19,12 @@ from difficulty_service.interface.options import (
     require_names,
 )
 from difficulty_service.interface.scores import warn
-from difficulty_service.options import DeviceOptions
-from difficulty_service.pipeline import Callbacks
-from difficulty_service.review.missing import require_missing_page, write_missing_page
-from difficulty_service.review.stored_images import open_images
+from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.splits import open_split
-from difficulty_service.unboxed_objects import MissingBoxes, encoding_request, find_missing
+from difficulty_service.scoring.pipeline import Callbacks
+from difficulty_service.scoring.splits import open_split
+from difficulty_service.settings.command_options import MissingOptions
+from difficulty_service.settings.options import DeviceOptions
 
 SAMPLE: int = MissingOptions.model_fields["sample"].default
 COUNT: int = MissingOptions.model_fields["count"].default

@@ -1,4 +1,4 @@
-"""The options that a caller may pass by name: those of `difficulty_service.options`.
+"""The options that a caller may pass by name: those of `difficulty_service.settings.options`.
 
 They stand here once more for type checkers, which cannot read models; the values are checked by the
 models. The progress bar of an extraction, in a terminal or a notebook.
@@ -16,8 +16,9 @@ from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import did_you_mean, explain_invalid
 from difficulty_service.gaussians.fit_options import Shrinkage
 from difficulty_service.images.preparation import Mode
-from difficulty_service.option_rules import chosen_for_features, require_compatible
-from difficulty_service.options import (
+from difficulty_service.scoring.pipeline import ExtractProgress
+from difficulty_service.settings.option_rules import chosen_for_features, require_compatible
+from difficulty_service.settings.options import (
     EncodingOptions,
     ExtractionOptions,
     ListingOptions,
@@ -26,7 +27,6 @@ from difficulty_service.options import (
     RunOptions,
     ScoringOptions,
 )
-from difficulty_service.pipeline import ExtractProgress
 
 Model = TypeVar("Model", bound=Options)
 

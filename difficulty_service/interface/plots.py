@@ -15,13 +15,14 @@ from difficulty_service.base.extras import needs_extra
 from difficulty_service.base.wording import count_of, did_you_mean
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.interface.image_sources import LabelledImages, images_of
-from difficulty_service.review.cards import Pictures, make_cards, read_pictures, with_suggestion
-from difficulty_service.review.charts import densities, scale_of
-from difficulty_service.review.confusions import count_confusions
-from difficulty_service.review.html_page import decimals, report_colours
-from difficulty_service.review.map_points import tier_names
-from difficulty_service.review.sample_columns import shorten_value
-from difficulty_service.review.sections import (
+from difficulty_service.pages.cards import Pictures, make_cards, read_pictures, with_suggestion
+from difficulty_service.pages.charts import densities, scale_of
+from difficulty_service.pages.html_page import decimals, report_colours
+from difficulty_service.pages.stored_images import ImageSource, match_images, open_images
+from difficulty_service.reports.confusions import count_confusions
+from difficulty_service.reports.map_points import tier_names
+from difficulty_service.reports.sample_columns import shorten_value
+from difficulty_service.reports.sections import (
     HISTOGRAM_BINS,
     OUTLINE_BINS,
     SHOWN_CLASSES,
@@ -31,7 +32,6 @@ from difficulty_service.review.sections import (
     rank_classes,
     select,
 )
-from difficulty_service.review.stored_images import ImageSource, match_images, open_images
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples, to_samples
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.interface.image_sources import LabelledImages, images_of
-from difficulty_service.review.assemble import ReportOptions, make_review
-from difficulty_service.review.html_page import PACKAGE
-from difficulty_service.review.sample_columns import SampleColumns, to_sample_column
-from difficulty_service.review.sections import Order
-from difficulty_service.review.writing import DEFAULT_MAX_MB
-from difficulty_service.score_columns import COLUMNS
+from difficulty_service.pages.html_page import PACKAGE
+from difficulty_service.reports.assemble import ReportOptions, make_review
+from difficulty_service.reports.sample_columns import SampleColumns, to_sample_column
+from difficulty_service.reports.sections import Order
+from difficulty_service.reports.writing import DEFAULT_MAX_MB
 from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.score_columns import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -10,6 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
+from difficulty_service.analyses.tags.dataset import score_dataset_tags
+from difficulty_service.analyses.tags.given_tags import open_given_tags
 from difficulty_service.base.errors import CleaningError, ConfigError
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
@@ -33,26 +35,24 @@ from difficulty_service.interface.tables import Column, Frame, to_table
 from difficulty_service.marks.files import marks_of_table, read_marks
 from difficulty_service.marks.record import MarkHistory, Marks
 from difficulty_service.marks.review_folder import ReviewFolder
-from difficulty_service.option_rules import (
-    chosen_for_features,
-    chosen_in,
-    require_compatible,
-)
-from difficulty_service.pipeline import (
+from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.score_columns import DEFAULT_SCORERS
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.marked_features import apply_marks
+from difficulty_service.scoring.pipeline import (
     Callbacks,
     ScoreRequest,
     features_beside,
     plan_extraction,
 )
-from difficulty_service.pipeline import score_dataset as run_pipeline
-from difficulty_service.score_columns import DEFAULT_SCORERS
-from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.given_tags import open_given_tags
-from difficulty_service.scores.marked_features import apply_marks
-from difficulty_service.scores.rows import require_packages
-from difficulty_service.scores.store import score_in_memory
-from difficulty_service.tagged_dataset import score_dataset_tags
+from difficulty_service.scoring.pipeline import score_dataset as run_pipeline
+from difficulty_service.scoring.rows import require_packages
+from difficulty_service.scoring.store import score_in_memory
+from difficulty_service.settings.option_rules import (
+    chosen_for_features,
+    chosen_in,
+    require_compatible,
+)
 
 MarksOf: TypeAlias = str | Path | Frame
 """Marks in a file, or in a table."""

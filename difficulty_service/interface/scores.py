@@ -17,11 +17,11 @@ from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.interface.selection import Rows, column_array, select_rows
 from difficulty_service.marks.record import unverified
-from difficulty_service.score_columns import COLUMNS, measure_of, require_columns
-from difficulty_service.scores.extremes import OTHER_CLASS
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
 from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import COLUMNS, measure_of, require_columns
+from difficulty_service.scoring.extremes import OTHER_CLASS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from difficulty_service.interface.plots import PlotKind
     from difficulty_service.interface.review_widget import ReviewWidget
     from difficulty_service.interface.tables import Frame
-    from difficulty_service.review.sections import Order
+    from difficulty_service.reports.sections import Order
 
     class Column(pa.ChunkedArray):  # type: ignore[misc] # pyarrow ships no types
         """A column of the scores; what is not declared here is as in pyarrow."""

@@ -4,15 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from difficulty_service.base.errors import ConfigError, DatasetError
-from difficulty_service.base.files import require_output_file
-from difficulty_service.base.tables import WRITERS
-from difficulty_service.interface.arrays import to_texts
-from difficulty_service.interface.options import read_options
-from difficulty_service.interface.scores import Scores, warn
-from difficulty_service.interface.splits import Samples, split_of
-from difficulty_service.options import SelectOptions
-from difficulty_service.scores.selection import (
+from difficulty_service.analyses.selection.selection import (
     Known,
     Selection,
     SelectionRequest,
@@ -20,6 +12,14 @@ from difficulty_service.scores.selection import (
     read_measure,
     select_samples,
 )
+from difficulty_service.base.errors import ConfigError, DatasetError
+from difficulty_service.base.files import require_output_file
+from difficulty_service.base.tables import WRITERS
+from difficulty_service.interface.arrays import to_texts
+from difficulty_service.interface.options import read_options
+from difficulty_service.interface.scores import Scores, warn
+from difficulty_service.interface.splits import Samples, split_of
+from difficulty_service.settings.options import SelectOptions
 
 
 def select(  # noqa: PLR0913 - one parameter for each option

@@ -5,7 +5,7 @@ from typing import TypeAlias
 
 from difficulty_service.interface.arrays import Matrix, read_arrays
 from difficulty_service.interface.tables import Column
-from difficulty_service.scores.splits import Split, open_split
+from difficulty_service.scoring.splits import Split, open_split
 
 Samples: TypeAlias = str | Path | tuple[Matrix, Column] | tuple[Matrix, Column, Column]
 """A folder of features or a score file with one beside it, or features, labels and perhaps ids."""

@@ -10,17 +10,17 @@ import numpy as np
 import pyarrow as pa
 import torch
 
+from difficulty_service.analyses.class_evidence import samples_of_features
+from difficulty_service.analyses.tags.model import GivenTags
+from difficulty_service.analyses.tags.scores import LEAST, SampleTags, score_tags, tags_of_samples
 from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.datasets.tags import TagColumns, open_tags
 from difficulty_service.features.array_files import open_features
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.gaussians.tags import GivenTags
 from difficulty_service.interface.arrays import Matrix, read_arrays, to_column, to_matrix
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Column, is_arrow, is_pandas
-from difficulty_service.scores.class_evidence import samples_of_features
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.tags import LEAST, SampleTags, score_tags, tags_of_samples
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, RidgeChoice
 from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
-from difficulty_service.score_columns import LIKELIEST_CLASSES
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 
 POSTERIORS = ("suspicion", "agree")
 """Scorers of this module."""

@@ -1,1 +1,1 @@
-"""The score file: what writes it, reads it, and combines several."""
+"""The score file: its columns, what it says of its origin, and its reader."""

@@ -36,8 +36,8 @@ from difficulty_service.base.tables import (
     read_json_lines,
 )
 from difficulty_service.base.wording import list_names
-from difficulty_service.score_columns import COLUMNS, ColumnType, require_columns
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import COLUMNS, ColumnType, require_columns
 
 SCHEMA_VERSION = 2
 METADATA_KEY = b"difficulty"

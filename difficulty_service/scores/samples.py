@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from difficulty_service.datasets.sample import UNLABELLED, has_labels
 from difficulty_service.marks.mark_kinds import Mark, MarkKind, kinds_for
 from difficulty_service.marks.record import MARK_COLUMN, describe_round
-from difficulty_service.score_columns import (
+from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
+from difficulty_service.scores.provenance import Provenance, RandomCheck
+from difficulty_service.scores.score_columns import (
     FAULT_COLUMN,
     LIKELIEST_CLASSES,
     MEASURES,
     measure_of,
     require_columns,
 )
-from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
-from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
-from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.separation import Separation
 
 

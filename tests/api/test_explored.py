@@ -15,11 +15,11 @@ from difficulty_service.marks.files import read_marks, write_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
 from difficulty_service.marks.review_folder import Review, ReviewFolder
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import to_samples
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from difficulty_service.settings.options import ScoringOptions
 from tests.factories import store_of
 
 NUM = 60

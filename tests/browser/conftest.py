@@ -13,7 +13,7 @@ from PIL import Image
 from torch.nn import functional as F
 
 from benchmarks.machine import BROWSERS, browser_program
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import SCHEMA, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.browser.kinds import Findings, OpenPage

@@ -10,7 +10,7 @@ import pytest
 
 import difficulty_service as ds
 from difficulty_service.cli import create_app
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from tests.boxed_images import Scene, many_scenes, write_coco, write_image
 from tests.browser.kinds import OpenPage
 

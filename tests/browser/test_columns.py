@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.score_columns import FAULT_COLUMN
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.score_columns import FAULT_COLUMN
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from difficulty_service.analyses.leaks.leaks import find_leaks
+from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
 from difficulty_service.base.errors import as_keyword
-from difficulty_service.review.leaks import LeakPage, write_leak_page
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.leaks import find_leaks
-from difficulty_service.scores.splits import Split, open_split
+from difficulty_service.scoring.splits import Split, open_split
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 

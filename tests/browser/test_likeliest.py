@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.score_columns import LIKELIEST_CLASSES
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from tests.browser.kinds import OpenPage
 
 CLASSES = ("bird", "Bernese mountain dog of the high Alps", "dog")  # of different lengths

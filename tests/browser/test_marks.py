@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from difficulty_service.cleaning.decisions import CleaningRules, decide
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, Marks
-from difficulty_service.review.decisions import CleaningRules, decide
 from difficulty_service.scores.file import read_scores, write_scores
 from tests.browser.kinds import OpenPage
 from tests.browser.storage import reload

@@ -9,8 +9,8 @@ import pytest
 
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
-from difficulty_service.review.sections import Order
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reports.sections import Order
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.provenance import RandomCheck

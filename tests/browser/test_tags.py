@@ -12,7 +12,7 @@ from PIL import Image
 import difficulty_service as ds
 from difficulty_service.cli import create_app
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.review.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.scores.file import read_scores
 from tests.browser.kinds import OpenPage
 

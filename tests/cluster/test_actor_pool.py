@@ -15,7 +15,7 @@ from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPoo
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part
-from difficulty_service.option_types import parse_actors
+from difficulty_service.settings.option_types import parse_actors
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 NOTHING = Part([], torch.empty(0), torch.empty(0), torch.empty(0, 1))

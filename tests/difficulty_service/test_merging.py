@@ -17,9 +17,9 @@ from difficulty_service.features.merging import merge_stores
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.pipeline import ExtractRequest, ShardSubset, extract
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.fitted_gaussians import FittedGaussians, merge_gaussians
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians, merge_gaussians
+from difficulty_service.scoring.pipeline import ExtractRequest, ShardSubset, extract
 from tests.factories import store_of, write_image_folder
 
 NUM_SUBSETS = 3

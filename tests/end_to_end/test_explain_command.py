@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from torch.nn import functional as F
 
 import difficulty_service as ds
-from difficulty_service.audit.explained_scores import read_attributes
-from difficulty_service.audit.files import read_explanation
+from difficulty_service.analyses.audit.explained_scores import read_attributes
+from difficulty_service.analyses.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.checksums import load_checked

@@ -24,7 +24,7 @@ from difficulty_service.extraction import shards
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import read_description
 from difficulty_service.features.store import FeatureStore, open_store
-from difficulty_service.pipeline import Callbacks, ExtractProgress, ExtractRequest, extract
+from difficulty_service.scoring.pipeline import Callbacks, ExtractProgress, ExtractRequest, extract
 from tests.end_to_end.conftest import CLASSES
 
 ForkCommand = Callable[..., ForkServerProcess]

@@ -11,15 +11,20 @@ import pytest
 import torch
 
 from benchmarks import linear_probe
-from difficulty_service.audit.agreement import FlagAgreement, RankAgreement
-from difficulty_service.audit.audit import Audit, AuditOptions, audit
-from difficulty_service.audit.files import read_columns
+from difficulty_service.analyses.audit.agreement import FlagAgreement, RankAgreement
+from difficulty_service.analyses.audit.audit import Audit, AuditOptions, audit
+from difficulty_service.analyses.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import FeatureStore, create_store
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ExtractRequest, ScoreRequest, extract, score_features
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import (
+    ExtractRequest,
+    ScoreRequest,
+    extract,
+    score_features,
+)
+from difficulty_service.settings.options import ScoringOptions
 
 TRAINING_IMAGES, TEST_IMAGES = 5000, 2500
 TRAINING_FILES = "cifar10_train_1.parquet"

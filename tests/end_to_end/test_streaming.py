@@ -14,8 +14,8 @@ from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore, create_store, open_store
-from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 
 ARENA_MAX = -8  # of mallopt in malloc.h
 

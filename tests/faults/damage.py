@@ -14,7 +14,7 @@ import pyarrow as pa
 import torch
 
 from api.results.score_columns import map_columns, write_columns
-from difficulty_service.audit.files import read_explanation, write_json
+from difficulty_service.analyses.audit.files import read_explanation, write_json
 from difficulty_service.base.checksums import ChangedFile, describe_change
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import FeatureDescription, read_description
@@ -28,8 +28,8 @@ from difficulty_service.marks.files import read_marks, write_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
-from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gaussians
 from tests.faults.foreign_files import FOREIGN, Kind
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions

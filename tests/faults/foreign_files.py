@@ -14,8 +14,8 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
-from difficulty_service.audit.files import read_columns
-from difficulty_service.audit.prediction_columns import read_prediction_columns
+from difficulty_service.analyses.audit.files import read_columns
+from difficulty_service.analyses.audit.prediction_columns import read_prediction_columns
 from difficulty_service.backbones.weights import read_weights
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions

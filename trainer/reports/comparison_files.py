@@ -15,7 +15,7 @@ from typing import Any
 
 from difficulty_service.base.errors import TrainingError
 from difficulty_service.base.files import replacing, require_output_file
-from difficulty_service.review.html_page import render_template
+from difficulty_service.pages.html_page import render_template
 from trainer import run_folder
 from trainer.reports.columns import (
     MAIN_COLUMNS,

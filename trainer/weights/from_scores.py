@@ -25,9 +25,9 @@ from difficulty_service.base.errors import (
 )
 from difficulty_service.base.files import file_sha256
 from difficulty_service.marks.record import MARK_COLUMN
-from difficulty_service.score_columns import LIKELIEST_CLASSES, require_columns, scorer_of
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES, require_columns, scorer_of
 from trainer.config import LossConfig, ScoreWeights
 from trainer.samples import Samples
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights

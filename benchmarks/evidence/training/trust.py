@@ -32,8 +32,8 @@ from benchmarks.evidence.training.data import SOURCE, Splits, prepare_splits, sc
 from benchmarks.evidence.training.methods import BY_POSTERIOR, BY_PROBABILITY, PLAIN, Method
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
-from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.weights.from_scores import probability_of_label
 
 KINDS = ("aggre", "worst")

@@ -16,7 +16,7 @@ from api.jobs.columns import (
 from api.jobs.joined_table import JoinedColumn, JoinedTable
 from api.jobs.store import begin_deletion, end_deletion
 from api.storage.tables import JOB_COLUMNS
-from difficulty_service.review.joined_tables import MOST_COLUMNS
+from difficulty_service.reports.joined_tables import MOST_COLUMNS
 
 if TYPE_CHECKING:
     from tests.api.jobs.conftest import Queue

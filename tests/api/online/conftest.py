@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractedDataset, ExtractRequest, extract
 from tests.factories import write_image_folder
 
 

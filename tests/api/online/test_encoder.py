@@ -19,8 +19,8 @@ from api.online.encoder import BackbonePool
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.threads import num_workers
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.options import RunOptions
-from difficulty_service.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.settings.options import RunOptions
 
 
 @pytest.fixture

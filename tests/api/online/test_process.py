@@ -30,15 +30,15 @@ from difficulty_service.base.files import replacing
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.pipeline import (
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import load_gaussians
+from difficulty_service.scoring.pipeline import (
     ExtractedDataset,
     ExtractRequest,
     ScoreRequest,
     extract,
     score_features,
 )
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.fitted_gaussians import load_gaussians
 from tests.api.stored_results import stored_result
 
 

@@ -17,7 +17,7 @@ from api.routes import conditions, marks
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
-from difficulty_service.review.similar import most_similar
+from difficulty_service.reports.similar import most_similar
 from tests.factories import unpack_map, write_image_folder
 from tests.service import client_of
 from tests.small_network import SMALL

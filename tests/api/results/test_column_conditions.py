@@ -16,7 +16,7 @@ from api.results.column_conditions import (
     nothing,
 )
 from api.results.score_pages import BadQuery
-from difficulty_service.review.sample_columns import (
+from difficulty_service.reports.sample_columns import (
     SampleColumn,
     SampleColumns,
     to_sample_column,

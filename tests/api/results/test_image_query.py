@@ -19,7 +19,7 @@ from api.results.image_query import (
     orders_of,
 )
 from api.results.score_pages import BadQuery
-from difficulty_service.review.sample_columns import SampleColumn, to_sample_column
+from difficulty_service.reports.sample_columns import SampleColumn, to_sample_column
 from difficulty_service.scores.samples import ScoredSamples
 
 SAMPLES = 400

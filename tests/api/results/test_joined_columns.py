@@ -9,7 +9,7 @@ import pytest
 from api.results.joined_columns import map_joined, write_joined
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.tables import write_arrow
-from difficulty_service.review.sample_columns import SampleColumn, to_sample_column
+from difficulty_service.reports.sample_columns import SampleColumn, to_sample_column
 
 IDS = pa.array(["x", "y", "z"])
 VALUES = {

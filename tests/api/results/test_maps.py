@@ -5,8 +5,8 @@ import pytest
 
 from api.results.maps import LONGEST_AREA, MOST_POLYGONS, Area
 from api.results.score_pages import BadQuery
-from difficulty_service.review.map import ImageMap
-from difficulty_service.review.map_points import GRID
+from difficulty_service.reports.map import ImageMap
+from difficulty_service.reports.map_points import GRID
 
 STAR = "6000_6000_32000_64000_60000_6000_3000_42000_64000_40000"
 

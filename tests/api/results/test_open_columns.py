@@ -17,7 +17,7 @@ from api.results.open_columns import AttachedColumns, OpenColumns
 from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts, open_artifacts
-from difficulty_service.review.sample_columns import SampleColumn, to_sample_column
+from difficulty_service.reports.sample_columns import SampleColumn, to_sample_column
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from api.results.overview import from_json, make_overview, to_json, typical_rows
-from difficulty_service.review.sections import rank_classes
+from difficulty_service.reports.sections import rank_classes
 from difficulty_service.scores.samples import ScoredSamples
 
 MakeSamples = Callable[..., ScoredSamples]

@@ -14,7 +14,7 @@ from api.results.overview import make_overview
 from api.results.reviews import Review
 from api.results.score_columns import ScoreColumns
 from api.storage.tables import FINAL
-from difficulty_service.gaussians.given_labels import GivenLabels, krippendorff_alpha
+from difficulty_service.analyses.annotators.given_labels import GivenLabels, krippendorff_alpha
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance

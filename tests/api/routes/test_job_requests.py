@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from api.settings import Settings
 from difficulty_service.bodies.jobs import JobRequest
-from difficulty_service.score_columns import DEFAULT_SCORERS
+from difficulty_service.scores.score_columns import DEFAULT_SCORERS
 from tests.service import client_of
 
 Body = dict[str, object]

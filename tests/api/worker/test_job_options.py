@@ -15,10 +15,10 @@ from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.corruptions import parse_corruption
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
-from difficulty_service.score_columns import SCORERS
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.settings.options import ScoringOptions
 from tests.small_network import SMALL
 
 

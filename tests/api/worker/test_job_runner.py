@@ -37,10 +37,10 @@ from difficulty_service.base.errors import (
     StatisticsError,
 )
 from difficulty_service.extraction import runtime
-from difficulty_service.options import ScoringOptions
-from difficulty_service.pipeline import ExtractRequest, ScoreRequest, score_dataset
-from difficulty_service.review.similar import most_similar
+from difficulty_service.reports.similar import most_similar
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.settings.options import ScoringOptions
 from tests.factories import write_image_folder
 from tests.small_network import SMALL
 

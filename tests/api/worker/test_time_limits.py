@@ -5,7 +5,7 @@ import pytest
 from api.settings import Settings
 from api.worker.job_messages import Beat, Stage
 from api.worker.time_limits import TimeLimits, overdue, time_limits
-from difficulty_service.options import EncodingOptions
+from difficulty_service.settings.options import EncodingOptions
 
 LIMITS = TimeLimits(listing=600.0, image=30.0, stage=3600.0)
 

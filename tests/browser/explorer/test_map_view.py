@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from difficulty_service.review.map_points import MapPoints
+from difficulty_service.reports.map_points import MapPoints
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difficulty_service.marks.mark_kinds import kinds_for, script_data
-from difficulty_service.review import writing
+from difficulty_service.reports import writing
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("no_marks")
 
 
 def text_of(name: str) -> str:
-    return (files("difficulty_service.review") / "static" / name).read_text("utf-8")
+    return (files("difficulty_service.pages") / "static" / name).read_text("utf-8")
 
 
 @pytest.fixture

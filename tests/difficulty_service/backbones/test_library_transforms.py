@@ -28,7 +28,7 @@ from difficulty_service.base.errors import BackboneError
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.images.preparation import prepare
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractRequest, extract
 
 
 def photographs() -> dict[str, Image.Image]:

@@ -22,7 +22,7 @@ from difficulty_service.images.preparation import (
     to_views,
 )
 from difficulty_service.interface.encoder import backbone
-from difficulty_service.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractRequest, extract
 
 EVEN_MARGIN, ODD_MARGIN = (48, 32), (49, 32)
 """Widths and heights that the centre crop to 32 x 32 pixels cuts by 16 or by 17 columns."""

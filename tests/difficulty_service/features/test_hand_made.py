@@ -19,7 +19,7 @@ from difficulty_service.features.store import (
     open_store,
 )
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.scores.fit_store import fit_store
+from difficulty_service.scoring.fit_store import fit_store
 
 DESCRIPTION = {"class_names": ["cat", "dog"], "num_shards": 1, "augment_runs": 0}
 

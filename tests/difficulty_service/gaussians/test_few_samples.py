@@ -16,7 +16,7 @@ from difficulty_service.gaussians.leave_one_out import compare_left_out, leave_o
 from difficulty_service.gaussians.moments import compute_moments
 from difficulty_service.gaussians.ridge import ENOUGH_SAMPLES, RIDGES
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
+from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gaussians
 
 DIM, CLASSES = 8, 3
 

@@ -13,7 +13,7 @@ from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scores.fitted_gaussians import load_gaussians, save_gaussians
+from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gaussians
 
 DESCRIPTION = FeatureDescription(
     class_names=("a", "b"), num_shards=1, augment_runs=0, backbone="builtin"

@@ -1,6 +1,7 @@
 """`import difficulty_service` is light, and its names are complete and typed."""
 
 import json
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -140,3 +141,10 @@ def test_a_strict_checker_finds_the_names_and_their_types_in_an_editable_install
     assert 'Argument "shrinkage" to "score" has incompatible type' in run.stdout
     assert '"splits"' in run.stdout
     assert "Found 3 errors" in run.stdout
+
+
+def test_no_folder_is_called_as_what_the_package_offers() -> None:
+    # Once it is imported, the folder would stand in the package in place of the function.
+    folders = {each.name for each in pkgutil.iter_modules(ds.__path__)}
+
+    assert folders.isdisjoint(ds.__all__)

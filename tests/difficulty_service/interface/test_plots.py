@@ -14,7 +14,7 @@ from PIL import Image
 
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
-from difficulty_service.review.html_page import decimals, report_colours
+from difficulty_service.pages.html_page import decimals, report_colours
 from difficulty_service.scores.file import ScoreFile
 
 NAMES = ["$a", "b$", "<c>"]

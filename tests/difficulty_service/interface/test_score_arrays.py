@@ -25,8 +25,8 @@ from difficulty_service.features.store import create_store
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores
-from difficulty_service.pipeline import ScoreRequest, score_features
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
 
 Features = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import ScoreFileError
 from difficulty_service.interface.score import score
 from difficulty_service.interface.scores import Scores, open_scores
-from difficulty_service.score_columns import DEFAULT_SCORERS
 from difficulty_service.scores.file import SCHEMA, ScoreFile
+from difficulty_service.scores.score_columns import DEFAULT_SCORERS
 
 
 def test_the_hardest_come_first(scores: Scores) -> None:

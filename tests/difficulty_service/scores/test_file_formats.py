@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from difficulty_service.analyses.selection.selection import read_ids
 from difficulty_service.base.checksums import ChangedFile
 from difficulty_service.base.errors import DatasetError, ScoreFileError
 from difficulty_service.base.json_text import MOST_LEVELS
@@ -17,7 +18,6 @@ from difficulty_service.scores.file import (
     write_scores,
 )
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.selection import read_ids
 
 IDS = ["a/1.png", "=1+1", "'=quoted", "'plain", '-1,\n"x"', "", "007", "é😀"]
 

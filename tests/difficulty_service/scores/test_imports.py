@@ -17,8 +17,8 @@ def test_neither_fitting_nor_scoring_a_store_loads_pandas(tmp_path: Path) -> Non
 import sys
 from pathlib import Path
 from difficulty_service.features.store import open_store
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.store import score_store
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.store import score_store
 from difficulty_service.gaussians.fit_options import FitOptions
 store = open_store(Path({str(tmp_path)!r}, "store"))
 score_store(store, fit_store(store, FitOptions()), Path({str(tmp_path)!r}, "s.parquet"))

@@ -12,15 +12,15 @@ from difficulty_service.features.part import Part
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.chunks import TensorChunks
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.options import ScorerOptions, ScoringOptions
-from difficulty_service.pipeline import ScoreRequest, score_features
-from difficulty_service.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, fit_posteriors
 from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.fit_store import fit_store
-from difficulty_service.scores.fitted_gaussians import FittedGaussians
 from difficulty_service.scores.label_counts import LabelCounts
-from difficulty_service.scores.store import score_store
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES, SCORERS
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.pipeline import ScoreRequest, score_features
+from difficulty_service.scoring.store import score_store
+from difficulty_service.settings.options import ScorerOptions, ScoringOptions
 from tests.factories import store_of
 
 SAMPLES, SHARD, DIM = 1300, 700, 8

@@ -6,13 +6,13 @@ import pytest
 from difficulty_service.backbones import BACKBONES
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.options import ScorerOptions
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.fit_store import fit_store
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import to_samples
 from difficulty_service.scores.separation import STRONGER, Separation
-from difficulty_service.scores.store import score_in_memory
+from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.store import score_in_memory
+from difficulty_service.settings.options import ScorerOptions
 
 
 def scored(distance: float, *, wrong: float = 0.0, scorers: tuple[str, ...] = ()) -> ScoreFile:

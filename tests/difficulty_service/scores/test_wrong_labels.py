@@ -12,8 +12,8 @@ from torch.nn import functional as F
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.review.label_flips import FlipOptions, FlippedMargins, flip_and_score
-from difficulty_service.review.wrong_labels import (
+from difficulty_service.reports.label_flips import FlipOptions, FlippedMargins, flip_and_score
+from difficulty_service.reports.wrong_labels import (
     CutEstimate,
     estimate_cuts,
     number_of_wrong_labels,

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from difficulty_service.audit.score_comparison import compare_scores
+from difficulty_service.analyses.audit.score_comparison import compare_scores
 from difficulty_service.base.errors import ScoreFileError, TrainingError
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.scores.file import SCHEMA, read_scores

@@ -15,9 +15,9 @@ from difficulty_service.base.errors import (
     ScoreFileError,
     UnmatchedScores,
 )
-from difficulty_service.score_columns import LIKELIEST_CLASSES
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.config import LossConfig
 from trainer.samples import Samples
 from trainer.weights.from_scores import LabelBeliefs, label_beliefs, trust_in_labels

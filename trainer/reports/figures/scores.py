@@ -11,7 +11,7 @@ from PIL import Image
 
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.images.header import decode_to_pil, open_header
-from difficulty_service.review.stored_images import open_images
+from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.reports.diagrams import ORANGE, save_picture, style

@@ -12,9 +12,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import ScoreFileError, TrainingError
-from difficulty_service.score_columns import require_columns
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.score_columns import require_columns
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions
 from trainer.evaluation.record import read_metrics

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from difficulty_service.analyses.missing_boxes.find import find_windows
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.command_options import MissingOptions
 from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.objects import coco_files
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.datasets.storage import boundary_at
-from difficulty_service.unboxed_objects import find_windows
+from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import SCENES, shown, write_coco, write_label_studio
 
 Contents = Callable[[Dataset], dict[str, bytes | str]]

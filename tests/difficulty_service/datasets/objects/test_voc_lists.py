@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.analyses.missing_boxes.find import find_windows
 from difficulty_service.base.errors import DatasetError
-from difficulty_service.command_options import MissingOptions
 from difficulty_service.datasets import open_dataset, recognition
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.unboxed_objects import find_windows
+from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import write_voc
 
 

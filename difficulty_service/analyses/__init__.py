@@ -1,0 +1,1 @@
+"""One folder for each question beyond scoring: what is computed, its result and its page."""

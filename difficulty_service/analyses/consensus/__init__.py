@@ -1,0 +1,1 @@
+"""One score of several backbones."""

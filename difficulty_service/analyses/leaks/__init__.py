@@ -1,0 +1,1 @@
+"""Copies of samples across the splits of a dataset."""

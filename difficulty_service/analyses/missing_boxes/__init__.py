@@ -1,0 +1,1 @@
+"""Regions of images that look like an object and have no box."""

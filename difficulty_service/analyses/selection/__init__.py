@@ -1,0 +1,1 @@
+"""Which samples to label or to keep."""

@@ -1,0 +1,1 @@
+"""Which tags of samples are wrong, and which are missing."""

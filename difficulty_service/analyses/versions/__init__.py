@@ -1,0 +1,1 @@
+"""What changed from one version of a dataset to the next."""

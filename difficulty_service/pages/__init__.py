@@ -1,0 +1,1 @@
+"""What all pages are made of: templates, styles, scripts, and the card of a sample."""

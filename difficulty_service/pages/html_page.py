@@ -1,0 +1,100 @@
+"""Self-contained pages: templates, styles, scripts and a policy that lets nothing else run."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+from difficulty_service.base.wording import UNUSUAL, one_of
+from difficulty_service.marks.mark_kinds import script_data
+
+PACKAGE = "difficulty_service.pages"
+
+POLICY = (
+    "default-src 'none'; img-src data:; style-src '{style}'; script-src '{script}'; "
+    "base-uri 'none'; form-action 'none'"
+)
+"""Content security policy: no request leaves the page, and nothing runs but its own script."""
+
+MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+
+
+def render_template(
+    template: str,
+    values: Mapping[str, Any],
+    *,
+    styles: Sequence[str],
+    scripts: Sequence[str],
+    package: str = PACKAGE,
+) -> str:
+    """Fills a template; every value is escaped.
+
+    What a package lacks in its folders `templates` and `static` is taken from this one.
+    """
+    style = "".join(_asset(package, name) for name in styles)
+    script = "".join(_asset(package, name) for name in scripts)
+    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    policy = POLICY.format(style=_hash(style), script=_hash(script))
+    page = environment_of(package).get_template(template)
+    return page.render(style=style, script=script, policy=policy, **values)
+
+
+@cache
+def environment_of(package: str) -> Environment:
+    """The environment of the templates of a package, with the filters that all pages share."""
+    environment = Environment(
+        loader=ChoiceLoader([PackageLoader(name) for name in dict.fromkeys((package, PACKAGE))]),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "count": lambda number: f"{number:,}",
+        "decimals": decimals,
+        "percent": lambda share: f"{100 * share:.1f}{NO_BREAK}%",
+        "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
+        "script_json": _script_json,
+    }
+    environment.filters["script_data"] = script_data
+    environment.filters["one_of"] = one_of
+    environment.globals["unusual_ones"] = UNUSUAL
+    return environment
+
+
+def decimals(number: float, places: int = 1) -> str:
+    """A number with some decimals and a true minus sign; a dash where there is none."""
+    if math.isnan(number):
+        return "\N{EN DASH}"
+    text = f"{number:,.{places}f}"
+    return text.replace("-", MINUS) if text.strip("-0.") else text.removeprefix("-")
+
+
+@cache
+def report_colours() -> Mapping[str, str]:
+    """The colours of the light theme by their names, such as `hard`, as `base.css` states them."""
+    light = _asset(PACKAGE, "base.css").partition("}")[0]
+    return dict(re.findall(r"--([a-z0-9-]+): (#[0-9a-f]{3}(?:[0-9a-f]{3})?);", light))
+
+
+def _script_json(value: object) -> str:
+    """JSON in which no text can end the element that holds it."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def _asset(package: str, name: str) -> str:
+    own = files(package) / "static" / name
+    return (own if own.is_file() else files(PACKAGE) / "static" / name).read_text("utf-8")
+
+
+def _hash(text: str) -> str:
+    digest = hashlib.sha256(text.encode()).digest()
+    return f"sha256-{base64.b64encode(digest).decode()}"

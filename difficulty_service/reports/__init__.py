@@ -1,0 +1,1 @@
+"""The report: one page that people look at, with the samples to check."""

@@ -1,0 +1,181 @@
+"""Another column by twentieths of difficulty: do people find the same images hard?
+
+The comparison of two score files as a page of the same kind as the report.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from difficulty_service.analyses.audit.agreement import (
+    error_rate_by_bin,
+    flag_agreement,
+    rank_agreement,
+)
+from difficulty_service.analyses.audit.audit import (
+    choose_kind,
+    disagreement,
+    is_list,
+    label_numbers,
+    list_matrix,
+    match_ids,
+    rank_values,
+)
+from difficulty_service.analyses.audit.score_comparison import ScoreComparison
+from difficulty_service.base.errors import AuditError, ReportError, Setting
+from difficulty_service.base.files import replacing
+from difficulty_service.base.plain_columns import plain_column
+from difficulty_service.pages.cards import Pictures, read_pictures
+from difficulty_service.pages.charts import shade_of
+from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.origin import describe_provenance
+from difficulty_service.pages.stored_images import ImageSource
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.samples import ScoredSamples
+
+BINS = 20
+
+
+@dataclass(frozen=True)
+class ComparedColumn:
+    """A column of the dataset beside the difficulty.
+
+    Attributes:
+        means: Mean in each bin of equal size, the easiest samples first. Shape (bins,).
+    """
+
+    name: str
+    meaning: str
+    means: NDArray[np.float64]
+    is_share: bool
+    agreement: str
+    num_samples: int
+
+
+def compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
+    """Means of a column from the easiest samples to the hardest."""
+    try:
+        return _compare(samples, table, name)
+    except AuditError as error:
+        raise ReportError(
+            f"the column {name!r} cannot be compared with the scores: {error.problem}",
+            "choose another ",
+            Setting("compare"),
+            parameter="compare",
+        ) from error
+
+
+def _compare(samples: ScoredSamples, table: pa.Table, name: str) -> ComparedColumn:
+    rows = match_ids(pa.chunked_array([samples.ids]), table["sample_id"], "sample_id")
+    joined = np.flatnonzero(rows.is_valid().to_numpy(zero_copy_only=False))
+    column = plain_column(table["value"].take(rows.drop_null()))
+    labels = samples.labels[joined]
+    names = pa.chunked_array([[samples.name_of(label) for label in labels.tolist()]])
+    kind = choose_kind(column, label_numbers(labels, names))
+    if kind == "rank":
+        ranked = rank_values(column, name)
+        shown, meaning, is_share = ranked.numbers, f"Mean of {name}", False
+        if is_list(column.type):
+            shown, meaning, is_share = _votes_elsewhere(column, labels, names, name)
+    else:
+        ranked = disagreement(column, labels, names, name)
+        shown, is_share = ranked.numbers, True
+        meaning = f"Share of samples {ranked.meaning.replace('it ', f'{name} ', 1)}"
+    scores = samples.rmd[joined]
+    used = ~(np.isnan(scores) | np.isnan(ranked.numbers) | np.isnan(shown))
+    bins = error_rate_by_bin(scores[used], shown[used], max(1, min(BINS, int(used.sum()))))
+    sentence = _agreement(kind, scores[used], ranked.numbers[used], ranked.meaning)
+    return ComparedColumn(name, meaning, bins.error_rates, is_share, sentence, int(used.sum()))
+
+
+def _agreement(
+    kind: str, scores: NDArray[np.float64], numbers: NDArray[np.float64], meaning: str
+) -> str:
+    if kind == "rank":
+        ranks = rank_agreement(scores, numbers)
+        of = " of its entropy" if "entropy" in meaning else ""
+        return (
+            f"Rank correlation{of} with the difficulty: {ranks.spearman:.2f} "
+            f"(95\N{NO-BREAK SPACE}% interval {ranks.low:.2f} to {ranks.high:.2f})."
+        )
+    flags = flag_agreement(scores, numbers)
+    return (
+        f"{flags.num_flagged:,} of {flags.num_samples:,} samples. Such a sample is harder than any "
+        f"other with a probability of {100 * flags.auroc:.0f}\N{NO-BREAK SPACE}% (AUROC)."
+    )
+
+
+def _votes_elsewhere(
+    column: pa.ChunkedArray, labels: NDArray[np.int64], names: pa.ChunkedArray, name: str
+) -> tuple[NDArray[np.float64], str, bool]:
+    """Share of the votes or probabilities that are for another class than the label."""
+    votes = list_matrix(column, name)
+    places = label_numbers(labels, names, votes.shape[1])
+    if votes.shape[1] <= places.max():
+        return rank_values(column, name).numbers, f"Mean entropy of {name} in nats", False
+    with np.errstate(invalid="ignore"):
+        shares = votes / votes.sum(axis=1, keepdims=True)
+    own = shares[np.arange(len(places)), places]
+    return 1 - own, f"Share of {name} for another class than the label", True
+
+
+def bar_heights(compared: ComparedColumn) -> Sequence[float]:
+    """Height of each bin's bar as a share of the chart, from 0 up."""
+    low = min(0.0, float(compared.means.min()))
+    reach = max(float(compared.means.max()) - low, 1e-300)
+    return [round(float((mean - low) / reach), 4) for mean in compared.means]
+
+
+STYLES, SCRIPTS = ("base.css", "report.css", "comparison.css"), ("theme.js",)
+
+LISTED_CLASSES = 50
+"""Number of classes in the table."""
+
+LISTED_IDS = 20
+"""Number of ids that are listed of samples in one file only."""
+
+
+@dataclass(frozen=True)
+class ComparedFile:
+    """A score file and the name that the page gives it."""
+
+    name: str
+    scores: ScoreFile
+
+
+def write_comparison(
+    path: Path,
+    comparison: ScoreComparison,
+    compared: Sequence[ComparedFile],
+    images: ImageSource | None = None,
+) -> Sequence[str]:
+    """Writes a comparison as one page; the file appears whole or not at all.
+
+    Gives warnings about pictures.
+    """
+    ids = [move.sample_id for move in comparison.moves]
+    pictures = Pictures({}, {}) if images is None else read_pictures(images, ids, ())
+    values = {
+        "comparison": comparison,
+        "noun": compared[0].scores.provenance.noun,
+        "names": [each.name for each in compared],
+        "facts": [describe_provenance(each.scores.provenance) for each in compared],
+        "pictures": pictures,
+        "shades": shades_of(comparison.tenths),
+        "classes": comparison.classes[:LISTED_CLASSES],
+        "only": [ids[:LISTED_IDS] for ids in (comparison.only_first, comparison.only_second)],
+    }
+    page = render_template("comparison.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+    with replacing(path) as temporary:
+        temporary.write_text(page, "utf-8", errors="replace")
+    return [f"{sample_id} is not shown: {why}" for sample_id, why in pictures.problems.items()]
+
+
+def shades_of(tenths: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
+    """A shade from 0 to 9 for each cell."""
+    largest = max(map(max, tenths))
+    return [[shade_of(count, largest) for count in row] for row in tenths]

@@ -1,0 +1,1 @@
+"""From features to scores: labels, marks, Gaussians, and what is written of them."""

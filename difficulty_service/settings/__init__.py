@@ -1,0 +1,1 @@
+"""Every choice that a person has, and every rule between choices, once."""

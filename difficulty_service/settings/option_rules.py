@@ -1,0 +1,130 @@
+"""Which options of scoring cannot be chosen together: each rule once, for every front end.
+
+An option is chosen if its value is another one than its default, so that the same call means the
+same in a shell, in Python and as JSON, where a program may state every default.
+"""
+
+from collections.abc import Callable, Iterable, Set
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.settings.options import (
+    FIT_ONLY,
+    IMAGES_ONLY,
+    LABELS_ONLY,
+    ExtractionOptions,
+)
+
+Spell = Callable[[str], str]
+"""Writes the name of an option as the front end does."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Options that one of some others rules out.
+
+    Attributes:
+        options: Options of which one has to be chosen for the rule to apply.
+        others: Options that cannot be chosen then.
+        reason: Sentence with the places `{option}` and `{others}`.
+        unless: Option that allows them all the same, where it is chosen.
+    """
+
+    options: tuple[str, ...]
+    others: tuple[str, ...]
+    reason: str
+    unless: str = ""
+
+
+RULES = (
+    Rule(
+        ("tags",),
+        (*LABELS_ONLY, "labels", "gaussians", "marks", "undo_round", "json", "verbose"),
+        "tags are judged in place of labels, so {others} cannot be used with {option}",
+    ),
+    Rule(("tags",), ("fail_above",), "{others} counts labels, and {option} judges tags"),
+    Rule(
+        ("modality", "text_column"),
+        IMAGES_ONLY,
+        "{others} would change nothing, because {option} makes the samples texts",
+    ),
+    Rule(
+        ("gaussians",),
+        FIT_ONLY,
+        "{option} are fitted already, so {others} would change nothing",
+    ),
+    Rule(
+        ("missing_boxes",),
+        ("text_column", "tags", "augment_runs", "outlines"),
+        "{option} compares windows beside the boxes of images with the boxes, which {others} would "
+        "change or rule out",
+    ),
+    Rule(
+        ("undo_round",),
+        ("marks",),
+        "{option} takes decisions back and {others} adds some: run them in turn",
+    ),
+    Rule(
+        ("ray_address", "ray_actors"), ("engine",), "{option} needs {others}=ray", unless="engine"
+    ),
+)
+
+
+@dataclass(frozen=True)
+class Clash:
+    """Chosen options that a rule forbids together."""
+
+    option: str
+    others: tuple[str, ...]
+    reason: str
+
+    def sentence(self, spell: Spell = str) -> str:
+        """What is wrong."""
+        others = " and ".join(map(spell, self.others))
+        return self.reason.format(option=spell(self.option), others=others)
+
+
+def chosen_in(*models: BaseModel) -> set[str]:
+    """Names of the options of some models whose values are not the defaults."""
+    return {
+        name
+        for model in models
+        for name, field in type(model).model_fields.items()
+        if not field.is_required() and getattr(model, name) != field.default
+    }
+
+
+def chosen_for_features(extraction: ExtractionOptions) -> set[str]:
+    """Names of the chosen options of an extraction."""
+    return chosen_in(
+        extraction.dataset, extraction.encoding, extraction.network, extraction.machine
+    )
+
+
+def find_clash(chosen: Set[str]) -> Clash | None:
+    """The first rule that the chosen options break; None where they fit together."""
+    for rule in RULES:
+        option = next((each for each in rule.options if each in chosen), None)
+        if option is None:
+            continue
+        if rule.unless:
+            others = () if rule.unless in chosen else rule.others
+        else:
+            others = tuple(each for each in dict.fromkeys(rule.others) if each in chosen)
+        if others:
+            return Clash(option, others, rule.reason)
+    return None
+
+
+def require_compatible(chosen: Iterable[str]) -> None:
+    """Refuses options that cannot be chosen together.
+
+    Raises:
+        ConfigError: A rule forbids it.
+    """
+    clash = find_clash(set(chosen))
+    if clash is not None:
+        name = clash.others[0]
+        raise ConfigError(clash.sentence(), "leave out ", Setting(name), parameter=name)

@@ -1,0 +1,487 @@
+"""What a person can choose about scoring a dataset: each option once, wherever it is given.
+
+A field is an option of `difficulty score`, a key of a job of the service and a field of its form,
+with its type, bounds, default and one sentence. What only the owner of a machine may choose
+(device, memory, threads, files) is an option of the command line only, and comes last.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Annotated, Any, Literal, Self
+
+from cyclopts import Parameter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+)
+
+from difficulty_service.dataset_formats import Format
+from difficulty_service.gaussians.fit_options import FitOptions, ShrinkageRule
+from difficulty_service.scorers.strategies import STRATEGIES, Strategy
+from difficulty_service.scores.score_columns import DEFAULT_SCORERS, SCORERS
+from difficulty_service.settings.option_types import (
+    LARGEST_SEED,
+    MOST_SAMPLES,
+    Actors,
+    ClassNames,
+    Clusters,
+    Column,
+    Corruption,
+    Scorers,
+    Separator,
+    Strategies,
+    TagNames,
+    panel,
+    split_names,
+    strategy_shares,
+)
+from difficulty_service.settings.option_types import Options as Options
+
+IN_DATASET = panel("Dataset")
+
+
+@IN_DATASET
+class ColumnOptions(Options):
+    """Where the samples of a dataset are in it."""
+
+    format: Format | None = None
+    """How the dataset is read, where it may be read in several ways; recognised where none is
+    named."""
+
+    split: Column | None = None
+    """Sub-folder or named split to use."""
+
+    image_column: Column | None = None
+    """Column of a table with image bytes or paths; found by its content where none is named."""
+
+    label_column: Column | None = None
+    """Column of a table with the labels; found by its name where none is named."""
+
+    id_column: Column | None = None
+    """Column of a table whose text is the sample id; otherwise a unique path, or file#row."""
+
+
+@IN_DATASET
+class ReadingOptions(ColumnOptions):
+    """Which samples of a dataset are scored, and how its tables are read."""
+
+    text_column: Column | None = None
+    """Column of a table whose texts are the samples, in place of images."""
+
+    unlabelled: bool = False
+    """Ignore labels and class folders, or read what has none, such as a table without a column of
+    labels: unusual samples, copies and faults of images are found all the same."""
+
+    outlines: bool = False
+    """Of objects in boxes, show what is inside of their outlines: the rest becomes grey."""
+
+    limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
+    """Use this many samples, evenly spaced."""
+
+
+@panel("Encoding")
+class EncodingOptions(Options):
+    """What is done to each sample before and while its features are extracted."""
+
+    flip: bool = False
+    """Mean features of each image and its mirror image, for twice the time of the network."""
+
+    corrupt: Annotated[Corruption | None, Parameter(metavar="NAME:LEVEL")] = None
+    """Corrupt images first, by a name and a level from 1 to 5: fog:3."""
+
+    augment_runs: Annotated[int, Field(ge=0, le=100)] = 0
+    """Random crops and flips of each image: fitted on all, scores averaged; 0 for none."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of all that is random, such as corruption, augmentation and K-means."""
+
+    on_error: Literal["skip", "stop"] = "skip"
+    """What happens where an image cannot be read: it is skipped and listed, or the run ends."""
+
+    @property
+    def num_views(self) -> int:
+        """Number of times that each image is encoded."""
+        return max(1, self.augment_runs)
+
+    @property
+    def num_passes(self) -> int:
+        """Number of times that the network sees each image."""
+        return self.num_views * (1 + self.flip)
+
+
+class ScorerOptions(Options):
+    """What is computed of the features."""
+
+    scorers: Annotated[
+        Scorers,
+        Field(description=f"Some of {', '.join(SCORERS)}; rmd is always computed."),
+        Parameter(metavar="NAME,..."),
+    ] = DEFAULT_SCORERS
+
+    near_duplicates: Annotated[
+        Annotated[float, Field(gt=0, le=1)] | None, Parameter(metavar="COSINE")
+    ] = None
+    """Also find near copies: samples whose features have at least this cosine, above 0 and up to 1.
+    0.97 is a good start. The time grows with the square of the number of samples."""
+
+    @property
+    def names_scorers(self) -> bool:
+        """Whether a person named the scorers, so that none of them may be left out."""
+        return "scorers" in self.model_fields_set
+
+
+@panel("Copies")
+class LeakOptions(Options):
+    """What counts as a copy of a sample in another set."""
+
+    near_duplicates: Annotated[
+        Literal["none"] | Annotated[float, Field(gt=0, le=1)], Parameter(metavar="COSINE|none")
+    ] = 0.97
+    """Cosine of the features from which samples are near copies, above 0 and up to 1; none: exact
+    copies only, at once."""
+
+    search: Literal["auto", "exact", "lists"] = "auto"
+    """How near copies are looked for: exact compares all samples with all; lists compares those
+    whose features are in the same inverted lists, in a small part of the time, and says what share
+    it finds; auto is lists beyond 5,000,000,000 pairs of samples."""
+
+    @property
+    def cosine(self) -> float | None:
+        """The cosine; None to look for exact copies only."""
+        return None if self.near_duplicates == "none" else self.near_duplicates
+
+
+@panel("Shift")
+class DiffOptions(Options):
+    """How it is found whether classes moved."""
+
+    permutations: Annotated[int, Field(ge=0, le=10_000)] = 200
+    """Number of permutations that tell how far classes would move by chance; 0 for none."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of the permutations, and of the parts by which new samples are told from old ones."""
+
+
+_STRATEGIES = "; ".join(f"{each.name}, {each.sentence}" for each in STRATEGIES.values())
+
+
+@panel("Choice")
+class SelectOptions(Options):
+    """Which samples are chosen, and how many."""
+
+    count: Annotated[int, Field(ge=1, le=MOST_SAMPLES)]
+    """Number of samples to choose."""
+
+    strategy: Annotated[
+        Strategies,
+        Field(
+            description=f"What is chosen: {_STRATEGIES}. Several with commas between are mixed, in "
+            "equal parts or in those of random:3,hard:1."
+        ),
+        Parameter(metavar="NAME[:SHARE],..."),
+    ] = "random"
+
+    balanced: bool = False
+    """Choose as many of each class as there are, as far as possible."""
+
+    by: Column | None = None
+    """Column of the score file for hard and easy, such as suspicion; default: the first of rmd,
+    loss and md_agnostic that it has."""
+
+    seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
+    """Seed of all that is random. With the same one the same samples are chosen."""
+
+    batch_size: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
+    """Samples of a batch: a column of the table numbers the batches, in the order of choice."""
+
+    @property
+    def shares(self) -> Mapping[Strategy, int]:
+        """The share of each strategy."""
+        return {STRATEGIES[name]: share for name, share in strategy_shares(self.strategy).items()}
+
+    def reads(self, what: Literal["scores", "features"]) -> bool:
+        """Whether one of the strategies reads scores, or features."""
+        return any(each.reads == what for each in self.shares)
+
+
+@panel("Statistics")
+class FittingOptions(Options):
+    """How Gaussians are fitted to features; these change nothing where they are fitted already."""
+
+    shrinkage: ShrinkageRule | Annotated[float, Field(ge=0, le=1)] = "auto"
+    """Shrinkage of the covariance: auto (leave-one-out with few samples, otherwise none), none,
+    ledoit-wolf, oas, leave-one-out (a ridge chosen by leave-one-out likelihood), or a number from 0
+    to 1."""
+
+    matmul_dtype: Literal["auto", "float32", "float64"] = "auto"
+    """dtype of the matrix products; auto: float64 where float32 would not do."""
+
+    @property
+    def fit(self) -> FitOptions:
+        """The same for `gaussians`."""
+        return FitOptions(self.shrinkage, self.matmul_dtype)
+
+
+class LabelOptions(Options):
+    """How labels are made for samples that have none."""
+
+    classes: Annotated[ClassNames | None, Parameter(metavar="NAME,...")] = None
+    """Label each image without labels by the one of these names that fits best, by a CLIP:
+    cat,dog,bird. The labels are then scored like those of people."""
+
+    clusters: Annotated[Clusters | None, Parameter(metavar="NUMBER|auto")] = None
+    """Label samples without labels by clusters of their features: a number, or auto for the square
+    root of half the samples, up to 100."""
+
+    @property
+    def class_list(self) -> tuple[str, ...]:
+        """The names of `classes`, each once."""
+        return tuple(dict.fromkeys(split_names(self.classes or "")))
+
+    @property
+    def makes_labels(self) -> Literal["classes", "clusters"] | None:
+        """The option by which labels are made; None where they are not."""
+        if self.classes is not None:
+            return "classes"
+        return None if self.clusters is None else "clusters"
+
+
+class TagOptions(Options):
+    """Which tags are judged, where a sample has any number of them and no label."""
+
+    tags: Annotated[TagNames | None, Parameter(metavar="COLUMN,...|auto")] = None
+    """Find wrong and missing tags, in the table that has the samples: the column of lists or of
+    texts such as a|b, or columns of 0 and 1 for a tag each, such as cat,dog or has_*; auto for the
+    column called tags or labels. A row of the result is a decision about a tag."""
+
+    tag_separator: Annotated[Separator | None, Parameter(metavar="TEXT")] = None
+    """What is between the tags of a text; default: |."""
+
+    @property
+    def tag_columns(self) -> tuple[str, ...]:
+        """The columns of `tags`, each once; none for the usual one."""
+        return () if self.tags == "auto" else tuple(dict.fromkeys(split_names(self.tags or "")))
+
+    @property
+    def reading_for_tags(self) -> Mapping[str, bool]:
+        """What tags change about how the dataset is read: their table has no labels."""
+        return {} if self.tags is None else {"unlabelled": True}
+
+
+@panel("Scoring")
+class ScoringOptions(FittingOptions, ScorerOptions, TagOptions, LabelOptions):
+    """How features become scores."""
+
+
+class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):
+    """All options of scoring a dataset."""
+
+    # A job is a subclass, and FastAPI takes only models that are built.
+    model_config = ConfigDict(defer_build=False)
+
+    @property
+    def reading(self) -> Mapping[str, Any]:
+        """The options of reading the dataset by their names; where tags are judged, no labels."""
+        given = {name: getattr(self, name) for name in ReadingOptions.model_fields}
+        return {**given, **self.reading_for_tags}
+
+
+FIT_ONLY = tuple(FittingOptions.model_fields)
+"""Options that would change nothing where the Gaussians are fitted already."""
+
+LABELS_ONLY = (
+    *FIT_ONLY,
+    *ScorerOptions.model_fields,
+    *LabelOptions.model_fields,
+    *("label_column", "unlabelled", "augment_runs"),
+)
+"""Options that would change nothing where tags are judged, or by which they cannot be."""
+
+IMAGES_ONLY = (
+    *("image_column", "outlines", "flip", "corrupt", "augment_runs"),
+    *("weights", "features", "image_size", "preprocess", "max_pixels"),
+)
+"""Options that would change nothing where the samples are texts."""
+
+
+@IN_DATASET
+class ListingOptions(ReadingOptions):
+    """Which samples of a dataset are extracted, and in what shards."""
+
+    modality: Literal["image", "text"] = "image"
+    """text: the texts of a table; not needed where their column is named."""
+
+    shard_size: Annotated[int, Field(ge=1)] = 4096
+    """Samples per part, the unit of resuming."""
+
+
+@panel("Backbone")
+class NetworkOptions(Options):
+    """The network that turns samples into features."""
+
+    backbone: str | None = None
+    """See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or without its
+    weights builtin-photos, and builtin below 64 pixels; for texts builtin-text."""
+
+    features: Literal["penultimate", "projected"] = "penultimate"
+    """Before or after CLIP's projection."""
+
+    image_size: Annotated[int, Field(ge=1)] | None = None
+    """Side of the network's square input in pixels, where it takes others than its own; default:
+    its own. The time grows with the square."""
+
+    preprocess: Literal["fast", "exact"] = "fast"
+    """exact: bit for bit like open_clip or timm, slower."""
+
+
+@panel("Machine")
+class DeviceOptions(Options):
+    """What a run uses of its machine."""
+
+    weights: str | None = None
+    """Weights file (safetensors or PyTorch) instead of the hub's."""
+
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; else fp32."""
+
+    batch_size: Annotated[int, Field(ge=1)] | None = None
+    """Images in one forward pass; default: 256 on a GPU, 64 small or 8 large on a CPU."""
+
+    workers: Annotated[int, Field(ge=1)] | None = None
+    """Threads, or for many images beside a GPU processes, that read and decode images, and
+    without a GPU also run the network; default: all cores, or on a cluster without GPUs one per
+    actor."""
+
+
+@panel("Machine")
+class MachineOptions(DeviceOptions):
+    """What a run uses of its machine, and whether it keeps what an earlier run made."""
+
+    resume: Annotated[bool, Parameter(negative="--no-resume")] = True
+    """Keep what an earlier run extracted."""
+
+
+@panel("Machine and cluster")
+class RunOptions(MachineOptions):
+    """What a run uses of its machine or of a Ray cluster."""
+
+    max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
+    """Refuse images with more pixels than this."""
+
+    max_download_bytes: Annotated[int | None, Field(ge=1)] = None
+    """Download no weights that are larger than this; default: any size."""
+
+    engine: Literal["local", "ray"] = "local"
+    """ray: on a Ray cluster, with the same result."""
+
+    ray_address: Annotated[str | None, Parameter(metavar="HOST:PORT")] = None
+    """Address of a running cluster, or auto; default: RAY_ADDRESS, else only this machine."""
+
+    ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
+    """Start up to MAX actors, of which MIN must find room; default: as many as fit."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class ExtractionOptions:
+    """How the samples of a dataset become features."""
+
+    dataset: ListingOptions = field(default_factory=ListingOptions)
+    encoding: EncodingOptions = field(default_factory=EncodingOptions)
+    network: NetworkOptions = field(default_factory=NetworkOptions)
+    machine: RunOptions = field(default_factory=RunOptions)
+
+    @property
+    def given(self) -> set[str]:
+        """Names of the options that were given."""
+        models = (self.dataset, self.encoding, self.network, self.machine)
+        return set().union(*(model.model_fields_set for model in models))
+
+    def scored_by(self, scoring: TagOptions) -> Self:
+        """How the features are made that some options score: for tags, without labels."""
+        dataset = self.dataset.model_copy(update=scoring.reading_for_tags)
+        return replace(self, dataset=dataset)
+
+    @property
+    def reading(self) -> dict[str, Any]:
+        """How the dataset is read, as `DatasetOptions` takes it."""
+        named = self.dataset.model_dump(exclude={"modality"})
+        return named | {"text_column": self.text_column}
+
+    @property
+    def is_of_texts(self) -> bool:
+        """Whether the samples are texts."""
+        return self.dataset.modality == "text" or self.dataset.text_column is not None
+
+    @property
+    def text_column(self) -> str | None:
+        """The column with the texts; None where the samples are images."""
+        return (self.dataset.text_column or "text") if self.is_of_texts else None
+
+
+@panel("Output")
+class VerboseOption(Options):
+    """How much is printed."""
+
+    verbose: bool = False
+    """Also print condition numbers, ranks and shrinkage, and `score` the easiest images."""
+
+
+@panel("Output")
+class JsonOption(Options):
+    """Whether another program reads what is printed."""
+
+    json_: Annotated[bool, Parameter("--json")] = False
+    """Print one JSON object on standard output and nothing else there."""
+
+
+class OutputOptions(JsonOption, VerboseOption):
+    """What is printed of scores, for people or for another program, and what ends in an error."""
+
+    quiet: bool = False
+    """Print warnings and errors only."""
+
+    fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = ()
+    """Exit with code 3 where more than a number or a percentage of samples are of a kind: almost
+    certainly wrong, between two classes, exact copies, near copies, skipped, image faults or one of
+    these faults, such as 'almost certainly wrong: 10', 'skipped: 1%' or 'blurred: 5'. May be
+    repeated."""
+
+
+@IN_DATASET
+class ImagesOption(Options):
+    """The dataset with the images of a score file."""
+
+    images: Annotated[str | None, Parameter(metavar="DATASET")] = None
+    """The dataset that was scored; default: the one that the score file names."""
+
+
+@IN_DATASET
+class ScoredImages(ColumnOptions, ImagesOption):
+    """Where the images of a score file are."""
+
+
+@IN_DATASET
+class JoinOption(Options):
+    """Columns that people see beside the scores."""
+
+    columns: Annotated[Sequence[str], Parameter(metavar="TABLE[:NAME,...]")] = ()
+    """Columns to filter and sort by, and to show: all or some of a table with the sample ids (CSV,
+    Parquet or JSON Lines), or `dataset:NAME,...` for the dataset's own. May be repeated."""
+
+
+def sentence_of(options: type[BaseModel], name: str) -> str:
+    """The sentence of an option."""
+    return options.model_fields[name].description or ""
+
+
+@cache
+def schemas_of(options: type[BaseModel]) -> Mapping[str, Any]:
+    """The JSON Schema of each option, made once: a command has many options, a page asks often."""
+    properties: Mapping[str, Any] = options.model_json_schema()["properties"]
+    return properties
