@@ -8,7 +8,7 @@ CSV injection and CWE-1236.
 
 import re
 from collections.abc import Iterable
-from typing import TextIO
+from typing import TextIO, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,8 @@ FORMULA = f"^['\"{_BLANKS}]*[=+@\uff1d\uff0b\uff0d\uff20\\t\\r\\n\\-]"
 Blanks, control characters and quotes may be in front of it, as programs drop them; among them `'`,
 so that what is guarded counts as well and the guard can be removed without a doubt.
 """
+
+Column = TypeVar("Column", pa.Array, pa.ChunkedArray)
 
 _QUOTED = re.compile('[,"\r\n]')
 _FORMULA = re.compile(FORMULA)
@@ -55,6 +57,18 @@ def unguard_text(table: pa.Table) -> pa.Table:
     return pa.table(columns, pa.schema(fields))
 
 
+def unguard_ids(cells: pa.StringArray, known: pa.StringArray) -> pa.StringArray:
+    """Ids of a table that anybody may have written, to look up among those that are known.
+
+    Cells are taken for `guarded` ones where more of them are known ids without the guard: in a
+    file of another program, and in formats other than CSV, a `'` belongs to the id.
+    """
+    if not pc.any(pc.starts_with(cells, "'")).as_py():
+        return cells
+    ids = _unguarded_column(cells)
+    return ids if _number_in(ids, known) > _number_in(cells, known) else cells
+
+
 def write_rows(
     file: TextIO, header: Iterable[str], rows: Iterable[Iterable[object]], *, newline: str = "\r\n"
 ) -> None:
@@ -71,6 +85,11 @@ def _cell_of(value: object) -> str:
     return '"{}"'.format(text.replace('"', '""')) if _QUOTED.search(text) else text
 
 
+def _number_in(ids: pa.StringArray, known: pa.StringArray) -> int:
+    """How many of some ids are known; missing ones are not."""
+    return int(pc.sum(pc.is_in(ids, value_set=known, skip_nulls=True)).as_py() or 0)
+
+
 def _is_text(kind: pa.DataType) -> bool:
     return pa.types.is_string(kind) or pa.types.is_large_string(kind)
 
@@ -81,6 +100,6 @@ def _guarded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(pc.match_substring_regex(column, FORMULA), quoted, column)
 
 
-def _unguarded_column(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _unguarded_column(column: Column) -> Column:
     is_guarded = pc.and_(pc.starts_with(column, "'"), pc.match_substring_regex(column, FORMULA))
     return pc.if_else(is_guarded, pc.utf8_slice_codeunits(column, 1), column)

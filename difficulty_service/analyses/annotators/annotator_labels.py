@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.analyses.annotators.given_labels import GivenLabels
+from difficulty_service.base.csv_cells import unguard_ids
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
@@ -355,7 +356,7 @@ def sample_numbers(
 
 
 def _find(ids: pa.StringArray, sample_ids: pa.StringArray) -> NDArray[np.int64]:
-    found = pc.index_in(ids, value_set=sample_ids).fill_null(-1)
+    found = pc.index_in(unguard_ids(ids, sample_ids), value_set=sample_ids).fill_null(-1)
     return found.to_numpy(zero_copy_only=False).astype(np.int64)
 
 

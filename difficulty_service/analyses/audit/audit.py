@@ -20,6 +20,7 @@ from difficulty_service.analyses.audit.agreement import (
     flag_agreement,
     rank_agreement,
 )
+from difficulty_service.base.csv_cells import unguard_ids
 from difficulty_service.base.errors import AuditError, Setting
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.labels import numbers_of_classes
@@ -65,6 +66,7 @@ def match_ids(
         ) from error
     ids = sample_ids.cast(pa.string()).combine_chunks()
     _refuse_duplicates(ids, "sample_id of the scores")
+    texts = unguard_ids(texts, ids)
     if not keep_first:
         _refuse_duplicates(texts, f"column {join}")
     rows = pc.index_in(ids, value_set=texts, skip_nulls=True)

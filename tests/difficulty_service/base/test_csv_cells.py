@@ -10,6 +10,7 @@ import pytest
 from difficulty_service.base.csv_cells import (
     guard_text,
     guarded,
+    unguard_ids,
     unguard_text,
     unguarded,
     write_rows,
@@ -73,3 +74,28 @@ def test_rows_are_written_without_formulas_and_numbers_as_they_are() -> None:
 
     assert cells_that_run(file.getvalue()) == []
     assert file.getvalue().startswith("'=name,score\n'=1+1,-1.5\n")
+
+
+def test_ids_of_a_file_that_was_written_here_are_found_among_those_they_were_made_from() -> None:
+    known = pa.array([*TEXTS, *(text for text in FORMULAS if text not in TEXTS)])
+    cells = pa.array([*(guarded(text) for text in reversed(known.to_pylist())), None])
+
+    ids = unguard_ids(cells, known)
+
+    assert ids.to_pylist() == [*reversed(known.to_pylist()), None]
+
+
+@pytest.mark.parametrize(
+    "cells",
+    [
+        ["'=1", "a"],  # a file of another program, where the quote belongs to the id
+        ["=1", "'=1"],
+        ["=1", None],
+        ["'b'", "'=2"],
+        [],
+    ],
+)
+def test_ids_that_are_known_as_they_stand_keep_their_quotes(cells: list[str | None]) -> None:
+    known = pa.array(["'=1", "=1", "a", "'b'"])
+
+    assert unguard_ids(pa.array(cells, pa.string()), known).to_pylist() == cells

@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from difficulty_service.base.errors import ReportError
+from difficulty_service.base.tables import csv_writer
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.reports.joined_tables import (
@@ -56,6 +57,24 @@ def test_a_csv_is_joined_by_ids_that_keep_their_zeros(tmp_path: Path, join: Join
     joined = join(tmp_path / "a.csv")
 
     assert joined.columns["camera"].at(range(3)) == ["B", "C", "A"]
+    assert joined.notes == ()
+
+
+def test_a_csv_that_was_written_here_is_joined_by_ids_that_a_spreadsheet_would_run(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"sample_id": ["=1+1.png", "-x.png", "a.png"], "camera": ["A", "B", "C"]})
+    with csv_writer(tmp_path / "a.csv", table.schema) as write:
+        write(table)
+
+    joined = join_tables(
+        pa.array(["a.png", "-x.png", "=1+1.png"]),
+        [TableSource(str(tmp_path / "a.csv"))],
+        ScoredDataset(no_dataset),
+    )
+
+    assert (tmp_path / "a.csv").read_text().count("'") == 2
+    assert joined.columns["camera"].at(range(3)) == ["C", "B", "A"]
     assert joined.notes == ()
 
 

@@ -15,6 +15,7 @@ from difficulty_service.analyses.annotators.annotator_labels import (
     read_labels,
 )
 from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.tables import csv_writer
 
 IDS = ("a", "b", "c", "7")
 CLASSES = ("cat", "dog", "owl")
@@ -58,6 +59,20 @@ def test_columns_of_one_annotator_each_are_read(tmp_path: Path) -> None:
 
     assert found(labels) == TWO_LABELS
     assert labels.warnings == ()
+
+
+def test_ids_that_a_spreadsheet_would_run_are_read_from_a_csv_that_was_written_here(
+    tmp_path: Path,
+) -> None:
+    ids = ("=1+1.png", "-x.png")
+    table = pa.table({"sample_id": ids, "ann": ["cat", "dog"]})
+    with csv_writer(tmp_path / "labels.csv", table.schema) as write_table:
+        write_table(table)
+
+    labels = read(tmp_path / "labels.csv", ids=ids)
+
+    assert labels.given.samples.tolist() == [0, 1]
+    assert labels.given.classes.tolist() == [0, 1]
 
 
 def test_rows_of_one_label_each_are_read(tmp_path: Path) -> None:
