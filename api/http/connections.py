@@ -118,6 +118,11 @@ class Front:
                     await asyncio.sleep(0)
             receive_in_time = self._receiving(connection, scope, receive)
             await self._app(scope, receive_in_time, self._sending(connection, send))
+        except asyncio.CancelledError:
+            # The server stops, and the client has taken its answer too slowly. That the connection
+            # is cut tells it so; uvicorn would log the exception with a traceback.
+            connection.transport.abort()
+            await connection.closed.wait()
         finally:
             connection.requests -= 1
             if not (connection.requests or connection.closed.is_set()):

@@ -164,6 +164,29 @@ async def test_a_request_that_is_sent_before_an_answer_has_ended_is_answered_too
         assert await reader.readuntil(b"ok")
 
 
+async def test_an_answer_that_is_cancelled_ends_its_connection_and_nothing_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    answering: list[asyncio.Task[None]] = []
+
+    async def endless(_scope: Scope, _receive: Receive, send: Send) -> None:
+        answering.extend(filter(None, [asyncio.current_task()]))
+        headers = [(b"content-length", b"3")]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"ok", "more_body": True})
+        await asyncio.Event().wait()
+
+    async with serving(endless) as connect:
+        reader, writer = await connect()
+        writer.write(GET)
+        await reader.readuntil(b"ok")
+        answering[0].cancel()
+
+        assert await reader.read() == b""
+    assert not answering[0].cancelled()
+    assert caplog.records == []
+
+
 async def test_requests_that_are_sent_ahead_wait_and_are_all_answered_in_order() -> None:
     async def listening(scope: Scope, receive: Receive, send: Send) -> None:
         """Waits for the end of the connection while it answers, as long answers do."""
