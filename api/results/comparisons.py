@@ -146,7 +146,8 @@ class Comparisons:
         with self._lock:
             self._owners = {each: self._owners[each] for each in self._work.pending()}
             owners = list(self._owners.values())
-            is_full = len(owners) >= MOST_WAITING or owners.count(asked.job.owner) >= MOST_OF_ONE
+            own = owners.count(asked.job.owner)
+            is_full = len(owners) >= MOST_WAITING or own >= MOST_OF_ONE
             if not is_full and comparisons.begin(self.engine, begun, maker):
                 self._owners[maker] = asked.job.owner
                 self._work.begin(maker, lambda: self._make(asked, maker))
@@ -155,7 +156,9 @@ class Comparisons:
             raise Problem(
                 429,
                 "too-many-comparisons",
-                f"{len(owners)} comparisons wait or are being made",
+                f"{own} comparisons of this key wait or are being made"
+                if own >= MOST_OF_ONE
+                else "as many comparisons wait as may",  # how many others have is not told
                 "wait for one of them",
                 headers={"Retry-After": str(RETRY_AFTER)},
             )

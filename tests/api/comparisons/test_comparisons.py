@@ -176,16 +176,27 @@ def test_a_comparison_that_takes_too_long_is_ended(
     assert str(found["failure"]).startswith("it took more than")
 
 
-def test_more_comparisons_of_a_key_than_may_wait_are_refused_for_now(
-    client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("limit", "detail"),
+    [
+        ("MOST_OF_ONE", "0 comparisons of this key wait or are being made"),
+        ("MOST_WAITING", "as many comparisons wait as may"),
+    ],
+)
+def test_more_comparisons_than_may_wait_are_refused_for_now_without_a_word_about_other_keys(
+    client: TestClient,
+    jobs: tuple[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    limit: str,
+    detail: str,
 ) -> None:
-    monkeypatch.setattr(comparisons, "MOST_OF_ONE", 0)
+    monkeypatch.setattr(comparisons, limit, 0)
 
     answer = client.post(
         f"/v1/jobs/{jobs[0]}/comparisons", json={"kind": "select", "count": 1, "seed": 9}
     )
 
-    assert answer.status_code == 429
+    assert (answer.status_code, answer.json()["detail"]) == (429, detail)
     assert answer.headers["Retry-After"]
     assert answer.json()["remedy"] == "wait for one of them"
 
