@@ -240,12 +240,14 @@ MEANINGS = {
     "415": "The body is of another kind than expected",
     "422": "A field of the request is wrong",
     "429": "Too many requests; the Retry-After header says when to try again",
+    "431": "Address and headers are larger than allowed",
     "500": "Something went wrong inside",
     "503": "The service cannot do this now",
     "507": "There is no room for it, on the disk or of what the key may keep",
 }
 """Description of a status where the route gives none."""
 
+ALWAYS = ("431",)
 AUTHENTICATED = ("401", "403", "429", "500", "503", "507")  # wherever a key may be needed
 WITH_BODY = ("400", "413", "415", "422")
 WITH_PARAMETERS = ("404", "422")
@@ -264,6 +266,7 @@ def _complete(schema: dict[str, Any]) -> dict[str, Any]:
     for path, operations in schema["paths"].items():
         for operation in operations.values():
             statuses = [
+                *ALWAYS,
                 *(() if path in OPEN_PATHS else AUTHENTICATED),
                 *(WITH_BODY if "requestBody" in operation else ()),
                 *(WITH_PARAMETERS if operation.get("parameters") else ()),

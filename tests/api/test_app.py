@@ -245,6 +245,12 @@ def test_every_address_behind_the_keys_declares_what_the_gate_answers(
                 assert {"400", "413", "422"} <= operation["responses"].keys(), path
 
 
+def test_every_address_declares_that_a_request_may_have_too_large_a_head(
+    operations: dict[tuple[str, str], dict[str, Any]],
+) -> None:
+    assert [place for place, each in operations.items() if "431" not in each["responses"]] == []
+
+
 def test_the_description_names_only_what_it_defines(app: FastAPI) -> None:
     schema = app.openapi()
     names = schema["components"]["schemas"]

@@ -18,6 +18,11 @@ CONFIGURATION = """
 positive_data_acceptance.expected-statuses = [
     "2xx", "304", "400", "401", "403", "404", "409", "410", "413", "415", "416", "422", "429",
 ]
+# One that is not may be too long to be read at all.
+negative_data_rejection.expected-statuses = [
+    "400", "401", "403", "404", "405", "406", "409", "413", "415", "422", "428", "429", "431",
+    "5xx",
+]
 """
 
 
