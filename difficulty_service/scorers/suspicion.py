@@ -231,10 +231,6 @@ def _describe(choice: RidgeChoice) -> dict[str, Any]:
     return {key: none_for_nan(value) for key, value in asdict(choice).items()}
 
 
-VERIFIED = -100.0
-"""Suspicion of a label that a person verified: a number, because a table of them is sorted."""
-
-
 def none_for_nan(value: float) -> float | None:
     """The number, or None where JSON has no number for it."""
     return None if isnan(value) else value

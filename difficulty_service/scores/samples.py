@@ -224,14 +224,14 @@ class ScoredSamples:
         if self.suspicion is None:
             return None
         wrong, between, fits, _ = np.bincount(self.tiers, minlength=4).tolist()
-        doubted = self._unless_verified(~np.isnan(self.suspicion))
         judged = wrong + between + fits
+        verified = 0 if self.verified is None else int(self.verified.sum())
         return LabelCounts(
             judged,
             wrong,
             between,
             self.shares_of_wrong,
-            judged - int(doubted.sum()),
+            verified,
             self.decided.num_relabelled,
             self.decided.check,
         )
@@ -244,9 +244,11 @@ class ScoredSamples:
         """
         if self.suspicion is None:
             return np.where(self.is_doubtful, 1, 2).astype(np.uint8)
-        wrong = self.suspicion > 0
-        between = self._unless_verified(self.margins > 0)
-        tiers = np.select([np.isnan(self.suspicion), wrong, between], [3, 0, 1], 2)
+        is_judged = ~np.isnan(self.suspicion)
+        if self.verified is not None:
+            is_judged |= self.verified
+        wrong, between = self.suspicion > 0, self._unless_verified(self.margins > 0)
+        tiers = np.select([~is_judged, wrong, between], [3, 0, 1], 2)
         return tiers.astype(np.uint8)
 
     @cached_property

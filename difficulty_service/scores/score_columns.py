@@ -206,7 +206,7 @@ _OWN_COLUMNS = (
         "suspicion",
         "float64",
         "log-odds; above 0, the label is more likely wrong than right",
-        "Log-odds of `p_wrong`; null for the only sample of a class.",
+        "Log-odds of `p_wrong`; null for the only sample of a class, and where a person decided.",
     ),
     Column(
         "p_wrong",
@@ -256,7 +256,7 @@ _OWN_COLUMNS = (
         "mark",
         "dictionary of string",
         "`keep`, `relabel` or, of a box, `misplaced`",
-        "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` -100. Null "
+        "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` null. Null "
         "where nobody decided.",
         remedy=("score with ", Setting("marks", "marks.csv")),
     ),

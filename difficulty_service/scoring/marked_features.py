@@ -21,7 +21,7 @@ from torch import Tensor
 from difficulty_service.base.contract import given as known_fields
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import CONTENT_BYTES
-from difficulty_service.base.tables import to_arrow, to_numpy
+from difficulty_service.base.tables import to_arrow
 from difficulty_service.base.wording import count_of, did_you_mean, is_or_are, list_names
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import OpenPart
@@ -34,7 +34,6 @@ from difficulty_service.marks.record import (
     MarkHistory,
     refuse_marks_of_boxes,
 )
-from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.provenance import RandomCheck
 
 
@@ -247,12 +246,12 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
 
 
 def with_marks(rows: pa.RecordBatch, marks: pa.DictionaryArray) -> pa.RecordBatch:
-    """Rows of scores with the marks of their samples, which say that a label is right."""
-    verified = marks.is_valid().to_numpy(zero_copy_only=False)
-    for name, value in (("suspicion", VERIFIED), ("p_wrong", 0.0)):
+    """Rows of scores with the marks of their samples, about whose labels there is no doubt left."""
+    verified = marks.is_valid()
+    for name, value in (("suspicion", None), ("p_wrong", 0.0)):
         if name in rows.schema.names:
-            known = to_numpy(rows[name])
-            column = to_arrow(np.where(verified, known.dtype.type(value), known))
+            decided = pa.scalar(value, rows[name].type)
+            column = pc.if_else(verified, decided, rows[name])
             rows = rows.set_column(rows.schema.get_field_index(name), name, column)
     return rows.append_column(MARK_COLUMN, marks)
 

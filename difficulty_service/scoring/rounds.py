@@ -6,7 +6,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from difficulty_service.base.errors import ScoreFileError
-from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.file import READERS, read_scores
 from difficulty_service.scores.provenance import Provenance
 
@@ -36,6 +35,6 @@ def count_newly_doubtful(before: Path, doubtful: pa.ChunkedArray, now: Provenanc
         return known.newly_doubtful  # these are the same scores once more
     if (known.round or 1) >= now.round:
         return None
-    was_open = pc.and_(pc.less_equal(suspicion, 0), pc.greater(suspicion, VERIFIED))
+    was_open = pc.less_equal(suspicion, 0)  # null where it was verified
     ids = earlier.column("sample_id").filter(was_open)
     return int(pc.sum(pc.is_in(doubtful, value_set=ids.combine_chunks())).as_py() or 0)

@@ -97,6 +97,7 @@ class RowCounts:
         if "label_margin" not in batch.schema.names:  # there is one class
             return
         margins = to_numpy(batch["label_margin"])
+        verified = np.zeros(len(margins), bool)
         self.unlike += int((margins > 0).sum())
         if MARK_COLUMN in batch.schema.names:
             verified = batch[MARK_COLUMN].is_valid().to_numpy(zero_copy_only=False)
@@ -106,7 +107,7 @@ class RowCounts:
         if "suspicion" in batch.schema.names:
             suspicion = to_numpy(batch["suspicion"])
             self.suspicious += int((suspicion > 0).sum())
-            self.judged += int((~np.isnan(suspicion)).sum())
+            self.judged += int((~np.isnan(suspicion) | verified).sum())
             self.between += int(((suspicion <= 0) & (margins > 0)).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
         compared = to_numpy(batch["label"].filter(batch["label_margin"].is_valid()))

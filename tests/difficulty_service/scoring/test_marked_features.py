@@ -344,7 +344,7 @@ def test_scores_say_that_a_verified_label_is_right(tmp_path: Path) -> None:
         *(None, "keep"),
     ]
     for each in ("s0", "s1", "s100"):
-        assert (rows[each]["p_wrong"], rows[each]["suspicion"]) == (0, -100)
+        assert (rows[each]["p_wrong"], rows[each]["suspicion"]) == (0, None)
     assert [rows[f"s{row}"]["label_name"] for row in (0, 1)] == ["cat", "dog"]
     assert 0 < rows["s2"]["p_wrong"] < 1
     assert scores.provenance.marks == {"keep": 1, "relabel": 2, "drop": 1}
@@ -373,7 +373,7 @@ def test_a_box_that_is_misplaced_has_a_right_label_and_is_fitted_like_any_other(
     assert {name for name, row in misplaced.items() if row != unmarked[name]} == {"s7"}
     assert misplaced["s7"] == unmarked["s7"] | {
         "mark": "misplaced",
-        "suspicion": -100,
+        "suspicion": None,
         "p_wrong": 0,
     }
 

@@ -12,7 +12,6 @@ import torch
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
-from difficulty_service.scorers.suspicion import VERIFIED
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import Decided
@@ -62,7 +61,7 @@ def rounds(tmp_path: Path) -> Rounds:
 
 def test_samples_are_newly_doubtful_that_were_neither_doubtful_nor_verified(rounds: Rounds) -> None:
     assert rounds.score().newly_doubtful is None
-    rounds.edit({"s1": -1.0, "s2": 0.0, "s3": VERIFIED, "s4": float("nan"), "s60": -1.0})
+    rounds.edit({"s1": -1.0, "s2": 0.0, "s3": None, "s4": float("nan"), "s60": -1.0})
 
     provenance = rounds.score("s0")
 
