@@ -139,7 +139,7 @@ def join_columns(
         ReportError: They cannot be joined to the scores.
     """
     from difficulty_service.pages.stored_images import open_images
-    from difficulty_service.reports.joined_tables import ScoredDataset, TableSource, join_tables
+    from difficulty_service.reports.joined_tables import JoinedDataset, TableSource, join_tables
 
     path = joined_file(explored.settings)
     path.unlink(missing_ok=True)
@@ -155,7 +155,7 @@ def join_columns(
 
     recorded = content.provenance.dataset_options
     id_column = None if recorded is None else recorded.id_column
-    dataset = ScoredDataset(find, id_column, content.provenance.fingerprint)
+    dataset = JoinedDataset(find, id_column, content.provenance.fingerprint)
     joined = join_tables(ids, list(map(TableSource.parse, options.columns)), dataset)
     write_joined(path, ids, joined.columns)
     return joined.notes

@@ -8,7 +8,7 @@ from pathlib import Path
 from difficulty_service.base.errors import Setting
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.score_columns import COLUMNS, COMPUTED_BY, Column
+from difficulty_service.scores.score_columns import COLUMNS, COMPUTED_BY, ColumnKind
 from difficulty_service.scoring.image_faults import FAULTS
 from docs.marked_parts import with_parts
 
@@ -32,7 +32,7 @@ def _columns() -> str:
     return header + "".join(rows)
 
 
-def _settings(column: Column) -> str:
+def _settings(column: ColumnKind) -> str:
     """The options that compute a column, from the remedy of the error where it is absent."""
     remedy = COMPUTED_BY.get(column.name, ())
     unwanted = any(isinstance(part, str) and part.endswith("without ") for part in remedy)

@@ -256,7 +256,7 @@ def _parts(values: Iterable[T]) -> Iterator[list[T]]:
 
 
 @dataclass(frozen=True)
-class AppliedMarks:
+class JobMarks:
     """The decisions that a job applies, as it was submitted with them, then as it applied them."""
 
     engine: Engine

@@ -81,9 +81,9 @@ def _make_scorer(settings: Settings) -> Callable[..., object]:
     keep_freed_memory()
     have_arrow_use_malloc()
     # Imported here, because only that process needs torch.
-    from api.online.scorer import Scorer
+    from api.online.scorer import OnlineScorer
 
-    return Scorer(settings).call
+    return OnlineScorer(settings).call
 
 
 @dataclass(frozen=True)

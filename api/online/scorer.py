@@ -28,7 +28,7 @@ from difficulty_service.base.checksums import DamagedFile, verify_path
 from difficulty_service.base.errors import DifficultyError, StatisticsError
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
+from difficulty_service.scorers.mahalanobis import MahalanobisScorer, relative_mahalanobis
 from difficulty_service.scoring.fitted_gaussians import load_gaussians
 
 
@@ -36,7 +36,7 @@ from difficulty_service.scoring.fitted_gaussians import load_gaussians
 class ScoringModel:
     """Scores new samples like those of a job."""
 
-    scorer: RelativeMahalanobis
+    scorer: MahalanobisScorer
     description: FeatureDescription  # of the features that the Gaussians were fitted to
     training_scores: NDArray[np.float64]  # RMD of the samples of the job, ascending, without NaN
 
@@ -125,7 +125,7 @@ class LoadedModels:
         return scores
 
 
-class Scorer:
+class OnlineScorer:
     """Loaded backbones and Gaussians."""
 
     def __init__(self, settings: Settings) -> None:

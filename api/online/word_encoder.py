@@ -20,7 +20,7 @@ from api.settings import Settings
 from api.storage.artifacts import Artifacts, save
 from difficulty_service.backbones.backbone import BackboneOptions, choose_device
 from difficulty_service.backbones.clip_space import load_projection
-from difficulty_service.backbones.clip_text import TextEncoder, load_text_encoder
+from difficulty_service.backbones.clip_text import ClipTextEncoder, load_text_encoder
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.checksums import DamagedFile
 from difficulty_service.base.errors import BackboneError, Setting
@@ -36,7 +36,7 @@ MAX_PLACED = 64
 class SharedEncoder:
     """A text tower that one thread at a time may use."""
 
-    encoder: TextEncoder
+    encoder: ClipTextEncoder
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -116,7 +116,7 @@ class WordEncoder:
             raise files.damaged(job, files.FEATURES_FILE) from error
 
 
-def require_same_weights(encoder: TextEncoder, kind: FeatureKind, weights: str | None) -> None:
+def require_same_weights(encoder: ClipTextEncoder, kind: FeatureKind, weights: str | None) -> None:
     """Refuses a text tower of other weights than those that made the features."""
     if encoder.weights_sha256 != kind.weights_sha256:
         place = "the hub" if weights is None else weights

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from api.http.principals import Principal
 from api.http.problems import conflict, invalid
-from api.jobs.marks import AppliedMarks, SampleMark, all_marks
+from api.jobs.marks import JobMarks, SampleMark, all_marks
 from api.jobs.store import Job, own_job
 from api.results.score_columns import ScoreColumns
 from difficulty_service.marks.record import SCHEMA, MarkedSample, MarkHistory, Marks, from_table
@@ -76,7 +76,7 @@ def requested_marks(
         state = f"job {source_id} has no marks: it is {source.state}"
         raise conflict(state, "name a job that succeeded", "marks")
     later = Marks.of(each for table in decided(source) for each in from_table(table))
-    applied = AppliedMarks(engine, source.id).read().composed()
+    applied = JobMarks(engine, source.id).read().composed()
     history = MarkHistory(applied, later)
     if not history:
         raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")

@@ -23,7 +23,7 @@ MAX_FAILURES = 1000  # that are remembered, each with a sentence
 
 
 @dataclass(frozen=True)
-class Progress:
+class SearchProgress:
     """How far a result is.
 
     Attributes:
@@ -62,7 +62,7 @@ class Work:
 class _Request:
     """One time that a result was asked for; another one may follow when it was stopped."""
 
-    progress: Progress = field(default_factory=Progress)
+    progress: SearchProgress = field(default_factory=SearchProgress)
 
 
 @dataclass
@@ -73,7 +73,7 @@ class OneByOne:
     most_waiting: int
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _pending: dict[str, _Request] = field(default_factory=dict)
-    _failures: dict[str, Progress] = field(default_factory=dict)
+    _failures: dict[str, SearchProgress] = field(default_factory=dict)
     _child: Child | None = None
     _running: str = ""
     _closed: bool = False
@@ -82,7 +82,7 @@ class OneByOne:
         """Starts no thread yet; the first result does."""
         self._pool = ThreadPoolExecutor(1, thread_name_prefix=self.task)
 
-    def known(self, name: str) -> Progress | None:
+    def known(self, name: str) -> SearchProgress | None:
         """How far a result is that is being made, waits or has failed; None for any other."""
         with self._lock:
             pending = self._pending.get(name)
@@ -147,7 +147,7 @@ class OneByOne:
             while isinstance(message := connection.recv(), float):
                 with self._lock:
                     if name in self._pending:
-                        self._pending[name].progress = Progress(message)
+                        self._pending[name].progress = SearchProgress(message)
         except (EOFError, OSError):
             child.finish()
             if late.is_set():
@@ -178,7 +178,7 @@ class OneByOne:
                 return
             if len(self._failures) >= MAX_FAILURES:
                 self._failures.pop(next(iter(self._failures)))
-            self._failures[name] = Progress(failure=failure)
+            self._failures[name] = SearchProgress(failure=failure)
 
 
 def answer(

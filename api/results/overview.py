@@ -15,10 +15,10 @@ from difficulty_service.reports.sections import (
     SHOWN_CLASSES,
     ClassFacts,
     ClassRow,
-    Limits,
     MatrixCell,
-    Selection,
-    Summary,
+    ReportLimits,
+    ReportSummary,
+    ShownSamples,
     class_rows,
     matrix_of,
     rank_classes,
@@ -29,7 +29,7 @@ from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
 
-LIMITS = Limits(doubtful=5, unusual=5, per_class=12, per_pair=8, copies=0)
+LIMITS = ReportLimits(doubtful=5, unusual=5, per_class=12, per_pair=8, copies=0)
 
 BINS = 48  # number of bars of the histograms above the images
 NO_ROWS: NDArray[np.int64] = np.empty(0, np.int64)
@@ -44,8 +44,8 @@ class Overview:
     """
 
     num_classes: int
-    selection: Selection  # samples that stand for the others
-    summary: Summary
+    selection: ShownSamples  # samples that stand for the others
+    summary: ReportSummary
     class_rows: Sequence[ClassRow]  # the hardest classes, the hardest first
     matrix: Sequence[Sequence[MatrixCell]] | None  # None where there are too many classes
     bars: Sequence[Bar]  # histogram of `rmd`; empty where the scores do not differ
@@ -104,16 +104,16 @@ def from_json(text: str) -> Overview:
     )
 
 
-def _selection(values: Mapping[str, Any]) -> Selection:
+def _selection(values: Mapping[str, Any]) -> ShownSamples:
     by_class = {
         name: {int(label): rows for label, rows in values[name].items()}
         for name in ("hardest", "easiest", "typical")
     }
     pairs = [_read(ConfusedPair, pair) for pair in values["pairs"]]
-    return Selection(**{**values, **by_class, "pairs": pairs})
+    return ShownSamples(**{**values, **by_class, "pairs": pairs})
 
 
-def _summary(values: Mapping[str, Any]) -> Summary:
+def _summary(values: Mapping[str, Any]) -> ReportSummary:
     kinds = {
         "hardest": ClassFacts,
         "easiest": ClassFacts,
@@ -124,7 +124,7 @@ def _summary(values: Mapping[str, Any]) -> Summary:
     if values["labels"] and (check := values["labels"]["check"]):
         values["labels"]["check"] = RandomCheck.of(check)
     known = {name: values[name] and _read(kind, values[name]) for name, kind in kinds.items()}
-    return Summary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
+    return ReportSummary(**{**values, **known, "bars": [Bar(**bar) for bar in values["bars"]]})
 
 
 def _read(kind: type[T], values: dict[str, Any]) -> T:

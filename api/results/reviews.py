@@ -64,7 +64,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Review:
+class JobReview:
     """The decisions of all reviewers of a job.
 
     Keeping a label and relabelling to that same class are one decision; every other mark is
@@ -205,9 +205,9 @@ class Review:
 
 def open_review(
     engine: Engine, open_scores: OpenScores, job: Job, only: str | None = None
-) -> Review:
+) -> JobReview:
     """The decisions about the samples of a finished job, or those of one owner only."""
-    return Review(open_scores.get(job), review_marks(engine, job.id, only))
+    return JobReview(open_scores.get(job), review_marks(engine, job.id, only))
 
 
 @dataclass(frozen=True)

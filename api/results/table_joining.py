@@ -26,7 +26,7 @@ from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.reports.joined_tables import (
     DATASET,
     JoinedColumns,
-    ScoredDataset,
+    JoinedDataset,
     TableSource,
     join_tables,
 )
@@ -140,7 +140,7 @@ def _join_sent(
     ids: pa.StringArray, table: SentTable, path: Path, id_column: str | None, settings: Settings
 ) -> JoinedColumns:
     source = TableSource(str(path), table.columns, table.name)
-    dataset = ScoredDataset(_no_dataset, id_column)
+    dataset = JoinedDataset(_no_dataset, id_column)
     try:
         if path.suffix == _PARQUET:
             check_parquet_index(path)
@@ -158,7 +158,7 @@ def _join_dataset(
         opened = open_job_dataset(table.wanted, location, settings)
         return replace(opened, location=location.uri)
 
-    dataset = ScoredDataset(find, id_column, table.fingerprint, location.boundary)
+    dataset = JoinedDataset(find, id_column, table.fingerprint, location.boundary)
     source = TableSource(DATASET, table.columns)
     try:
         return join_tables(ids, [source], dataset, _limits(settings))

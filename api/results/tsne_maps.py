@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from api.jobs.files import TSNE_FILE, count_result, job_prefix, scratch
 from api.jobs.store import Job, get_job
 from api.results.maps import Maps, SimilarImages
-from api.results.one_by_one import OneByOne, Progress, Refusal, Work, answer
+from api.results.one_by_one import OneByOne, Refusal, SearchProgress, Work, answer
 from api.results.score_columns import OpenScores
 from api.settings import Settings
 from api.storage.artifacts import Artifacts
@@ -42,7 +42,7 @@ class TsneMaps:
     open_scores: OpenScores
     _work: OneByOne = field(default_factory=lambda: OneByOne("tsne", MAX_WAITING))
 
-    def request(self, job: Job) -> Progress | None:
+    def request(self, job: Job) -> SearchProgress | None:
         """How far the map of a succeeded job is, which is begun if need be; None if it is there."""
         known = self._work.known(job.id)
         if known is not None:
@@ -50,7 +50,7 @@ class TsneMaps:
         if self.maps.has(job, "tsne"):
             return None
         self._work.begin(job.id, lambda: self._write(job))
-        return Progress()
+        return SearchProgress()
 
     def close(self) -> None:
         """Ends the map that is being made; it is begun again at the next visit."""

@@ -25,8 +25,8 @@ from difficulty_service.bodies.samples import (
     ARROW_STREAM,
     JsonBody,
     Label,
+    SamplesScored,
     ScoredSample,
-    ScoredSamples,
 )
 
 router = APIRouter(tags=["single samples"])
@@ -105,7 +105,7 @@ class Call:
     openapi_extra={"requestBody": REQUEST_BODY},
     summary="Score single images, texts or feature vectors",
 )
-async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
+async def score(job_id: str, request: Request, key: ReadKey) -> SamplesScored:
     """Scores images (multipart), texts (JSON) or feature vectors (JSON or an Arrow stream) at once.
 
     Images and texts are encoded by the backbone of the job, together with those of concurrent
@@ -116,7 +116,7 @@ async def score(job_id: str, request: Request, key: ReadKey) -> ScoredSamples:
     state = request.app.state
     call = Call(job, request, client, state.scoring_queue, state)
     with call.queue.request(client):
-        return ScoredSamples(gaussians=job.id, samples=await _score(call))
+        return SamplesScored(gaussians=job.id, samples=await _score(call))
 
 
 async def _score(call: Call) -> list[ScoredSample]:

@@ -16,7 +16,7 @@ from api.http.problems import forbidden
 from api.jobs.marks import by_mark
 from api.jobs.reviewers import NO_KEY, keys_by_id, share_job, shared_with, unshare_job
 from api.jobs.store import Job
-from api.results.reviews import Review, open_review
+from api.results.reviews import JobReview, open_review
 from api.routes.jobs import find_job, in_turn
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.storage.tables import FINAL
@@ -125,7 +125,7 @@ def find(request: Request, key: Principal, job: Job) -> Reviewers:
     return Reviewers(reviewers=reviewers, agreement=_agreement(review) if is_overseer else None)
 
 
-def _facts(review: Review, owner: str) -> dict[str, Any]:
+def _facts(review: JobReview, owner: str) -> dict[str, Any]:
     marks = review.marks
     place = marks.owner_ids.index(owner) if owner in marks.owner_ids else -1
     own = marks.owners == place
@@ -146,7 +146,7 @@ def _share_seen(is_doubtful: NDArray[np.bool_], rows: NDArray[np.int64]) -> floa
     return float(is_doubtful[rows].sum() / number) if number else None
 
 
-def _agreement(review: Review) -> Agreement:
+def _agreement(review: JobReview) -> Agreement:
     return Agreement(
         alpha=review.votes.alpha,
         compared=review.num_compared,

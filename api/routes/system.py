@@ -33,8 +33,8 @@ from difficulty_service.bodies.service import (
     Backbones,
     FolderPage,
     Health,
-    Part,
     Readiness,
+    ServicePart,
     Usage,
 )
 
@@ -141,45 +141,47 @@ def _of_library(name: str) -> BackboneListing:
     return BackboneListing(name, network, None, "any", modality_of(name))
 
 
-def _part(check: Callable[[], Part]) -> Part:
+def _part(check: Callable[[], ServicePart]) -> ServicePart:
     try:
         return check()
     except Exception as error:  # noqa: BLE001 - whatever it is, the part is not ready
         # The cause may name hosts and folders, which callers must not see.
         structlog.get_logger().warning("not-ready", exc_info=error)
-        return Part(ready=False, detail="does not answer; the log has the reason")
+        return ServicePart(ready=False, detail="does not answer; the log has the reason")
 
 
-def _check_database(engine: Engine) -> Part:
+def _check_database(engine: Engine) -> ServicePart:
     require_current(engine)
-    return Part(ready=True, detail="answers")
+    return ServicePart(ready=True, detail="answers")
 
 
-def _check_artifacts(artifacts: Artifacts) -> Part:
+def _check_artifacts(artifacts: Artifacts) -> ServicePart:
     root = artifacts.root
     info = root.filesystem.get_file_info(root.path)
     # An object store has a folder only as long as there is something in it.
     if root.is_local and info.type != FileType.Directory:
-        return Part(ready=False, detail="the folder is gone; create it, or restart the server")
-    return Part(ready=True, detail="can be read")
+        return ServicePart(
+            ready=False, detail="the folder is gone; create it, or restart the server"
+        )
+    return ServicePart(ready=True, detail="can be read")
 
 
-def _check_space(settings: Settings) -> Part:
+def _check_space(settings: Settings) -> ServicePart:
     floor = settings.min_free_bytes // MEBIBYTE
     if has_space(settings):
-        return Part(ready=True, detail=f"at least {floor:,} MiB are free")
-    return Part(
+        return ServicePart(ready=True, detail=f"at least {floor:,} MiB are free")
+    return ServicePart(
         ready=False,
         detail=f"less than {floor:,} MiB are free; delete uploads and finished jobs, or free space "
         "on the disks of the service",
     )
 
 
-def _check_workers(engine: Engine, settings: Settings) -> Part:
+def _check_workers(engine: Engine, settings: Settings) -> ServicePart:
     number = len(live_workers(engine, settings.lease))
     if number:
-        return Part(ready=True, detail=f"{number} alive")
-    return Part(
+        return ServicePart(ready=True, detail=f"{number} alive")
+    return ServicePart(
         ready=False,
         detail=f"no heartbeat in the last {settings.lease:g} s; run `difficulty worker`",
     )

@@ -29,7 +29,7 @@ from api.jobs.files import (
     work_folder,
 )
 from api.jobs.kept_features import write_kept_features
-from api.jobs.marks import AppliedMarks
+from api.jobs.marks import JobMarks
 from api.jobs.store import Job, get_job
 from api.jobs.stored_result import StoredResult
 from api.results.score_columns import write_columns
@@ -127,7 +127,7 @@ def run_job(
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
-        applied = AppliedMarks(engine, job.id)
+        applied = JobMarks(engine, job.id)
         review = Review(applied.read(), applied)
         before = _fetch_earlier(job, engine, artifacts, folder)
         scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, review, before)

@@ -28,7 +28,7 @@ BATCH_SIZE = 64
 
 
 @dataclass(eq=False)
-class TextEncoder:
+class ClipTextEncoder:
     """A frozen text tower and its tokenizer.
 
     Attributes:
@@ -75,7 +75,7 @@ class TextEncoder:
         return projected[0] if isinstance(projected, tuple) else projected
 
 
-def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
+def load_text_encoder(name: str, options: BackboneOptions) -> ClipTextEncoder:
     """The pretrained text tower of a CLIP among the backbones, or of `open_clip:ARCH/TAG`."""
     clip = find_clip(name)
     if clip is None:
@@ -100,7 +100,7 @@ def load_text_encoder(name: str, options: BackboneOptions) -> TextEncoder:
     load_checked(tower, select_text_tower(read_weights(path), path), f"{path} as {name}")
     tower = tower.eval().requires_grad_(requires_grad=False)
     tower = tower.to(device=options.device, dtype=options.precision)
-    return TextEncoder(
+    return ClipTextEncoder(
         name=name,
         weights_sha256=file_sha256(path),
         tower=tower,

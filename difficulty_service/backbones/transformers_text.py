@@ -125,7 +125,7 @@ class Tokens:
         return len(ids) - bool(ends)
 
 
-class DenseLayer(nn.Module):
+class DenseModule(nn.Module):
     """A linear map and its activation, to which what goes in may be added."""
 
     def __init__(
@@ -148,7 +148,7 @@ class PooledTokens:
     padding: int
     stated: SentenceSettings
     prompt_length: int
-    layers: dict[Dense, DenseLayer]
+    layers: dict[Dense, DenseModule]
 
     def __call__(self, ids: Tensor) -> Tensor:
         """Vectors (samples, dim), float32, of ids (samples, length), -1 after each text."""
@@ -202,7 +202,7 @@ class PooledTokens:
         return (states * weights.unsqueeze(2)).sum(1) / weights.sum(1, keepdim=True).clamp(min=1)
 
 
-def load_dense(name: str, layer: Dense) -> DenseLayer:
+def load_dense(name: str, layer: Dense) -> DenseModule:
     """A dense layer in float32 on the CPU.
 
     Raises:
@@ -214,7 +214,7 @@ def load_dense(name: str, layer: Dense) -> DenseLayer:
         raise BackboneError(f"{name}: {layer.weights} holds no linear map", parameter="backbone")
     rows, columns = matrix.shape
     residual = nn.Identity() if rows == columns else nn.Linear(columns, rows, bias=False)
-    made = DenseLayer(
+    made = DenseModule(
         nn.Linear(columns, rows, bias="linear.bias" in weights),
         getattr(nn, layer.activation)(),
         residual if layer.residual else None,

@@ -227,7 +227,7 @@ class Limits:
 
 
 @dataclass
-class _Place:
+class _AnswerPlace:
     """Place of a process, which starts when it is first needed and again once it has ended."""
 
     start: Callable[[], Child]
@@ -266,9 +266,9 @@ class Apart(Generic[P, Result]):
             connections=threads,
             max_memory=limits.memory,
         )
-        self._places = [_Place(start) for _ in range(processes)]
+        self._places = [_AnswerPlace(start) for _ in range(processes)]
         self._calls = processes * threads
-        self._idle: queue.LifoQueue[tuple[_Place, int]] = queue.LifoQueue()
+        self._idle: queue.LifoQueue[tuple[_AnswerPlace, int]] = queue.LifoQueue()
         for place in self._places:
             for connection in range(threads):
                 self._idle.put((place, connection))

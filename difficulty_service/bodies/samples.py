@@ -49,7 +49,7 @@ class ScoredSample(BaseModel):
     error: str | None = None
 
 
-class ScoredSamples(BaseModel):
+class SamplesScored(BaseModel):
     """Scores in the order of the samples sent."""
 
     gaussians: str

@@ -13,7 +13,7 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-class Part(BaseModel):
+class ServicePart(BaseModel):
     """Something that the service needs."""
 
     ready: bool
@@ -45,7 +45,7 @@ class Readiness(BaseModel):
 
     ready: bool
     missing: list[str] = Field(description="Names of the parts that are not ready")
-    parts: dict[str, Part] = Field(description="database, artifacts, workers, space")
+    parts: dict[str, ServicePart] = Field(description="database, artifacts, workers, space")
 
 
 class Usage(BaseModel):

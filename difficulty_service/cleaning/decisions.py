@@ -51,7 +51,7 @@ def rows_where(condition: str, table: pa.Table) -> pa.ChunkedArray:
 
     """
     tree = _parse(condition)
-    reader = _Reader(condition, table)
+    reader = _ConditionReader(condition, table)
     try:
         mask = reader.truth(tree.body)
     except RecursionError as error:
@@ -80,7 +80,7 @@ def _refusal(condition: str, reason: str) -> CleaningError:
     )
 
 
-class _Reader:
+class _ConditionReader:
     """Evaluates the syntax tree of a condition on a table."""
 
     def __init__(self, condition: str, table: pa.Table) -> None:
@@ -269,7 +269,7 @@ class Decisions:
 
 
 @dataclass(frozen=True)
-class _Draft:
+class _DecidedColumns:
     """The columns of the decisions, which the rules change in place."""
 
     ids: list[str]
@@ -323,7 +323,7 @@ def decide(scores: ScoreFile, rules: CleaningRules) -> Decisions:
     given = (rules.marks[each].given_label if each in rules.marks else None for each in ids)
     original = [before or label for before, label in zip(given, labels, strict=True)]
     nothing: list[str | None] = [None] * len(ids)
-    draft = _Draft(ids, original, labels, nothing, list(nothing))
+    draft = _DecidedColumns(ids, original, labels, nothing, list(nothing))
     warnings += _relabel_to_likeliest(draft, scores, rules.relabel, names)
     if rules.drop is not None:
         for row in np.flatnonzero(rows_where(rules.drop, scores.table)).tolist():
@@ -406,7 +406,7 @@ def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[st
 
 
 def _relabel_to_likeliest(
-    draft: _Draft, scores: ScoreFile, condition: str | None, names: Mapping[int, str]
+    draft: _DecidedColumns, scores: ScoreFile, condition: str | None, names: Mapping[int, str]
 ) -> list[str]:
     if condition is None:
         return []
@@ -428,7 +428,7 @@ def _relabel_to_likeliest(
     return [f"{unnamed:,} samples keep their label, because their {kind} class is not known"]
 
 
-def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
+def _apply_marks(draft: _DecidedColumns, marks: Mapping[str, MarkedSample]) -> list[str]:
     overruled = 0
     for row, sample_id in enumerate(draft.ids):
         if sample_id not in marks:
@@ -448,7 +448,7 @@ def _apply_marks(draft: _Draft, marks: Mapping[str, MarkedSample]) -> list[str]:
 
 
 def _drop_copies(
-    draft: _Draft, scores: ScoreFile, marks: Mapping[str, MarkedSample]
+    draft: _DecidedColumns, scores: ScoreFile, marks: Mapping[str, MarkedSample]
 ) -> tuple[DroppedCopies, list[str]]:
     table = scores.table
     if not {*COPIES} & {*table.column_names}:

@@ -44,11 +44,11 @@ from difficulty_service.bodies.results import (
     TagList,
     UnreadableImage,
 )
-from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, ScoredSamples
+from difficulty_service.bodies.samples import ARROW_STREAM, JsonBody, SamplesScored
 from difficulty_service.bodies.service import Backbones, FolderPage, Readiness, Usage
 from difficulty_service.bodies.uploads import UploadList, UploadPublic
 from difficulty_service.client import transfers
-from difficulty_service.client.connection import DEFAULT_URL, PAUSES, Connection
+from difficulty_service.client.connection import DEFAULT_URL, PAUSES, ServiceConnection
 from difficulty_service.client.job_events import follow
 from difficulty_service.client.sample_bodies import Labels, arrow_stream, image_files
 from difficulty_service.client.score_filter import ScoreFilter
@@ -82,7 +82,7 @@ class Client:
         *,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self._service = Connection(url, key, transport)
+        self._service = ServiceConnection(url, key, transport)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._service}>"
@@ -379,7 +379,7 @@ class Client:
 
     def score_images(
         self, job_id: str, images: Sequence[str | Path | bytes], labels: Labels = None
-    ) -> ScoredSamples:
+    ) -> SamplesScored:
         """Scores images against the Gaussians of a finished job.
 
         Args:
@@ -392,20 +392,20 @@ class Client:
 
     def score_texts(
         self, job_id: str, texts: Sequence[str], labels: Labels = None
-    ) -> ScoredSamples:
+    ) -> SamplesScored:
         """Scores texts against the Gaussians of a finished job, as `score_images`."""
         body = JsonBody(texts=list(texts), labels=None if labels is None else [*labels])
         return self._score(job_id, body=body)
 
     def score_features(
         self, job_id: str, features: ArrayLike, labels: Labels = None
-    ) -> ScoredSamples:
+    ) -> SamplesScored:
         """Scores feature vectors of shape (samples, dim), as `score_images`."""
         content = arrow_stream(features, labels)
         return self._score(job_id, content=content, headers={"Content-Type": ARROW_STREAM})
 
-    def _score(self, job_id: str, **body: Any) -> ScoredSamples:  # noqa: ANN401 - those of `ask`
-        return self._service.ask(ScoredSamples, "POST", "/v1/gaussians/{}/score", job_id, **body)
+    def _score(self, job_id: str, **body: Any) -> SamplesScored:  # noqa: ANN401 - those of `ask`
+        return self._service.ask(SamplesScored, "POST", "/v1/gaussians/{}/score", job_id, **body)
 
     # Uploads
 

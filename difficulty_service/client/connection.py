@@ -38,7 +38,7 @@ LONGEST_PAUSE = 120.0
 BUSY = (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE)
 
 
-class Connection:
+class ServiceConnection:
     """Sends requests to one service, with one key.
 
     Addresses are templates such as `/v1/jobs/{}/scores`, followed by the texts to insert.

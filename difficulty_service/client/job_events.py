@@ -10,13 +10,18 @@ import httpx2
 from difficulty_service.base.errors import ServiceError
 from difficulty_service.bodies.jobs import JobEvent
 from difficulty_service.bodies.service import ProblemSchema
-from difficulty_service.client.connection import Connection, Patience, from_problem, out_of_reach
+from difficulty_service.client.connection import (
+    Patience,
+    ServiceConnection,
+    from_problem,
+    out_of_reach,
+)
 
 STEADY_SECONDS = 10.0
 """A stream that lasts longer counts as progress, even without an event."""
 
 
-def follow(connection: Connection, job_id: str, after: int) -> Iterator[JobEvent]:
+def follow(connection: ServiceConnection, job_id: str, after: int) -> Iterator[JobEvent]:
     """The events that come after one of them, until the job ends; 0 for all.
 
     After a broken connection it goes on with the event that follows.

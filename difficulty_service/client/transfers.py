@@ -12,7 +12,7 @@ from difficulty_service.base.errors import ServiceError
 from difficulty_service.base.files import file_sha256
 from difficulty_service.bodies.jobs import JobPublic
 from difficulty_service.bodies.uploads import UploadCreate, UploadFormat, UploadPublic
-from difficulty_service.client.connection import TIMEOUT, Connection, Patience, out_of_reach
+from difficulty_service.client.connection import TIMEOUT, Patience, ServiceConnection, out_of_reach
 
 PART_BYTES = 8 << 20
 """Bytes that a request of an upload sends."""
@@ -21,7 +21,7 @@ LAST_PART = httpx2.Timeout(TIMEOUT, read=660.0)
 """The answer to the last bytes of an upload may take longer, as the whole is checked before."""
 
 
-def download(connection: Connection, job: JobPublic, path: Path) -> None:
+def download(connection: ServiceConnection, job: JobPublic, path: Path) -> None:
     """Writes the score file of a job, which appears whole or not at all.
 
     What has arrived when a connection breaks is kept beside it, also for a later call.
@@ -46,7 +46,9 @@ def download(connection: Connection, job: JobPublic, path: Path) -> None:
     unfinished.replace(path)
 
 
-def _fill(connection: Connection, file: BinaryIO, job_id: str, size: int, digest: str) -> None:
+def _fill(
+    connection: ServiceConnection, file: BinaryIO, job_id: str, size: int, digest: str
+) -> None:
     """Appends to the score file until it has its size, in several requests if need be."""
     patience = Patience()
     if file.tell() > size:
@@ -64,7 +66,9 @@ def _fill(connection: Connection, file: BinaryIO, job_id: str, size: int, digest
             patience.wait(error)
 
 
-def _append(connection: Connection, file: BinaryIO, job_id: str, size: int, digest: str) -> None:
+def _append(
+    connection: ServiceConnection, file: BinaryIO, job_id: str, size: int, digest: str
+) -> None:
     """Asks for the bytes after those that are there; for the whole if the file has changed."""
     headers = {"Accept-Encoding": "identity"}
     if file.tell():
@@ -85,7 +89,7 @@ def _empty(file: BinaryIO) -> None:
 
 
 def upload(
-    connection: Connection,
+    connection: ServiceConnection,
     path: Path,
     upload_id: str | None,
     on_progress: Callable[[UploadPublic], object] | None,
@@ -120,7 +124,11 @@ def upload(
 
 
 def _send_part(
-    connection: Connection, file: BinaryIO, state: UploadPublic, size: int, patience: Patience
+    connection: ServiceConnection,
+    file: BinaryIO,
+    state: UploadPublic,
+    size: int,
+    patience: Patience,
 ) -> UploadPublic:
     """Sends the next bytes of an upload; gives what has arrived of it, also if they have not."""
     file.seek(state.received)

@@ -17,7 +17,7 @@ from difficulty_service.base.errors import DatasetError, DuplicateSampleId, Imag
 from difficulty_service.datasets.class_folders import find_class_folders
 from difficulty_service.datasets.file_search import find_files
 from difficulty_service.datasets.folder_checks import FolderChoice
-from difficulty_service.datasets.folder_tree import Tree, visible
+from difficulty_service.datasets.folder_tree import FolderTree, visible
 from difficulty_service.datasets.image_openers import (
     extension_problem,
     has_image_extension,
@@ -55,7 +55,7 @@ _CHECKED_HEADERS = 4096
 _CHECKED_HEADERS_REMOTE = 256
 
 
-class Member(NamedTuple):
+class ArchiveMember(NamedTuple):
     """One file or folder of an archive.
 
     Attributes:
@@ -74,7 +74,7 @@ class Member(NamedTuple):
     is_deflated: bool = False
 
 
-def read_archive(file: StoredFile, *, compressed: bool = False) -> list[Member]:
+def read_archive(file: StoredFile, *, compressed: bool = False) -> list[ArchiveMember]:
     """Reads the members of a tar or a zip, in order; of a compressed tar only if that is allowed.
 
     Raises:
@@ -103,14 +103,14 @@ def is_compressed(place: StoredPath) -> bool:
     return place.name.lower().endswith((".gz", ".tgz"))
 
 
-def _tar_members(place: StoredPath) -> Iterator[Member]:
+def _tar_members(place: StoredPath) -> Iterator[ArchiveMember]:
     with open_tar(place) as archive:
         for header in read_headers(archive):
             path = _safe_path(header.name, place.name)
             problem = None if header.is_folder else why_unreadable(header, MAX_MEMBER_BYTES)
             # An unreadable member, such as a link, has no content, whatever its header says.
             size = 0 if problem or header.is_folder else header.size
-            yield Member(path, header.is_folder, header.offset, size, size, problem)
+            yield ArchiveMember(path, header.is_folder, header.offset, size, size, problem)
 
 
 def _safe_path(name: str, archive_name: str) -> str:
@@ -155,7 +155,7 @@ class _BoundedDirectory:
         return self.file.tell()
 
 
-def _zip_members(file: StoredFile) -> Iterator[Member]:
+def _zip_members(file: StoredFile) -> Iterator[ArchiveMember]:
     name = file.place.name
     with (
         open_file(file.place) as archive,
@@ -173,7 +173,7 @@ def _zip_members(file: StoredFile) -> Iterator[Member]:
         stored, size = entry.compress_size, entry.file_size
         is_deflated = entry.compress_type == zipfile.ZIP_DEFLATED
         offset, checksum = entry.header_offset, entry.CRC
-        yield Member(path, is_folder, offset, stored, size, problem, checksum, is_deflated)
+        yield ArchiveMember(path, is_folder, offset, stored, size, problem, checksum, is_deflated)
 
 
 def _refuse_overlaps(entries: list[zipfile.ZipInfo], file: StoredFile) -> None:
@@ -245,7 +245,7 @@ def open_archive(location: str, options: DatasetOptions) -> Dataset:
     place = files[0].place
     members = _by_path(files[0], compressed=options.limits is None)
     folders = _folders(members, place.name)
-    tree = Tree(lambda path: visible(folders.get(path, [])), str)
+    tree = FolderTree(lambda path: visible(folders.get(path, [])), str)
     classes = find_class_folders(tree, location, FolderChoice.of(options, in_archive=True))
     if is_compressed(place):
         offsets = [members[path].offset if path in members else 0 for path in classes.paths]
@@ -272,9 +272,9 @@ def _warn_of_shards(place: StoredPath, num_samples: int, shard_size: int) -> tup
     )
 
 
-def _by_path(file: StoredFile, *, compressed: bool) -> dict[str, Member]:
+def _by_path(file: StoredFile, *, compressed: bool) -> dict[str, ArchiveMember]:
     """Members by path; the paths of folders end with a slash."""
-    members: dict[str, Member] = {}
+    members: dict[str, ArchiveMember] = {}
     for member in read_archive(file, compressed=compressed):
         key = f"{member.path}/" if member.is_folder else member.path
         if key in members and not member.is_folder:
@@ -287,7 +287,7 @@ def _by_path(file: StoredFile, *, compressed: bool) -> dict[str, Member]:
     return members
 
 
-def _folders(members: dict[str, Member], archive_name: str) -> dict[str, list[Entry]]:
+def _folders(members: dict[str, ArchiveMember], archive_name: str) -> dict[str, list[Entry]]:
     """The entries directly in each folder, including folders that have no member."""
     folders: dict[str, list[Entry]] = {"": []}
     for key, member in members.items():
@@ -314,7 +314,10 @@ def _add_folder(folders: dict[str, list[Entry]], path: str) -> None:
 
 
 def _open_at(
-    place: StoredPath, members: list[Member | None], paths: list[str], positions: NDArray[np.int64]
+    place: StoredPath,
+    members: list[ArchiveMember | None],
+    paths: list[str],
+    positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     if not is_compressed(place):
         for position in positions.tolist():
@@ -332,7 +335,7 @@ def _open_at(
         yield partial(open_bytes, data) if problem is None else refusing(problem)
 
 
-def _problem(member: Member | None, path: str) -> str | None:
+def _problem(member: ArchiveMember | None, path: str) -> str | None:
     """The reason why the sample at a path is no image; None where it may be one."""
     if member is None:
         return "a directory, not an image file"
@@ -341,7 +344,7 @@ def _problem(member: Member | None, path: str) -> str | None:
     return member.problem
 
 
-def _open_member(place: StoredPath, member: Member) -> BinaryIO:
+def _open_member(place: StoredPath, member: ArchiveMember) -> BinaryIO:
     try:
         with open_file(place) as archive:
             archive.seek(member.offset)
@@ -365,7 +368,7 @@ def _skip_local_header(archive: BinaryIO) -> None:
     archive.seek(name_length + extra_length, 1)
 
 
-def _unpack(data: bytes, member: Member) -> bytes:
+def _unpack(data: bytes, member: ArchiveMember) -> bytes:
     """Unpacks a member, but no more bytes than the archive's directory gives as its size."""
     if member.is_deflated:
         try:

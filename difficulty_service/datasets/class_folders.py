@@ -30,8 +30,8 @@ from difficulty_service.datasets.folder_checks import (
 from difficulty_service.datasets.folder_contents import leave_out_others
 from difficulty_service.datasets.folder_tree import (
     WHOLE,
+    FolderTree,
     Level,
-    Tree,
     peek,
     skip_single_folders,
     strays,
@@ -91,7 +91,7 @@ class ClassFolders:
         return repr(self.paths[position])
 
 
-def find_class_folders(tree: Tree, location: str, choice: FolderChoice) -> ClassFolders:
+def find_class_folders(tree: FolderTree, location: str, choice: FolderChoice) -> ClassFolders:
     """Finds the samples of a tree whose folders are the classes, sorted by name.
 
     Without labels, all files below the location are samples of one class.
@@ -102,7 +102,9 @@ def find_class_folders(tree: Tree, location: str, choice: FolderChoice) -> Class
     return _find_below(tree, location, choice, _class_folders(tree, location, choice))
 
 
-def _find_below(tree: Tree, location: str, choice: FolderChoice, folders: Folders) -> ClassFolders:
+def _find_below(
+    tree: FolderTree, location: str, choice: FolderChoice, folders: Folders
+) -> ClassFolders:
     """The samples of class folders, or of those in the only one of these with images."""
     entries = {folder: sorted(walk(tree, folder)) for folder in folders.paths}
     for folder in [each for each in entries if not entries[each]]:
@@ -127,7 +129,7 @@ def _find_below(tree: Tree, location: str, choice: FolderChoice, folders: Folder
 
 
 def _inside_of_only(
-    tree: Tree, location: str, choice: FolderChoice, only: str, folders: Folders
+    tree: FolderTree, location: str, choice: FolderChoice, only: str, folders: Folders
 ) -> Folders | None:
     """The class folders in the only folder with images, beside others; None if it is a class."""
     level = peek(tree, only)
@@ -144,7 +146,9 @@ def _inside_of_only(
     return replace(inner, skipped=folders.skipped + inner.skipped)
 
 
-def _class_folders(tree: Tree, location: str, choice: FolderChoice, start: str = WHOLE) -> Folders:
+def _class_folders(
+    tree: FolderTree, location: str, choice: FolderChoice, start: str = WHOLE
+) -> Folders:
     """Class folders, sorted, and the entries beside them; paths relative to the location.
 
     Without labels, the folder that holds all samples, which is WHOLE unless there is a split.

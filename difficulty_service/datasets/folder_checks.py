@@ -9,8 +9,8 @@ from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.annotation_files import title_of_annotations
 from difficulty_service.datasets.folder_tree import (
+    FolderTree,
     Level,
-    Tree,
     folders_inside,
     holds_images,
     label_files,
@@ -101,7 +101,7 @@ class Folders:
     has_classes: bool = True
 
 
-def find_split(tree: Tree, location: str, top: Level, choice: FolderChoice) -> str | None:
+def find_split(tree: FolderTree, location: str, top: Level, choice: FolderChoice) -> str | None:
     """The folder of the split to read; None where the folders are no splits.
 
     Raises:
@@ -140,7 +140,9 @@ def find_split(tree: Tree, location: str, top: Level, choice: FolderChoice) -> s
     return choose_split(filled or list(inside), None, location)
 
 
-def _refuse_unlabelled_beside(tree: Tree, location: str, top: Level, beside: list[str]) -> None:
+def _refuse_unlabelled_beside(
+    tree: FolderTree, location: str, top: Level, beside: list[str]
+) -> None:
     """Asks which is meant of images without labels and the only folder of folders beside them."""
     others = [name for name in top.folders if name not in beside]
     filled = [name for name in beside if peek(tree, top.prefix + name).entries]
@@ -151,7 +153,7 @@ def _refuse_unlabelled_beside(tree: Tree, location: str, top: Level, beside: lis
 
 
 def _refuse_images_beside(
-    tree: Tree, location: str, top: Level, split: str, choice: FolderChoice
+    tree: FolderTree, location: str, top: Level, split: str, choice: FolderChoice
 ) -> None:
     """Refuses to leave out folders of images that are called otherwise than the only split."""
     rest = (name for name in top.folders if name != split)
@@ -167,7 +169,7 @@ def _refuse_images_beside(
         )
 
 
-def _are_splits(tree: Tree, top: Level, inside: dict[str, Level]) -> bool:
+def _are_splits(tree: FolderTree, top: Level, inside: dict[str, Level]) -> bool:
     """Whether folders with the names of splits are that, and no classes.
 
     A folder called `train` may be a class of vehicles. It is none where all folders have such
@@ -191,12 +193,12 @@ def _are_splits(tree: Tree, top: Level, inside: dict[str, Level]) -> bool:
     return False
 
 
-def is_one_of_images(tree: Tree, top: Level) -> bool:
+def is_one_of_images(tree: FolderTree, top: Level) -> bool:
     """Whether the only folder is called as one of images or of a split is, and so is no class."""
     return not top.label_files and _has_images_alone(tree, top)
 
 
-def _has_images_alone(tree: Tree, top: Level) -> bool:
+def _has_images_alone(tree: FolderTree, top: Level) -> bool:
     if len(top.folders) != 1:
         return False
     name = top.folders[0].lower()
@@ -206,7 +208,11 @@ def _has_images_alone(tree: Tree, top: Level) -> bool:
 
 
 def refuse_labels_beside(
-    tree: Tree, location: str, levels: Sequence[Level], around: list[str], choice: FolderChoice
+    tree: FolderTree,
+    location: str,
+    levels: Sequence[Level],
+    around: list[str],
+    choice: FolderChoice,
 ) -> None:
     """Refuses a split of images alone where a file beside it, or in it, has the labels.
 
@@ -253,7 +259,7 @@ def _of_labels_in(name: str, images: str = "") -> tuple[str | Setting, ...]:
     )
 
 
-def refuse_annotations(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+def refuse_annotations(tree: FolderTree, where: str, top: Level, choice: FolderChoice) -> None:
     """Refuses files beside images or their folders that another program wrote about them."""
     for name in top.label_files[:_LOOKED_AT]:
         title = title_of(tree, top.prefix + name)
@@ -266,7 +272,7 @@ def refuse_annotations(tree: Tree, where: str, top: Level, choice: FolderChoice)
             )
 
 
-def title_of(tree: Tree, path: str) -> str | None:
+def title_of(tree: FolderTree, path: str) -> str | None:
     """What wrote a file of annotations; None where that is not known, or the file unreadable."""
     try:
         return title_of_annotations(tree.head(path))
@@ -274,13 +280,13 @@ def title_of(tree: Tree, path: str) -> str | None:
         return None
 
 
-def _title_below(tree: Tree, level: Level) -> str | None:
+def _title_below(tree: FolderTree, level: Level) -> str | None:
     """What wrote the annotations in folders beside those of images, by the first files of them."""
     titles = (title_of(tree, path) for path in islice(_others_below(tree, level), _LOOKED_AT))
     return next(filter(None, titles), None)
 
 
-def _others_below(tree: Tree, level: Level, depth: int = 2) -> Iterator[str]:
+def _others_below(tree: FolderTree, level: Level, depth: int = 2) -> Iterator[str]:
     """Files that are no images in a folder, and in the first folders below it."""
     for name in level.files:
         if not has_image_extension(name):
@@ -290,7 +296,7 @@ def _others_below(tree: Tree, level: Level, depth: int = 2) -> Iterator[str]:
 
 
 def refuse_labels_elsewhere(
-    tree: Tree, where: str, top: Level, around: list[str], choice: FolderChoice
+    tree: FolderTree, where: str, top: Level, around: list[str], choice: FolderChoice
 ) -> None:
     """Refuses a folder that is evidently no class: the labels are in a file.
 
@@ -314,7 +320,7 @@ def refuse_labels_elsewhere(
         )
 
 
-def _lists(tree: Tree, name: str, images: Level) -> bool:
+def _lists(tree: FolderTree, name: str, images: Level) -> bool:
     """Whether a file has something about each of some images: their names, or arrays."""
     if name.lower().endswith(_ARRAYS):
         return True
@@ -328,7 +334,7 @@ def _lists(tree: Tree, name: str, images: Level) -> bool:
     return bool(named) and 2 * sum(each.encode() in head for each in named) > len(named)
 
 
-def refuse_groups(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+def refuse_groups(tree: FolderTree, where: str, top: Level, choice: FolderChoice) -> None:
     """Refuses folders that may be groups of images, each with the same classes in it."""
     looked_at = top.folders[:_LOOKED_AT]
     inside = [folders_inside(tree, top.prefix + folder) for folder in looked_at]
@@ -354,7 +360,7 @@ def refuse_groups(tree: Tree, where: str, top: Level, choice: FolderChoice) -> N
     )
 
 
-def _refuse_layout(tree: Tree, where: str, level: Level, choice: FolderChoice) -> None:
+def _refuse_layout(tree: FolderTree, where: str, level: Level, choice: FolderChoice) -> None:
     """Refuses folders that have the names of another layout."""
     layout = layout_of(level.folders)
     if layout is None:
@@ -370,7 +376,7 @@ def _refuse_layout(tree: Tree, where: str, level: Level, choice: FolderChoice) -
     )
 
 
-def refuse_layout_inside(tree: Tree, where: str, top: Level, choice: FolderChoice) -> None:
+def refuse_layout_inside(tree: FolderTree, where: str, top: Level, choice: FolderChoice) -> None:
     """Refuses folders that are of another layout, or hold splits or another layout each."""
     _refuse_layout(tree, where, top, choice)
     looked_at = [peek(tree, top.prefix + folder) for folder in top.folders[:_LOOKED_AT]]

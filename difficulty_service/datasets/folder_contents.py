@@ -3,7 +3,7 @@
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.folder_checks import FolderChoice, Folders, title_of
-from difficulty_service.datasets.folder_tree import Tree
+from difficulty_service.datasets.folder_tree import FolderTree
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.layouts import (
     Files,
@@ -19,7 +19,7 @@ from difficulty_service.datasets.sample import UNLABELLED
 
 
 def leave_out_others(
-    tree: Tree,
+    tree: FolderTree,
     entries: dict[str, list[tuple[str, int]]],
     folders: Folders,
     location: str,
@@ -66,7 +66,7 @@ def leave_out_others(
 
 
 def _refuse_annotated(
-    tree: Tree, location: str, folders: dict[str, Files], choice: FolderChoice
+    tree: FolderTree, location: str, folders: dict[str, Files], choice: FolderChoice
 ) -> None:
     """Refuses images that have a file of annotations or a mask each."""
     files = Files.together(folders.values())

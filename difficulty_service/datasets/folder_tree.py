@@ -38,7 +38,7 @@ IGNORED_NAMES = frozenset((
 
 
 @dataclass(frozen=True)
-class Tree:
+class FolderTree:
     """The folders below a location, by their paths relative to it.
 
     Attributes:
@@ -78,7 +78,7 @@ class Level:
     entries: list[Entry]
 
     @classmethod
-    def of(cls, tree: Tree, location: str, prefix: str) -> "Level":
+    def of(cls, tree: FolderTree, location: str, prefix: str) -> "Level":
         """The entries of a folder; raises DatasetError where it cannot be listed."""
         with reading(repr(location), "listed"):
             return cls(prefix, sorted(tree.look(prefix.rstrip("/"))))
@@ -115,7 +115,7 @@ def label_files(paths: Iterable[str]) -> list[str]:
     return [path for path in known if path.rpartition("/")[2] not in _OWN_FILES]
 
 
-def peek(tree: Tree, folder: str) -> Level:
+def peek(tree: FolderTree, folder: str) -> Level:
     """The entries of a folder; none where it cannot be listed, which is told when it is walked."""
     try:
         return Level(f"{folder}/", sorted(tree.look(folder)))
@@ -123,7 +123,7 @@ def peek(tree: Tree, folder: str) -> Level:
         return Level(f"{folder}/", [])
 
 
-def holds_images(tree: Tree, folder: str) -> bool:
+def holds_images(tree: FolderTree, folder: str) -> bool:
     """Whether a folder has an image at any depth that is looked at; stops at the first."""
     pending = [(folder, 0)]
     while pending:
@@ -136,7 +136,7 @@ def holds_images(tree: Tree, folder: str) -> bool:
     return False
 
 
-def folders_inside(tree: Tree, folder: str) -> list[str]:
+def folders_inside(tree: FolderTree, folder: str) -> list[str]:
     """The folders in a folder, or in the single one in it; none where it has images of its own."""
     for _ in range(MAX_TOPS):
         level = peek(tree, folder)
@@ -147,7 +147,7 @@ def folders_inside(tree: Tree, folder: str) -> list[str]:
 
 
 def skip_single_folders(
-    tree: Tree, location: str, split: str | None, start: str = WHOLE
+    tree: FolderTree, location: str, split: str | None, start: str = WHOLE
 ) -> tuple[str, list[Skipped]]:
     """The folders around the class folders, with a slash, and the entries beside them.
 
@@ -177,7 +177,7 @@ def strays(entries: list[Entry], prefix: str = "") -> Iterator[Skipped]:
             yield prefix + name, f"{kind} outside the class folders"
 
 
-def why_empty(tree: Tree, folder: str) -> str:
+def why_empty(tree: FolderTree, folder: str) -> str:
     """The reason why a class folder has no samples."""
     try:
         tree.scan(folder)
@@ -186,7 +186,7 @@ def why_empty(tree: Tree, folder: str) -> str:
     return "an empty class folder"
 
 
-def walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
+def walk(tree: FolderTree, class_folder: str) -> list[tuple[str, int]]:
     """Path and size of each file and each empty folder below a class folder."""
     samples: list[tuple[str, int]] = []
     above = frozenset() if class_folder == WHOLE else frozenset([tree.identity(WHOLE)])
@@ -205,7 +205,9 @@ def walk(tree: Tree, class_folder: str) -> list[tuple[str, int]]:
     return samples
 
 
-def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[list[Entry], Hashable]:
+def _scan_once(
+    tree: FolderTree, folder: str, above: frozenset[Hashable]
+) -> tuple[list[Entry], Hashable]:
     """Entries and identity of a folder; no entries if it is unreadable or contains itself."""
     try:
         identity = tree.identity(folder)
@@ -214,18 +216,18 @@ def _scan_once(tree: Tree, folder: str, above: frozenset[Hashable]) -> tuple[lis
         return [], None
 
 
-def tree_of(place: StoredPath, location: str) -> Tree:
+def tree_of(place: StoredPath, location: str) -> FolderTree:
     """The folders below a place; a remote one is listed in a single request."""
     if place.is_local:
         identity = partial(_local_identity, place)
-        return Tree(
+        return FolderTree(
             lambda folder: visible(list_folder(place.join(folder))),
             identity,
             partial(_head, place),
         )
     with reading(repr(location), "listed"):
         folders = list_tree(place)
-    return Tree(lambda folder: visible(folders.get(folder, [])), str, partial(_head, place))
+    return FolderTree(lambda folder: visible(folders.get(folder, [])), str, partial(_head, place))
 
 
 def _head(place: StoredPath, path: str) -> bytes:

@@ -50,21 +50,21 @@ _MAX_DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Page:
+class ParquetPage:
     """Bytes of a page of a column: in memory, and in the file without the header."""
 
     unpacked: int
     stored: int
 
 
-def read_pages(source: pa.NativeFile, column: pq.ColumnChunkMetaData) -> Iterator[Page]:
+def read_pages(source: pa.NativeFile, column: pq.ColumnChunkMetaData) -> Iterator[ParquetPage]:
     """The pages of a column in a row group; the dictionary is the first one."""
     starts = (column.dictionary_page_offset, column.data_page_offset)
     position = min(start for start in starts if start is not None and start > 0)
     end = min(position + column.total_compressed_size, source.size())
     while position < end:
         header, length = _read_header(source, position, end)
-        page = Page(header.get(_UNPACKED, -1), header.get(_STORED, -1))
+        page = ParquetPage(header.get(_UNPACKED, -1), header.get(_STORED, -1))
         position += length + page.stored
         if min(page.unpacked, page.stored) < 0 or position > end:
             raise DatasetError(

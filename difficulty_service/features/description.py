@@ -18,7 +18,7 @@ LEAST_AGREEMENT = 0.999
 """Spearman's correlation of scores from which on features of float32 and of bfloat16 are alike."""
 
 
-class Agreement(Enum):
+class AgreementMark(Enum):
     """Where two descriptions must agree on a field; keys without a field are as `STORES`."""
 
     MUST_AGREE = "everywhere: between features and what was fitted to others, and between stores"
@@ -27,7 +27,7 @@ class Agreement(Enum):
     MAY_CHANGE = "nowhere"
 
 
-MUST_AGREE, STORES, SAME_DATASET, MAY_CHANGE = Agreement
+MUST_AGREE, STORES, SAME_DATASET, MAY_CHANGE = AgreementMark
 
 
 class Need(Enum):

@@ -16,7 +16,7 @@ SINGULAR = 1e-12
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutSample:
     """Distances of samples that were removed from the fit.
 
     Attributes:
@@ -65,7 +65,7 @@ def class_geometry(
 
 def distances_of_rows_left_out(
     lengths: Tensor, products: Tensor, labels: Tensor, classes: ClassGeometry, work: Workspace
-) -> LeftOut:
+) -> LeftOutSample:
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
     Several times cheaper, because the rows themselves are not needed: the inner product of the
@@ -92,12 +92,12 @@ def distances_of_rows_left_out(
     own = (growth.square() * own / left).masked_fill_(alone, torch.nan)
     distances.scatter_(1, place, own.to(dtype)).mul_((num_rows - 1) / num_rows)
     distances.masked_fill_(left <= SINGULAR, torch.nan)
-    return LeftOut(distances, 1 - left[:, 0])
+    return LeftOutSample(distances, 1 - left[:, 0])
 
 
 def class_distances_left_out(
     points: Tensor, labels: Tensor, class_points: Tensor, counts: Tensor, runs: int = 1
-) -> LeftOut:
+) -> LeftOutSample:
     """Squared distances of samples to all classes, each sample removed from the fit.
 
     A ridge on the covariance keeps its proportion to the rest.
@@ -136,4 +136,4 @@ def class_distances_left_out(
     own = own.masked_fill(alone[:, None], torch.nan)
     distances = distances.scatter(2, place, own[:, :, None]) * ((num_rows - runs) / num_rows)
     distances[~usable] = torch.nan
-    return LeftOut(distances.view(len(labels) * runs, -1), 1 - left)
+    return LeftOutSample(distances.view(len(labels) * runs, -1), 1 - left)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from difficulty_service.base.process_setup import give_back_freed_memory
 from difficulty_service.gaussians.class_distances import (
-    LeftOut,
+    LeftOutSample,
     class_distances_left_out,
     class_geometry,
     distances_of_rows_left_out,
@@ -197,7 +197,7 @@ class _RidgeSearch:
         self._last_scale = found[0]  # near that of the next ridge
         return RidgeChoice(ridge, *found)
 
-    def _in_blocks(self, scale: Tensor) -> Iterator[LeftOut]:
+    def _in_blocks(self, scale: Tensor) -> Iterator[LeftOutSample]:
         """Distances of some samples at a time, by a factor for each direction."""
         runs, dtype = self._runs, self._points.dtype
         class_points = self._class_points * scale

@@ -73,7 +73,7 @@ class Augmentation:
 
 
 @dataclass(frozen=True)
-class Crop:
+class CropWindow:
     """A rectangle inside an image, in pixels, and whether it is mirrored left to right."""
 
     top: int
@@ -83,7 +83,7 @@ class Crop:
     mirrored: bool
 
 
-def draw_crop(height: int, width: int, key: str) -> Crop:
+def draw_crop(height: int, width: int, key: str) -> CropWindow:
     """Draws 35 to 100 % of the area at an aspect ratio of 3/4 to 4/3, clipped to the image.
 
     Equal keys give equal crops on any machine and in any thread.
@@ -93,7 +93,7 @@ def draw_crop(height: int, width: int, key: str) -> Crop:
     ratio = math.exp(generator.uniform(math.log(MIN_RATIO), math.log(MAX_RATIO)))
     crop_width = min(width, max(1, round(math.sqrt(area * ratio))))
     crop_height = min(height, max(1, round(math.sqrt(area / ratio))))
-    return Crop(
+    return CropWindow(
         top=generator.randint(0, height - crop_height),
         left=generator.randint(0, width - crop_width),
         height=crop_height,
@@ -229,7 +229,7 @@ def _corrupted(decoded: DecodedImage, corruption: "Corruption | None") -> Decode
     return Image.fromarray(changed.permute(1, 2, 0).numpy())
 
 
-def apply_crop(decoded: DecodedImage, chosen: Crop, preprocessing: Preprocessing) -> Tensor:
+def apply_crop(decoded: DecodedImage, chosen: CropWindow, preprocessing: Preprocessing) -> Tensor:
     """Crops an image, resizes it to the input, mirrors it if needed. Shape (3, height, width)."""
     view = crop(decoded, chosen.top, chosen.left, chosen.height, chosen.width)
     view = resize(view, *preprocessing.shape, preprocessing.interpolation)

@@ -13,7 +13,7 @@ from difficulty_service.analyses.backbones.backbone_trial import try_backbones a
 from difficulty_service.base.errors import ConfigError, Setting
 from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
 from difficulty_service.interface.options import (
-    ReadingOptions,
+    ReadingChoices,
     extraction_options,
     progress_bar,
     read_options,
@@ -32,7 +32,7 @@ def try_backbones(
     backbones: str | Sequence[str],
     sample: int | None = None,
     progress: bool = True,
-    **options: Unpack[ReadingOptions],
+    **options: Unpack[ReadingChoices],
 ) -> BackboneTrial:
     """Tries backbones on samples of labelled images: how likely each makes the labels, how fast.
 
@@ -52,7 +52,7 @@ def try_backbones(
         DatasetError: The images cannot be read as a dataset.
         StatisticsError: There are not two classes with two samples each.
     """
-    require_names(options, ReadingOptions, "try_backbones")
+    require_names(options, ReadingChoices, "try_backbones")
     extraction = extraction_options({**options})
     for name in sorted(useless_options(extraction)):
         raise ConfigError(

@@ -99,7 +99,7 @@ class DatasetChoices(TypedDict, total=False):
     limit: int | None
 
 
-class ReadingOptions(EncoderOptions, DatasetChoices, total=False):
+class ReadingChoices(EncoderOptions, DatasetChoices, total=False):
     """Options of a backbone and of a dataset.
 
     Attributes:
@@ -115,7 +115,7 @@ class ReadingOptions(EncoderOptions, DatasetChoices, total=False):
     on_error: Literal["skip", "stop"]
 
 
-class ImageOptions(ReadingOptions, total=False):
+class ImageOptions(ReadingChoices, total=False):
     """Options of `score_dataset`: those of a backbone, of the dataset and of the statistics.
 
     Attributes:

@@ -26,8 +26,8 @@ from difficulty_service.reports.sections import (
     HISTOGRAM_BINS,
     OUTLINE_BINS,
     SHOWN_CLASSES,
-    Limits,
     Order,
+    ReportLimits,
     order_for,
     rank_classes,
     select,
@@ -270,7 +270,7 @@ def _rows_of_sheet(
     samples: ScoredSamples, options: PlotOptions
 ) -> tuple[Sequence[int], Sequence[str]]:
     """The samples of a sheet, and what to know about their choice."""
-    limits = Limits(doubtful=options.n or SHEET)
+    limits = ReportLimits(doubtful=options.n or SHEET)
     ranked = rank_classes(samples)
     order = options.order or order_for(samples, "doubtful")
     rows = select(samples, ranked, limits, order).to_check

@@ -15,7 +15,7 @@ from difficulty_service.reports.compared import ComparedColumn, compare
 from difficulty_service.reports.joined_tables import (
     NOTHING_JOINED,
     JoinedColumns,
-    ScoredDataset,
+    JoinedDataset,
     TableSource,
     join_tables,
     read_dataset_columns,
@@ -192,7 +192,7 @@ def _joined(scores: ScoreFile, images: ImageSource | None, options: ReportOption
             )
         return images.dataset
 
-    dataset = ScoredDataset(find, _id_column(scores, options))
+    dataset = JoinedDataset(find, _id_column(scores, options))
     sources = list(map(TableSource.parse, options.columns))
     return join_tables(to_samples(scores).ids, sources, dataset)
 

@@ -103,7 +103,7 @@ FindDataset = Callable[[], Dataset]
 
 
 @dataclass(frozen=True)
-class ScoredDataset:
+class JoinedDataset:
     """What is known of the dataset of the scores.
 
     Attributes:
@@ -122,7 +122,7 @@ class ScoredDataset:
 def join_tables(
     sample_ids: pa.StringArray,
     sources: Sequence[TableSource],
-    dataset: ScoredDataset,
+    dataset: JoinedDataset,
     limits: TableLimits | None = None,
 ) -> JoinedColumns:
     """The columns of some tables for each sample, those of the first table first.
@@ -227,7 +227,7 @@ def _with_ids(ids: pa.Array | pa.ChunkedArray, table: pa.Table, names: Sequence[
 
 
 def _read(
-    source: TableSource, dataset: ScoredDataset, limits: TableLimits | None
+    source: TableSource, dataset: JoinedDataset, limits: TableLimits | None
 ) -> tuple[pa.Table, list[str], list[str]]:
     """The columns of a table after its ids, those not shown, with reasons, and what was assumed."""
     ids = [*filter(None, [dataset.id_column]), *ID_NAMES]

@@ -77,7 +77,7 @@ which alone tells how many labels are wrong."""
 
 
 @dataclass(frozen=True)
-class Limits:
+class ReportLimits:
     """Largest number of pictures of each kind.
 
     Attributes:
@@ -95,14 +95,14 @@ class Limits:
     copies: int = 24
     faulty: int = 24
 
-    def scaled(self, factor: float) -> "Limits":
+    def scaled(self, factor: float) -> "ReportLimits":
         """Smaller limits, of which none becomes 0."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return Limits(**{name: max(1, int(value * factor)) for name, value in values.items()})
+        return ReportLimits(**{name: max(1, int(value * factor)) for name, value in values.items()})
 
 
 @dataclass(frozen=True)
-class Selection:
+class ShownSamples:
     """Rows of the samples of every section.
 
     Attributes:
@@ -160,9 +160,9 @@ class Selection:
 def select(
     samples: ScoredSamples,
     ranked: Sequence[ClassFacts],
-    limits: Limits,
+    limits: ReportLimits,
     order: Order = "doubtful",
-) -> Selection:
+) -> ShownSamples:
     """Chooses the samples of every section; `order` is that of those to check."""
     doubtful = _descending(samples.doubts, samples.is_doubtful)
     unusual = np.empty(0, np.int64)
@@ -184,7 +184,7 @@ def select(
     shown = ranked[:SHOWN_CLASSES]
     with_strips = {each.label for each in shown}
     compared = {*samples.labels[cards].tolist(), *samples.others[cards].tolist()} - {-1}
-    return Selection(
+    return ShownSamples(
         doubtful=_listed(doubtful[: limits.doubtful]),
         to_check=_listed(cards),
         num_doubtful=len(doubtful),
@@ -253,7 +253,7 @@ OUTLINE_WIDTH, OUTLINE_HEIGHT = 400.0, 36.0
 
 
 @dataclass(frozen=True)
-class Summary:
+class ReportSummary:
     """What a reader should know first.
 
     Attributes:
@@ -336,13 +336,13 @@ class MatrixCell:
 
 
 def summarise(
-    samples: ScoredSamples, ranked: Sequence[ClassFacts], selection: Selection
-) -> Summary:
+    samples: ScoredSamples, ranked: Sequence[ClassFacts], selection: ShownSamples
+) -> ReportSummary:
     """The numbers of the first section."""
     several = len(ranked) > 1
     scale = scale_of(samples.rmd)
     known = samples.rmd[~np.isnan(samples.rmd)]
-    return Summary(
+    return ReportSummary(
         num_samples=len(samples),
         num_classes=len(np.unique(samples.labels)),
         num_compared=int((~np.isnan(samples.margins)).sum()),
@@ -415,7 +415,7 @@ def matrix_of(samples: ScoredSamples) -> Sequence[Sequence[MatrixCell]] | None:
 
 
 def review_data(
-    samples: ScoredSamples, cards: Sequence[Card], selection: Selection, key: str, order: Order
+    samples: ScoredSamples, cards: Sequence[Card], selection: ShownSamples, key: str, order: Order
 ) -> dict[str, Any]:
     """What the review needs besides the page: names, doubts and typical images by class."""
     labels = sorted(selection.typical)

@@ -40,9 +40,9 @@ from difficulty_service.reports.sections import (
     LISTED_CLASSES,
     SHOWN_CLASSES,
     ClassFacts,
-    Limits,
     Order,
-    Selection,
+    ReportLimits,
+    ShownSamples,
     class_rows,
     cuts_of,
     faulty_rows,
@@ -254,13 +254,13 @@ def render_report(
             "score the dataset again; the warnings say why there are no scores",
         )
 
-    def choose(limits: Limits) -> Selection:
+    def choose(limits: ReportLimits) -> ShownSamples:
         selection = _select(scores, samples, ranked, limits, parts.order)
         return replace(selection, **NO_OTHER_SECTIONS) if only_review else selection
 
     template = "review_page.html.j2" if only_review else "report.html.j2"
     scripts = REVIEW_SCRIPTS if only_review else SCRIPTS
-    selection = choose(Limits())
+    selection = choose(ReportLimits())
     pictures = _read(samples, selection, parts.images)
     notes = _problems(pictures)
 
@@ -288,7 +288,7 @@ def render_report(
     return RenderedPage(page, _num_shown(samples, selection, pictures), notes)
 
 
-def _read(samples: ScoredSamples, selection: Selection, source: ImageSource | None) -> Pictures:
+def _read(samples: ScoredSamples, selection: ShownSamples, source: ImageSource | None) -> Pictures:
     if source is None:
         return Pictures({}, {})
     ids = {row: samples.ids[row].as_py() for row in dict.fromkeys(selection.rows())}
@@ -308,34 +308,34 @@ def _select(
     scores: ScoreFile,
     samples: ScoredSamples,
     ranked: Sequence[ClassFacts],
-    limits: Limits,
+    limits: ReportLimits,
     order: Order,
-) -> Selection:
+) -> ShownSamples:
     chosen = select(samples, ranked, limits, order)
     return replace(chosen, faulty=faulty_rows(scores.table)[: limits.faulty])
 
 
 def _fewer(
     samples: ScoredSamples,
-    selection: Selection,
+    selection: ShownSamples,
     pictures: Pictures,
     room: int,
-    smaller: Callable[[Limits], Selection],
-) -> Selection:
+    smaller: Callable[[ReportLimits], ShownSamples],
+) -> ShownSamples:
     """A selection with fewer samples of every kind, whose pictures take at most `room` bytes.
 
     Where even the smallest selection takes more, it is returned.
     """
     factor = max(0.0, room / _size(samples, selection, pictures))
     while factor > SMALLEST_FACTOR:
-        selection = smaller(Limits().scaled(factor))
+        selection = smaller(ReportLimits().scaled(factor))
         if _size(samples, selection, pictures) <= room:
             break
         factor *= SHRINKING
     return selection
 
 
-def _uris(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> Iterator[str]:
+def _uris(samples: ScoredSamples, selection: ShownSamples, pictures: Pictures) -> Iterator[str]:
     """The data URI of every picture on the page, as often as it occurs."""
     for row in selection.rows():
         uri = pictures.uris.get(samples.ids[row].as_py())
@@ -343,11 +343,11 @@ def _uris(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> I
             yield uri
 
 
-def _size(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+def _size(samples: ScoredSamples, selection: ShownSamples, pictures: Pictures) -> int:
     return sum(map(len, _uris(samples, selection, pictures)))
 
 
-def _num_shown(samples: ScoredSamples, selection: Selection, pictures: Pictures) -> int:
+def _num_shown(samples: ScoredSamples, selection: ShownSamples, pictures: Pictures) -> int:
     return sum(1 for _ in _uris(samples, selection, pictures))
 
 
@@ -355,7 +355,7 @@ def _values(
     scores: ScoreFile,
     samples: ScoredSamples,
     ranked: Sequence[ClassFacts],
-    selection: Selection,
+    selection: ShownSamples,
     pictures: Pictures,
     parts: ReportParts,
 ) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Distances:
 
 
 @dataclass(frozen=True)
-class RelativeMahalanobis:
+class MahalanobisScorer:
     """Scores samples; made by `relative_mahalanobis`.
 
     Attributes:
@@ -228,7 +228,7 @@ def concatenate(groups: Iterable[Iterable[Tensor]]) -> list[Tensor]:
 @one_thread_per_product()
 def relative_mahalanobis(
     gaussians: Gaussians, device: torch.device = torch.device("cpu")
-) -> RelativeMahalanobis:
+) -> MahalanobisScorer:
     """Prepares the scorer of fitted Gaussians, with the matmul dtype of the fit."""
     dtype = gaussians.matmul_dtype
     means = gaussians.class_means - gaussians.mean
@@ -245,7 +245,7 @@ def relative_mahalanobis(
         points, constants, discriminant = whitened, torch.zeros(len(means)).double(), None
         agnostic = projection(gaussians.agnostic.whitening, dtype, device)
     centre = gaussians.centre
-    return RelativeMahalanobis(
+    return MahalanobisScorer(
         centre=None if centre is None else centre.to(device),
         mean=gaussians.mean.to(device, dtype),
         whitening=projection(gaussians.within.whitening, dtype, device),

@@ -23,7 +23,7 @@ ColumnType: TypeAlias = Literal["string", "dictionary of string", "int32", "floa
 
 
 @dataclass(frozen=True)
-class Column:
+class ColumnKind:
     """A column that a score file may have.
 
     Attributes:
@@ -115,7 +115,7 @@ _LENGTH = "in the unit of the features; larger is harder"
 _INDEX = "class index, from 0"
 
 _OWN_COLUMNS = (
-    Column(
+    ColumnKind(
         "sample_id",
         "string",
         "unique text",
@@ -124,24 +124,28 @@ _OWN_COLUMNS = (
         "else `file#row`.",
         required=True,
     ),
-    Column("label", "int32", _INDEX, "Class of the sample.", required=True),
-    Column("label_name", "dictionary of string", "class name", "Name of the class.", required=True),
-    Column(
+    ColumnKind("label", "int32", _INDEX, "Class of the sample.", required=True),
+    ColumnKind(
+        "label_name", "dictionary of string", "class name", "Name of the class.", required=True
+    ),
+    ColumnKind(
         "md",
         "float64",
         _DISTANCE,
         "Distance to the class of the label; null in a class with fewer than two fitted samples.",
     ),
-    Column("md_agnostic", "float64", _DISTANCE, "Distance to all samples, whatever their class."),
-    Column("rmd", "float64", _DIFFICULTY, "The difficulty, `md` minus `md_agnostic`."),
-    Column(
+    ColumnKind(
+        "md_agnostic", "float64", _DISTANCE, "Distance to all samples, whatever their class."
+    ),
+    ColumnKind("rmd", "float64", _DIFFICULTY, "The difficulty, `md` minus `md_agnostic`."),
+    ColumnKind(
         "rmd_std",
         "float32",
         "0 or more",
         "Standard deviation of `rmd` over the augmented views.",
         remedy=("score several views of each sample with ", Setting("augment_runs", 10)),
     ),
-    Column(
+    ColumnKind(
         "rmd_loo",
         "float64",
         _DIFFICULTY,
@@ -152,14 +156,14 @@ _OWN_COLUMNS = (
             Setting("gaussians"),
         ),
     ),
-    Column(
+    ColumnKind(
         "nearest_label",
         "int32",
         _INDEX,
         "Class with the smallest `md`, among those with two samples or more.",
     ),
-    Column("nearest_label_name", "dictionary of string", "class name", "Name of that class."),
-    Column(
+    ColumnKind("nearest_label_name", "dictionary of string", "class name", "Name of that class."),
+    ColumnKind(
         "label_margin",
         "float64",
         "no unit; above 0, another class fits better",
@@ -167,27 +171,27 @@ _OWN_COLUMNS = (
         "the sample is left out of the fit, and the only sample of a class is compared by "
         "`md_agnostic`.",
     ),
-    Column(
+    ColumnKind(
         "percentile",
         "float32",
         "0 easiest to 1 hardest",
         "Rank of `rmd` in this file, or of `loss` or `md_agnostic` where that is the difficulty.",
     ),
-    Column(
+    ColumnKind(
         "duplicate_of",
         "string",
         "`sample_id`",
         "First sample with the same features; null for that sample and for one without a copy.",
         remedy=("score each sample as it is, without ", Setting("augment_runs")),
     ),
-    Column(
+    ColumnKind(
         "near_duplicate_of",
         "string",
         "`sample_id`",
         "First sample with nearly the same features; null without an earlier one.",
         remedy=("score with ", Setting("near_duplicates", 0.97)),
     ),
-    Column(
+    ColumnKind(
         FAULT_COLUMN,
         "dictionary of string",
         "name of a fault",
@@ -195,64 +199,66 @@ _OWN_COLUMNS = (
         "features that were not extracted from images by this version have no such column.",
         remedy=("extract the features of images again with ", Setting("resume", value=False)),
     ),
-    Column(
+    ColumnKind(
         "kmeans",
         "float32",
         _LENGTH,
         "Euclidean distance to the nearest centroid of K-means, with as many clusters as classes.",
     ),
-    Column("knn", "float32", _LENGTH, "Mean Euclidean distance to the ten nearest other samples."),
-    Column(
+    ColumnKind(
+        "knn", "float32", _LENGTH, "Mean Euclidean distance to the ten nearest other samples."
+    ),
+    ColumnKind(
         "suspicion",
         "float64",
         "log-odds; above 0, the label is more likely wrong than right",
         "Log-odds of `p_wrong`; null for the only sample of a class, and where a person decided.",
     ),
-    Column(
+    ColumnKind(
         "p_wrong",
         "float32",
         "probability, 0 to 1",
         "Probability that the label is wrong, with as many wrong labels in all as make the "
         "labels most probable; null as `suspicion`.",
     ),
-    Column(
+    ColumnKind(
         "suggested_label",
         "int32",
         _INDEX,
         "Likeliest class other than the label by the posterior of `suspicion`, among those with "
         "two samples or more; null as `suspicion`.",
     ),
-    Column("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
-    Column(
+    ColumnKind("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
+    ColumnKind(
         "first_label",
         "int32",
         _INDEX,
         "Class that fits the sample best by the densities of `suspicion`, whatever its label; null "
         "as `suspicion`.",
     ),
-    Column("p_first", "float32", "probability, 0 to 1", "Its probability, without the label."),
-    Column(
+    ColumnKind("p_first", "float32", "probability, 0 to 1", "Its probability, without the label."),
+    ColumnKind(
         "second_label",
         "int32",
         _INDEX,
         "Class that fits second best; null as `suspicion`, and without a second class.",
     ),
-    Column("p_second", "float32", "probability, 0 to 1", "Its probability, without the label."),
-    Column(
+    ColumnKind("p_second", "float32", "probability, 0 to 1", "Its probability, without the label."),
+    ColumnKind(
         "third_label",
         "int32",
         _INDEX,
         "Class that fits third best; null as `suspicion`, and without a third class.",
     ),
-    Column("p_third", "float32", "probability, 0 to 1", "Its probability, without the label."),
-    Column(
+    ColumnKind("p_third", "float32", "probability, 0 to 1", "Its probability, without the label."),
+    ColumnKind(
         "agree",
         "float64",
         "log-odds; larger where people disagree more",
         "Log-odds against the label by the posterior without landmarks and wrong labels; null as "
         "`suspicion`.",
     ),
-    Column(
+    ColumnKind(
         "mark",
         "dictionary of string",
         "`keep`, `relabel` or, of a box, `misplaced`",
@@ -260,14 +266,14 @@ _OWN_COLUMNS = (
         "where nobody decided.",
         remedy=("score with ", Setting("marks", "marks.csv")),
     ),
-    Column(
+    ColumnKind(
         "loss",
         "float64",
         "nats, 0 or more; larger is harder",
         "Cross-entropy of the label by a trained classifier.",
         remedy=_CLASSIFIER,
     ),
-    Column(
+    ColumnKind(
         "doubt",
         "float64",
         "0 to 1; larger is harder",
@@ -291,10 +297,10 @@ SCORERS: Mapping[str, Scorer] = {scorer.name: scorer for scorer in (*_OWN, *PLUG
 DEFAULT_SCORERS = ("rmd", "suspicion")
 """Scorers that are computed where none are named."""
 
-COLUMNS: Mapping[str, Column] = {
+COLUMNS: Mapping[str, ColumnKind] = {
     **{column.name: column for column in _OWN_COLUMNS},
     **{
-        scorer.name: Column(scorer.name, "float64", "larger is harder", f"{scorer.sentence}.")
+        scorer.name: ColumnKind(scorer.name, "float64", "larger is harder", f"{scorer.sentence}.")
         for scorer in PLUGGED
     },
 }

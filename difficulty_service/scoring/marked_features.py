@@ -136,7 +136,7 @@ class MarkedFeatures(ChangedFeatures):
         unmarked: Description of the features without the marks.
     """
 
-    def __init__(self, source: FeatureSource, labels: Tensor, draft: "_Draft") -> None:
+    def __init__(self, source: FeatureSource, labels: Tensor, draft: "_AppliedDraft") -> None:
         names, kept = list(source.class_names), torch.ones(len(labels), dtype=torch.bool)
         indices = {name: index for index, name in enumerate(names)}
         labels, codes = labels.clone(), np.full(len(labels), -1, np.int8)
@@ -220,7 +220,7 @@ def apply_marks(source: FeatureSource, marks: MarkHistory) -> MarkedFeatures:
     found = [*(each.content for each in by_id.values()), *(each.content for each in marked)]
     contents = {content for content in found if content is not None}
     own = {**earlier.samples, **later.samples}
-    draft = _Draft(
+    draft = _AppliedDraft(
         by_id,
         {each for each, sample in by_id.items() if _is_about(own[each], sample)},
         _find_contents(source, contents) if contents else {},
@@ -272,7 +272,7 @@ def _is_about(marked: MarkedSample | None, sample: _Sample | None) -> bool:
 
 
 @dataclass
-class _Draft:
+class _AppliedDraft:
     """What marks decide, by the position of each sample.
 
     Attributes:

@@ -8,9 +8,8 @@ backbone and its precision, once the dataset is open.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -246,26 +245,34 @@ def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> Extr
         from difficulty_service.images.corruptions import parse_corruption
 
         corruption = parse_corruption(encoding.corrupt, encoding.seed)
-    values = {name: value for model in (encoding, network, machine) for name, value in model}
-    values |= {"device": device, "precision": precision, "corruption": corruption}
-    values["downloads"] = Downloads(machine.max_download_bytes)
-    values["stop_on_error"] = encoding.on_error == "stop"
-    values["open_precision"] = machine.precision == "auto"
     return ExtractRequest(
         location=location,
         out=out,
         backbone=network.backbone,
         dataset=DatasetOptions(**chosen.reading),
-        network=BackboneOptions(**_named_in(BackboneOptions, values)),
-        options=ExtractOptions(**_named_in(ExtractOptions, values)),
+        network=BackboneOptions(
+            weights=machine.weights,
+            features=network.features,
+            device=device,
+            precision=precision,
+            flip=encoding.flip,
+            image_size=network.image_size,
+            downloads=Downloads(machine.max_download_bytes),
+        ),
+        options=ExtractOptions(
+            batch_size=machine.batch_size,
+            augment_runs=encoding.augment_runs,
+            seed=encoding.seed,
+            corruption=corruption,
+            preprocess=network.preprocess,
+            max_pixels=machine.max_pixels,
+            stop_on_error=encoding.on_error == "stop",
+            workers=machine.workers,
+            open_precision=machine.precision == "auto",
+        ),
         resume=machine.resume,
         cluster=cluster,
     )
-
-
-def _named_in(kind: type[BackboneOptions | ExtractOptions], values: dict[str, Any]) -> Any:  # noqa: ANN401
-    """Those of some options that a class has fields for."""
-    return {field.name: values[field.name] for field in fields(kind) if field.name in values}
 
 
 def _choose_machine(

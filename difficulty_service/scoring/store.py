@@ -224,7 +224,7 @@ def score_store(
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         before: Scores of an earlier round; None for those in `out`, which are replaced.
     """
-    rows = _Rows(store, fitted, options, before or out)
+    rows = _ScoreRows(store, fitted, options, before or out)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
@@ -269,7 +269,7 @@ def score_in_memory(
     store: FeatureSource, fitted: FittedGaussians, options: ScorerOptions = DEFAULT
 ) -> ScoreFile:
     """Like `score_store`, with the contents of the score file as the result."""
-    rows = _Rows(store, fitted, options)
+    rows = _ScoreRows(store, fitted, options)
     batches = list(rows)
     added, description = rows.finish()
     ordered = np.concatenate([to_numpy(difficulty_in(batch).drop_null()) for batch in batches])
@@ -280,7 +280,7 @@ def score_in_memory(
     return ScoreFile(to_schema(table), description)
 
 
-class _Rows:
+class _ScoreRows:
     """The rows of a score file but for their percentiles, copies and faults, and what all have."""
 
     def __init__(

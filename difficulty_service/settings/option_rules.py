@@ -22,7 +22,7 @@ Spell = Callable[[str], str]
 
 
 @dataclass(frozen=True)
-class Rule:
+class OptionRule:
     """Options that one of some others rules out.
 
     Attributes:
@@ -39,34 +39,34 @@ class Rule:
 
 
 RULES = (
-    Rule(
+    OptionRule(
         ("tags",),
         (*LABELS_ONLY, "labels", "gaussians", "marks", "undo_round", "json", "verbose"),
         "tags are judged in place of labels, so {others} cannot be used with {option}",
     ),
-    Rule(("tags",), ("fail_above",), "{others} counts labels, and {option} judges tags"),
-    Rule(
+    OptionRule(("tags",), ("fail_above",), "{others} counts labels, and {option} judges tags"),
+    OptionRule(
         ("modality", "text_column"),
         IMAGES_ONLY,
         "{others} would change nothing, because {option} makes the samples texts",
     ),
-    Rule(
+    OptionRule(
         ("gaussians",),
         FIT_ONLY,
         "{option} are fitted already, so {others} would change nothing",
     ),
-    Rule(
+    OptionRule(
         ("missing_boxes",),
         ("text_column", "tags", "augment_runs", "outlines"),
         "{option} compares windows beside the boxes of images with the boxes, which {others} would "
         "change or rule out",
     ),
-    Rule(
+    OptionRule(
         ("undo_round",),
         ("marks",),
         "{option} takes decisions back and {others} adds some: run them in turn",
     ),
-    Rule(
+    OptionRule(
         ("ray_address", "ray_actors"), ("engine",), "{option} needs {others}=ray", unless="engine"
     ),
 )

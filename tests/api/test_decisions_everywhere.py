@@ -20,7 +20,7 @@ from api.app import create_app
 from api.explore import explorer_settings
 from api.explored import ExploredFile, Rounds, add_round
 from api.imported import make_features_files
-from api.jobs.marks import AppliedMarks
+from api.jobs.marks import JobMarks
 from api.jobs.store import Job
 from difficulty_service.cli import main
 from difficulty_service.marks.files import write_marks
@@ -245,7 +245,7 @@ class Service:
     def remembered(self) -> Iterable[MarkedSample]:
         with self.client() as client:
             engine = client.app.state.engine  # type: ignore[attr-defined]
-            return AppliedMarks(engine, self.jobs[-1]).read().composed().samples.values()
+            return JobMarks(engine, self.jobs[-1]).read().composed().samples.values()
 
 
 def post_marks(client: TestClient, job: str, dataset: Dataset) -> None:

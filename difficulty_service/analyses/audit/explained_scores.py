@@ -16,7 +16,7 @@ from difficulty_service.analyses.audit.explanation import Explanation, explain, 
 from difficulty_service.analyses.audit.files import write_json
 from difficulty_service.backbones import DEFAULT_BACKBONE
 from difficulty_service.backbones.clip_space import PROJECTED
-from difficulty_service.backbones.clip_text import TextEncoder, is_clip
+from difficulty_service.backbones.clip_text import ClipTextEncoder, is_clip
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.wording import count_of, is_or_are
@@ -103,7 +103,7 @@ def choose_clip(scores: ScoreFile) -> str:
     return backbone if is_clip(backbone) else DEFAULT_BACKBONE
 
 
-def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> FeatureStore | None:
+def find_features(scores: ScoreFile, folder: Path, encoder: ClipTextEncoder) -> FeatureStore | None:
     """The features that were scored, if they are in the space that images share with words."""
     if not is_store(folder):
         return None
@@ -114,7 +114,7 @@ def find_features(scores: ScoreFile, folder: Path, encoder: TextEncoder) -> Feat
 
 
 def explain_scores(
-    scores: ScoreFile, store: FeatureStore, encoder: TextEncoder, phrases: Sequence[str]
+    scores: ScoreFile, store: FeatureStore, encoder: ClipTextEncoder, phrases: Sequence[str]
 ) -> tuple[Explanation, Sequence[str]]:
     """Compares the samples that have a score and features; of copies, the first one."""
     table = scores.table.filter(scores.column("rmd").is_valid())
@@ -135,7 +135,7 @@ def explain_scores(
 
 
 def write_explanation(
-    path: Path, explanation: Explanation, scores: ScoreFile, encoder: TextEncoder
+    path: Path, explanation: Explanation, scores: ScoreFile, encoder: ClipTextEncoder
 ) -> None:
     """Writes everything that was found, the CLIP that found it, and whose scores it explains."""
     origin = {

@@ -302,7 +302,7 @@ def fit_tags(
     moments = accumulate_moments(joined, pilot_of(points), 1, matmul_dtype=matmul_dtype)
     has = given.has(sample.labels)[:, fitted]
     step = max(1, -(-has.numel() // MOST_PAIRS))
-    search = _Search(moments, points[::step], has[::step])
+    search = _TagSearch(moments, points[::step], has[::step])
     fit, evidence = search.likeliest()
     errors = fit_errors(evidence, search.has, search.shares)
     return make_rule(joined, moments, TagFit(*fit, landmarks), errors, matmul_dtype)
@@ -341,7 +341,7 @@ def _left(covariance: Tensor, shares: Tensor, num_samples: int, tag_ridge: float
     return _Left(num_samples, shares, (inverse + inverse.T) / 2, tag_ridge)
 
 
-class _Search:
+class _TagSearch:
     """Chooses both ridges and the scale by the likelihood of decisions that were left out."""
 
     def __init__(self, moments: Moments, points: Tensor, has: Tensor) -> None:

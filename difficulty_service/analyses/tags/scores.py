@@ -309,7 +309,7 @@ def _batches(
     store: FeatureSource, rule: TagRule, names: Sequence[str], least: float
 ) -> Iterator[tuple[pa.RecordBatch, NDArray[np.float64]]]:
     """Rows of the score file without their percentiles, and sums by tag, in order."""
-    writer = _Writer(rule, names, least)
+    writer = _TagWriter(rule, names, least)
 
     def of_piece(piece: tuple[int, slice]) -> tuple[pa.RecordBatch, NDArray[np.float64]]:
         part = store.open_part(piece[0], ["sample_id"], piece[1])
@@ -330,7 +330,7 @@ def _batches(
 
 
 @dataclass(frozen=True)
-class _Writer:
+class _TagWriter:
     """Makes the rows of decisions."""
 
     rule: TagRule

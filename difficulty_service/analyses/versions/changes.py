@@ -175,7 +175,7 @@ def find_changes(
     moments = [
         _moments(rows, each, names) for rows, each in zip(vectors, (one, other), strict=True)
     ]
-    classes = _Classes(names, *moments)
+    classes = _ClassChanges(names, *moments)
     chance = _chance(classes, vectors, (one, other), matches, permutations, seed)
     return ChangeReport(
         old=old.name,
@@ -212,7 +212,7 @@ def compare_moments(
             "fit both to features of the same backbone and preparation",
         )
     classes = list(dict.fromkeys([*old.description.class_names, *new.description.class_names]))
-    compared = _Classes(
+    compared = _ClassChanges(
         classes,
         *(_with_classes(each.gaussians.moments, each.description, classes) for each in (old, new)),
     )
@@ -237,7 +237,7 @@ def compare_moments(
     )
 
 
-class _Classes:
+class _ClassChanges:
     """The moments of both versions, by the same classes."""
 
     def __init__(self, names: Sequence[str], old: Moments, new: Moments) -> None:
@@ -296,7 +296,7 @@ class _Classes:
 
 
 def _chance(
-    classes: _Classes,
+    classes: _ClassChanges,
     vectors: tuple[Tensor, Tensor],
     versions: tuple[_Version, _Version],
     matches: Matches,

@@ -143,7 +143,7 @@ Batch = tuple[list[int] | NDArray[np.int32], PixelFile]
 
 
 @dataclass(frozen=True)
-class _Version:
+class _CifarVersion:
     """The files of one version of CIFAR, and class names in case that their file is missing."""
 
     train: tuple[str, ...]
@@ -204,7 +204,7 @@ def open_cifar(location: str, options: DatasetOptions) -> Dataset:
 
 
 def _choose_split(
-    version: _Version, names: set[str], chosen: str | None, location: str, split: str | None
+    version: _CifarVersion, names: set[str], chosen: str | None, location: str, split: str | None
 ) -> tuple[str, tuple[str, ...]]:
     """The split and its files; `chosen` is the name of the file that the location is."""
     files = {"train": version.train, "test": (version.test,)}
@@ -283,7 +283,7 @@ def _pixel_file(member: Member, offset: int, stride: int, count: int) -> PixelFi
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 
 _VERSIONS = (
-    _Version(
+    _CifarVersion(
         train=_BATCHES,
         test="test_batch",
         names_file="batches.meta",
@@ -291,7 +291,7 @@ _VERSIONS = (
         read_batch=partial(_read_pickled, key="labels"),
         read_names=partial(_read_pickled_names, key="label_names"),
     ),
-    _Version(
+    _CifarVersion(
         train=tuple(f"{name}.bin" for name in _BATCHES),
         test="test_batch.bin",
         names_file="batches.meta.txt",
@@ -299,7 +299,7 @@ _VERSIONS = (
         read_batch=partial(_read_binary, label_bytes=1),
         read_names=_read_text_names,
     ),
-    _Version(
+    _CifarVersion(
         train=("train",),
         test="test",
         names_file="meta",
@@ -307,7 +307,7 @@ _VERSIONS = (
         read_batch=partial(_read_pickled, key="fine_labels"),
         read_names=partial(_read_pickled_names, key="fine_label_names"),
     ),
-    _Version(
+    _CifarVersion(
         train=("train.bin",),
         test="test.bin",
         names_file="fine_label_names.txt",

@@ -38,7 +38,7 @@ NUM_CLASSES = 1000
 
 
 @dataclass(frozen=True)
-class Labels:
+class ImageNetLabels:
     """Labels of validation images.
 
     Attributes:
@@ -52,7 +52,7 @@ class Labels:
     by_stem: dict[str, int] = field(default_factory=dict)
 
 
-def find_labels(place: StoredPath, location: str) -> Labels:
+def find_labels(place: StoredPath, location: str) -> ImageNetLabels:
     """Finds the labels in the folder of the images or in the four above it, the nearest first."""
     folder = place
     for _ in range(1 + FOLDERS_ABOVE):
@@ -69,7 +69,7 @@ def find_labels(place: StoredPath, location: str) -> Labels:
     )
 
 
-def _labels_in(folder: StoredPath) -> Labels | None:
+def _labels_in(folder: StoredPath) -> ImageNetLabels | None:
     for name in (SOLUTION, *SYNSET_FILES):
         lines = read_lines(folder.join(name))
         if lines is not None:
@@ -81,7 +81,7 @@ def _labels_in(folder: StoredPath) -> Labels | None:
     return None
 
 
-def _from_wordnet_ids(lines: list[str], source: str) -> Labels:
+def _from_wordnet_ids(lines: list[str], source: str) -> ImageNetLabels:
     """Reads lines `wnid`, `name wnid` or, as Kaggle has them, `name,wnid x y x y …`."""
     parts = [line.replace(",", " ").split()[:2] for line in lines]
     if parts and parts[0][0] == "ImageId":
@@ -94,9 +94,9 @@ def _from_wordnet_ids(lines: list[str], source: str) -> Labels:
     index = {name: label for label, name in enumerate(class_names)}
     labels = [index[wordnet_id] for wordnet_id in wordnet_ids]
     if all(len(words) == 1 for words in parts):
-        return Labels(source, class_names, by_number=labels)
+        return ImageNetLabels(source, class_names, by_number=labels)
     stems = (words[0].removesuffix(".JPEG") for words in parts)
-    return Labels(source, class_names, by_stem=dict(zip(stems, labels, strict=True)))
+    return ImageNetLabels(source, class_names, by_stem=dict(zip(stems, labels, strict=True)))
 
 
 def _meta_in(folder: StoredPath) -> Member:
@@ -110,7 +110,7 @@ def _meta_in(folder: StoredPath) -> Member:
     return Member(META, folder.join(META), 0, sizes[META])
 
 
-def _from_devkit(lines: list[str], meta: Member) -> Labels:
+def _from_devkit(lines: list[str], meta: Member) -> ImageNetLabels:
     """Reads the numbers of classes, whose WordNet ids are in `meta.mat`."""
     wordnet_ids = _read_meta(meta)
     class_names = tuple(sorted(wordnet_ids.values()))
@@ -119,7 +119,7 @@ def _from_devkit(lines: list[str], meta: Member) -> Labels:
         labels = [index[wordnet_ids[int(line)]] for line in lines]
     except (KeyError, ValueError) as error:
         raise damaged(GROUND_TRUTH, f"{error} is not the number of a class") from error
-    return Labels(GROUND_TRUTH, class_names, by_number=labels)
+    return ImageNetLabels(GROUND_TRUTH, class_names, by_number=labels)
 
 
 def _read_meta(file: Member) -> dict[int, str]:
@@ -190,7 +190,7 @@ def _holds_images(entries: list[Entry]) -> bool:
     return any(IMAGE_NAME.fullmatch(name) for name, _, _ in entries)
 
 
-def _label(labels: Labels, name: str) -> int:
+def _label(labels: ImageNetLabels, name: str) -> int:
     """The class index of an image."""
     match = IMAGE_NAME.fullmatch(name)
     label = labels.by_stem.get(name.rpartition(".")[0])

@@ -64,7 +64,7 @@ class Actors(Protocol):
 
 
 @dataclass(eq=False)
-class Worker:
+class PoolWorker:
     """An actor as the driver sees it.
 
     Attributes:
@@ -94,8 +94,8 @@ class ActorPool:
         self._images_of = images_of
         self._waiting = deque(images_of)
         self._expected = expected
-        self._workers: list[Worker] = []
-        self._starting: dict[Any, Worker] = {}
+        self._workers: list[PoolWorker] = []
+        self._starting: dict[Any, PoolWorker] = {}
         self._attempts: Counter[int] = Counter()
         self._failed_on: dict[int, str] = {}
         self._failed_starts = 0
@@ -126,7 +126,7 @@ class ActorPool:
             self._actors.end(worker.handle)
 
     def _start(self) -> None:
-        worker = Worker(self._actors.start())
+        worker = PoolWorker(self._actors.start())
         self._workers.append(worker)
         self._starting[self._actors.place(worker.handle)] = worker
 
@@ -198,7 +198,7 @@ class ActorPool:
                 if shard is not None:
                     worker.assigned[self._actors.extract(worker.handle, shard)] = shard
 
-    def _choose(self, worker: Worker) -> int | None:
+    def _choose(self, worker: PoolWorker) -> int | None:
         """The next shard that did not fail on the actor's node, unless there is no other node."""
         nodes = {other.node for other in self._workers if other.loaded}
         for shard in self._waiting:
@@ -226,7 +226,7 @@ class ActorPool:
             return shard, None
         return worker.assigned.pop(ref), extracted
 
-    def _lose(self, worker: Worker) -> None:
+    def _lose(self, worker: PoolWorker) -> None:
         """Puts the shards of a dead actor back into the queue and starts another actor."""
         self._workers.remove(worker)
         self._waiting.extendleft(reversed(worker.assigned.values()))
@@ -250,5 +250,5 @@ class ActorPool:
         )
 
 
-def _where(worker: Worker) -> str:
+def _where(worker: PoolWorker) -> str:
     return f"on {worker.host}" if worker.host else "before it found room"

@@ -11,7 +11,7 @@ import torch
 
 from api.jobs.reviewers import ReviewMarks
 from api.results.overview import make_overview
-from api.results.reviews import Review
+from api.results.reviews import JobReview
 from api.results.score_columns import ScoreColumns
 from api.storage.tables import FINAL
 from difficulty_service.analyses.annotators.given_labels import GivenLabels, krippendorff_alpha
@@ -46,7 +46,9 @@ def scores_of(labels: list[int]) -> ScoreColumns:
     return ScoreColumns(samples, provenance, make_overview(samples), {})
 
 
-def review_of(labels: list[int], given: Given, orders: Mapping[int, str] | None = None) -> Review:
+def review_of(
+    labels: list[int], given: Given, orders: Mapping[int, str] | None = None
+) -> JobReview:
     keys = sorted(given)
     owners = sorted({owner for _, owner in keys})
     decided = list(dict.fromkeys(given[key] for key in keys))
@@ -63,10 +65,10 @@ def review_of(labels: list[int], given: Given, orders: Mapping[int, str] | None 
         decided=decided,
         order_names=names,
     )
-    return Review(scores_of(labels), marks)
+    return JobReview(scores_of(labels), marks)
 
 
-def merged_of(review: Review) -> dict[str, tuple[object, ...]]:
+def merged_of(review: JobReview) -> dict[str, tuple[object, ...]]:
     table = pa.concat_tables(review.merged_tables())
     return {
         row["sample_id"]: (row["mark"], row["label"], row["basis"], row["reviewers"])

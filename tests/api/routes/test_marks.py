@@ -10,7 +10,7 @@ from httpx2 import Response
 from sqlalchemy import Engine, event, func, select, text
 
 from api.jobs import marks as stored
-from api.jobs.marks import AppliedMarks
+from api.jobs.marks import JobMarks
 from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.jobs.stored_result import StoredResult
@@ -192,7 +192,7 @@ def test_a_job_keeps_the_marks_as_they_were_when_it_was_submitted(
 
     again = claim(engine, "worker", "cpu", 60.0)
     assert again is not None
-    history = AppliedMarks(engine, again.id).read()
+    history = JobMarks(engine, again.id).read()
     assert history.earlier == NO_MARKS
     assert [*history.later.samples.values()] == [
         MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1),
@@ -228,7 +228,7 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
 
     third = claim(engine, "worker", "cpu", 60.0)
     assert third is not None
-    history = AppliedMarks(engine, third.id).read()
+    history = JobMarks(engine, third.id).read()
     first, dropped = history.earlier.samples.values()
     again, new = history.later.samples.values()
     assert first == MarkedSample(IDS[0], Mark.RELABEL, "dog", "cat", round=1)

@@ -8,7 +8,7 @@ import pytest
 from httpx2 import Response
 from sqlalchemy import Engine, update
 
-from api.jobs.marks import AppliedMarks
+from api.jobs.marks import JobMarks
 from api.jobs.store import get_job
 from api.storage.keys import Key, revoke_key
 from api.storage.tables import KEYS
@@ -312,7 +312,7 @@ def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_the
         answer = call("owner", "POST", "/v1/jobs", json=body | {"marks": job} | fields)
         stored = get_job(engine, keys["owner"][0].id, answer.json()["id"])
         assert stored is not None
-        marks = AppliedMarks(engine, stored.id).read().composed().samples
+        marks = JobMarks(engine, stored.id).read().composed().samples
         return {sample_id: (mark.mark.value, mark.label) for sample_id, mark in marks.items()}
 
     merged = {"s0": ("keep", None), "s1": ("relabel", "dog")}
@@ -325,7 +325,7 @@ def test_scoring_again_applies_the_merged_decisions_where_the_owner_asks_for_the
     shown = call("owner", "POST", f"/jobs/{job}/score-again", data=again)
     stored = get_job(engine, None, shown.url.path.rpartition("/")[2])
     assert stored is not None
-    assert {*AppliedMarks(engine, stored.id).read().ids} == {*merged}
+    assert {*JobMarks(engine, stored.id).read().ids} == {*merged}
     assert stored.wanted.marks_of == "all"
 
     for name in ("colleague", "overseer"):

@@ -8,7 +8,7 @@ import pytest
 
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.features.description import (
-    Agreement,
+    AgreementMark,
     FeatureDescription,
     PrecisionPilot,
     RecordedOptions,
@@ -156,7 +156,7 @@ def test_each_field_must_agree_where_its_mark_says(name: str) -> None:
     (agreement,) = (
         mark
         for mark in FeatureDescription.model_fields[name].metadata
-        if isinstance(mark, Agreement)
+        if isinstance(mark, AgreementMark)
     )
 
     refused = (
@@ -168,10 +168,10 @@ def test_each_field_must_agree_where_its_mark_says(name: str) -> None:
     assert (
         refused
         == {
-            Agreement.MUST_AGREE: (True, True, True),
-            Agreement.STORES: (False, True, True),
-            Agreement.SAME_DATASET: (False, False, True),
-            Agreement.MAY_CHANGE: (False, False, False),
+            AgreementMark.MUST_AGREE: (True, True, True),
+            AgreementMark.STORES: (False, True, True),
+            AgreementMark.SAME_DATASET: (False, False, True),
+            AgreementMark.MAY_CHANGE: (False, False, False),
         }[agreement]
     )
 

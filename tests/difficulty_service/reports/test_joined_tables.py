@@ -14,7 +14,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.reports.joined_tables import (
     MOST_COLUMNS,
     JoinedColumns,
-    ScoredDataset,
+    JoinedDataset,
     TableSource,
     join_tables,
 )
@@ -31,7 +31,7 @@ def no_dataset() -> None:
 def join() -> Join:
     def joined(*sources: object) -> JoinedColumns:
         parsed = [TableSource.parse(str(source)) for source in sources]
-        return join_tables(IDS, parsed, ScoredDataset(no_dataset))
+        return join_tables(IDS, parsed, JoinedDataset(no_dataset))
 
     return joined
 
@@ -70,7 +70,7 @@ def test_a_csv_that_was_written_here_is_joined_by_ids_that_a_spreadsheet_would_r
     joined = join_tables(
         pa.array(["a.png", "-x.png", "=1+1.png"]),
         [TableSource(str(tmp_path / "a.csv"))],
-        ScoredDataset(no_dataset),
+        JoinedDataset(no_dataset),
     )
 
     assert (tmp_path / "a.csv").read_text().count("'") == 2
@@ -187,6 +187,6 @@ def test_columns_of_the_dataset_are_those_of_its_rows(tmp_path: Path) -> None:
     dataset = open_dataset(str(tmp_path / "photos.parquet"), DatasetOptions())
     ids = pa.array(list(reversed(dataset.sample_ids)))
 
-    joined = join_tables(ids, [TableSource("dataset", ("camera",))], ScoredDataset(lambda: dataset))
+    joined = join_tables(ids, [TableSource("dataset", ("camera",))], JoinedDataset(lambda: dataset))
 
     assert joined.columns["camera"].at(range(2)) == ["B", "A"]

@@ -9,7 +9,7 @@ from difficulty_service.reports.confusions import count_confusions, rank_pairs
 from difficulty_service.reports.copies import MOST_DECIDED, CopyGroup, copies_data, to_group
 from difficulty_service.reports.sections import (
     SHOWN_CLASSES,
-    Limits,
+    ReportLimits,
     rank_classes,
     select,
 )
@@ -25,7 +25,7 @@ def test_doubtful_samples_are_those_with_a_margin_above_0_the_largest_first(
     scores = make_scores(600)
     samples = to_samples(scores)
 
-    selection = select(samples, rank_classes(samples), Limits(doubtful=40))
+    selection = select(samples, rank_classes(samples), ReportLimits(doubtful=40))
 
     rows = [(row["label_margin"], i) for i, row in enumerate(scores.table.to_pylist())]
     expected = sorted(((margin, i) for margin, i in rows if margin > 0), reverse=True)
@@ -41,7 +41,7 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
     scores = make_scores(600, suspicion=suspicion, suggested_label=suggested)
     samples = to_samples(scores)
 
-    selection = select(samples, rank_classes(samples), Limits(doubtful=40))
+    selection = select(samples, rank_classes(samples), ReportLimits(doubtful=40))
 
     expected = sorted(np.flatnonzero(suspicion > 0).tolist(), key=lambda row: -suspicion[row])
     assert selection.num_doubtful == len(expected) > 40
@@ -53,7 +53,7 @@ def test_doubtful_samples_are_the_suspicious_ones_where_suspicion_is_known(
 def test_unusual_samples_are_far_from_all_but_fit_their_class(make_scores: MakeScores) -> None:
     samples = to_samples(make_scores(1000))
 
-    selection = select(samples, rank_classes(samples), Limits())
+    selection = select(samples, rank_classes(samples), ReportLimits())
 
     cut = np.quantile(samples.agnostic, 0.99)
     expected = {i for i in range(1000) if samples.agnostic[i] >= cut and samples.margins[i] <= 0}
@@ -68,7 +68,7 @@ def test_classes_are_ranked_by_their_mean_and_show_both_ends(make_scores: MakeSc
     samples = to_samples(scores)
 
     ranked = rank_classes(samples)
-    selection = select(samples, ranked, Limits(per_class=5))
+    selection = select(samples, ranked, ReportLimits(per_class=5))
 
     rows = scores.table.to_pylist()
     cut = np.quantile([row["rmd"] for row in rows], 0.95)
@@ -115,7 +115,7 @@ def test_copies_come_in_groups_those_whose_labels_differ_first(make_scores: Make
     copies[35] = "0000033.png"
     samples = to_samples(make_scores(36, 3, near_duplicate_of=copies))
 
-    selection = select(samples, rank_classes(samples), Limits())
+    selection = select(samples, rank_classes(samples), ReportLimits())
 
     assert selection.copies == [
         CopyGroup(rows=[12, 35, 15, 18, 21, 24], labels=[(0, 8), (2, 1)]),
@@ -148,7 +148,7 @@ def test_a_group_of_too_many_copies_has_no_data_and_no_decision(make_scores: Mak
 def test_no_section_grows_with_the_number_of_classes(make_scores: MakeScores) -> None:
     samples = to_samples(make_scores(30_000, 10_000))
 
-    selection = select(samples, rank_classes(samples), Limits())
+    selection = select(samples, rank_classes(samples), ReportLimits())
 
     assert len(selection.hardest) == len(selection.easiest) == SHOWN_CLASSES
     assert len(selection.pairs) == 30

@@ -10,7 +10,7 @@ from torch import Tensor
 from difficulty_service.base.errors import StatisticsError, UnknownLabel
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
-from difficulty_service.scorers.mahalanobis import RelativeMahalanobis, relative_mahalanobis
+from difficulty_service.scorers.mahalanobis import MahalanobisScorer, relative_mahalanobis
 
 GOLDEN = np.load(Path(__file__).parents[2] / "data" / "rmd.npz")
 NUM_CLASSES = 5
@@ -30,7 +30,7 @@ def make_blobs(rows: int = 600, dim: int = 5, classes: int = 3) -> tuple[Tensor,
 
 def fitted(
     features: Tensor, labels: Tensor, classes: int = 3, request: FitOptions | None = None
-) -> RelativeMahalanobis:
+) -> MahalanobisScorer:
     return relative_mahalanobis(fit(features, labels, classes, request or FitOptions("none")))
 
 
