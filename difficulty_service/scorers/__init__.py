@@ -1,6 +1,6 @@
 """Scorers: features and labels in, one score per sample out; larger is harder.
 
-`score_columns.SCORERS` lists them.
+`scores.score_columns.SCORERS` lists them, `rmd_reference` is the main one in its plainest form.
 """
 
 from dataclasses import dataclass

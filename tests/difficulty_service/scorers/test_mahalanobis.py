@@ -11,6 +11,7 @@ from difficulty_service.base.errors import StatisticsError, UnknownLabel
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scorers.mahalanobis import MahalanobisScorer, relative_mahalanobis
+from difficulty_service.scorers.rmd_reference import rmd_reference
 
 GOLDEN = np.load(Path(__file__).parents[2] / "data" / "rmd.npz")
 NUM_CLASSES = 5
@@ -246,3 +247,16 @@ def test_a_gpu_fits_and_scores_as_the_processor_does(rows: int, matmul_dtype: st
     for name in ("md", "md_agnostic", "rmd", "label_margin"):
         torch.testing.assert_close(getattr(theirs, name), getattr(ours, name), rtol=1e-3, atol=0.01)
     assert torch.equal(theirs.nearest_label, ours.nearest_label)
+
+
+@pytest.mark.parametrize(("rows", "dim", "classes"), [(60, 2, 2), (500, 8, 3), (400, 30, 11)])
+def test_the_fast_form_is_equal_to_the_plain_one(rows: int, dim: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(rows)
+    labels = torch.arange(rows) % classes
+    spread = torch.randn(dim, dim, generator=generator)
+    features = (torch.randn(rows, dim, generator=generator) @ spread).double()
+    features += labels[:, None] % 3
+
+    rmd = fitted(features, labels, classes).rmd(features, labels)
+
+    torch.testing.assert_close(rmd, rmd_reference(features, labels), rtol=1e-8, atol=1e-8)
