@@ -29,7 +29,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import DBAPIError
 
 from api.storage.database import now, retry, write_transaction
-from api.storage.tables import APPLIED_MARKS, MARKS
+from api.storage.tables import APPLIED_MARKS, JOBS, MARKS
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks, from_table, to_table
 
@@ -257,10 +257,15 @@ def _parts(values: Iterable[T]) -> Iterator[list[T]]:
 
 @dataclass(frozen=True)
 class JobMarks:
-    """The decisions that a job applies, as it was submitted with them, then as it applied them."""
+    """The decisions that a job applies, as it was submitted with them, then as it applied them.
+
+    Attributes:
+        attempt: Attempt of the job that applies them; 0 where they are only read.
+    """
 
     engine: Engine
     job_id: str
+    attempt: int = 0
 
     def read(self) -> MarkHistory:
         """The decisions; none where the job applies none."""
@@ -273,13 +278,13 @@ class JobMarks:
     def remember(self, marks: Iterable[MarkedSample], /) -> None:
         """Keeps the decisions with the samples that they were applied to.
 
-        An attempt that lost its job writes the same as the one that has it now.
+        An attempt that has lost its job changes nothing.
         """
-        values = {"marks": encode_marks(MarkHistory(earlier=Marks.of(marks)))}
+        encoded = encode_marks(MarkHistory(earlier=Marks.of(marks)))
+        own = select(JOBS.c.id).where(JOBS.c.id == self.job_id, JOBS.c.attempt == self.attempt)
+        change = update(APPLIED_MARKS).where(APPLIED_MARKS.c.job.in_(own)).values(marks=encoded)
         with write_transaction(self.engine) as connection:
-            connection.execute(
-                update(APPLIED_MARKS).where(APPLIED_MARKS.c.job == self.job_id).values(values)
-            )
+            connection.execute(change)
 
 
 IS_LATER = "is_later"

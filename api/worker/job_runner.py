@@ -127,7 +127,7 @@ def run_job(
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
         extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
-        applied = JobMarks(engine, job.id)
+        applied = JobMarks(engine, job.id, job.attempt)
         review = Review(applied.read(), applied)
         before = _fetch_earlier(job, engine, artifacts, folder)
         scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, review, before)

@@ -10,19 +10,23 @@ from sqlalchemy.exc import IntegrityError
 from api.jobs import marks as stored
 from api.jobs.marks import (
     PART,
+    JobMarks,
     MarkedMeanwhile,
     PartlyMarked,
     SampleMark,
     all_marks,
     count_marks,
+    encode_marks,
     list_marks,
     marked_rows,
     marks_of_rows,
     set_many_marks,
     set_marks,
 )
+from api.jobs.queue import claim
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
 from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
 RELABEL = SampleMark(2, "é/2.png", Mark.RELABEL, "dog")
@@ -193,3 +197,19 @@ def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> 
     assert [len(part) for part in parts] == [PART, 10]
     ids = [mark.sample_id for part in parts for mark in part]
     assert ids == [f"{row}.png" for row in range(number)]
+
+
+def test_an_attempt_that_lost_its_job_changes_none_of_the_applied_marks(engine: Engine) -> None:
+    first = MarkHistory(later=Marks.of([MarkedSample("a.png", Mark.KEEP)]))
+    applied = [MarkedSample("a.png", Mark.KEEP, None, "cat", "0" * 64, round=1)]
+    request = {"dataset": {}}
+    job = submit(engine, "", request, None, SubmitLimits(5, 2), encode_marks(first))[0]
+    claimed = claim(engine, "worker", "cpu", 60.0)
+    assert claimed is not None
+
+    JobMarks(engine, job.id, claimed.attempt + 1).remember(applied)
+    unchanged = JobMarks(engine, job.id).read()
+    JobMarks(engine, job.id, claimed.attempt).remember(applied)
+
+    assert unchanged == first
+    assert [*JobMarks(engine, job.id).read().earlier.samples.values()] == applied
