@@ -31,7 +31,14 @@ from sqlalchemy.exc import DBAPIError
 from api.storage.database import now, retry, write_transaction
 from api.storage.tables import APPLIED_MARKS, JOBS, MARKS
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
-from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks, from_table, to_table
+from difficulty_service.marks.record import (
+    SCHEMA,
+    MarkedSample,
+    MarkHistory,
+    Marks,
+    from_table,
+    to_table,
+)
 
 PART = 20_000  # marks that are in memory at once where all are read
 AT_ONCE = 500  # values of one statement; SQLite allows a limited number of parameters
@@ -267,12 +274,23 @@ class JobMarks:
     job_id: str
     attempt: int = 0
 
-    def read(self) -> MarkHistory:
-        """The decisions; none where the job applies none."""
+    def table(self) -> pa.Table:
+        """The decisions as `SCHEMA`, with IS_LATER; none where the job applies none."""
         query = select(APPLIED_MARKS.c.marks).where(APPLIED_MARKS.c.job == self.job_id)
         with self.engine.connect() as connection:
             stored = connection.execute(query).scalar_one_or_none()
-        return MarkHistory() if stored is None else _decode(stored)
+        if stored is None:
+            return _with_place(SCHEMA.empty_table(), is_later=False)
+        return pq.read_table(pa.BufferReader(stored))
+
+    def read(self) -> MarkHistory:
+        """The decisions; none where the job applies none."""
+        table = self.table()
+        is_later = table[IS_LATER]
+        return MarkHistory(
+            Marks.of(from_table(table.filter(pc.invert(is_later)))),
+            Marks.of(from_table(table.filter(is_later))),
+        )
 
     @retry
     def remember(self, marks: Iterable[MarkedSample], /) -> None:
@@ -280,7 +298,7 @@ class JobMarks:
 
         An attempt that has lost its job changes nothing.
         """
-        encoded = encode_marks(MarkHistory(earlier=Marks.of(marks)))
+        encoded = encode_marks(to_table(marks), SCHEMA.empty_table())
         own = select(JOBS.c.id).where(JOBS.c.id == self.job_id, JOBS.c.attempt == self.attempt)
         change = update(APPLIED_MARKS).where(APPLIED_MARKS.c.job.in_(own)).values(marks=encoded)
         with write_transaction(self.engine) as connection:
@@ -288,25 +306,20 @@ class JobMarks:
 
 
 IS_LATER = "is_later"
+"""Column of applied marks: whether they are new, and not those that were applied before."""
 
 
-def encode_marks(history: MarkHistory) -> bytes:
-    """Decisions as they are stored with the job that applies them: Parquet of `SCHEMA`."""
-    tables = [
-        to_table(marks.samples.values()).append_column(
-            IS_LATER, pa.repeat(pa.scalar(is_later), len(marks.samples))
-        )
-        for is_later, marks in ((False, history.earlier), (True, history.later))
-    ]
+def encode_marks(earlier: pa.Table, later: pa.Table) -> bytes:
+    """Decisions of `SCHEMA` as they are stored with the job that applies them: Parquet.
+
+    They stay tables, since there may be millions.
+    """
+    every = [_with_place(earlier, is_later=False), _with_place(later, is_later=True)]
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.concat_tables(tables), sink, compression="zstd")
+    pq.write_table(pa.concat_tables(every), sink, compression="zstd")
     return sink.getvalue().to_pybytes()
 
 
-def _decode(stored: bytes) -> MarkHistory:
-    table = pq.read_table(pa.BufferReader(stored))
-    is_later = table[IS_LATER]
-    return MarkHistory(
-        Marks.of(from_table(table.filter(pc.invert(is_later)))),
-        Marks.of(from_table(table.filter(is_later))),
-    )
+def _with_place(marks: pa.Table, *, is_later: bool) -> pa.Table:
+    place = pa.repeat(pa.scalar(is_later), len(marks))
+    return marks.select(SCHEMA.names).append_column(IS_LATER, place)

@@ -14,10 +14,10 @@ from sqlalchemy import Engine
 
 from api.http.principals import Principal
 from api.http.problems import conflict, invalid
-from api.jobs.marks import JobMarks, SampleMark, all_marks
+from api.jobs.marks import JobMarks, SampleMark, all_marks, encode_marks
 from api.jobs.store import Job, own_job
 from api.results.score_columns import ScoreColumns
-from difficulty_service.marks.record import SCHEMA, MarkedSample, MarkHistory, Marks, from_table
+from difficulty_service.marks.record import SCHEMA, MarkedSample
 
 MARKS_SCHEMA = pa.schema(
     [*SCHEMA, pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False)]
@@ -57,8 +57,8 @@ def requested_marks(
     key: Principal,
     request: Mapping[str, Any],
     decided: Callable[[Job], Iterable[pa.Table]],
-) -> MarkHistory | None:
-    """The marks that a request names, as they are now; None if it names none.
+) -> bytes | None:
+    """The marks that a request names, as they are now, of `encode_marks`; None if it names none.
 
     They follow those that the named job has applied itself, so that each round of review builds
     on the one before.
@@ -75,9 +75,8 @@ def requested_marks(
     if source.state != "succeeded":
         state = f"job {source_id} has no marks: it is {source.state}"
         raise conflict(state, "name a job that succeeded", "marks")
-    later = Marks.of(each for table in decided(source) for each in from_table(table))
-    applied = JobMarks(engine, source.id).read().composed()
-    history = MarkHistory(applied, later)
-    if not history:
+    later = [table.select(SCHEMA.names) for table in decided(source)]
+    tables = JobMarks(engine, source.id).table(), pa.concat_tables([SCHEMA.empty_table(), *later])
+    if not any(map(len, tables)):
         raise invalid(f"no image of job {source_id} is marked", "mark images first", "marks")
-    return history
+    return encode_marks(*tables)

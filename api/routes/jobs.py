@@ -17,7 +17,6 @@ from api.http.principals import Principal
 from api.http.problems import Problem, conflict, forbidden, invalid, not_found
 from api.jobs import store
 from api.jobs.files import delete_finished
-from api.jobs.marks import encode_marks
 from api.jobs.store import Job
 from api.jobs.submission import submit_limits, validate_submission
 from api.results.decisions import marks_tables, requested_marks
@@ -111,10 +110,9 @@ def _submit(
         return marks_tables(engine, key.owner, job.id, open_scores.get(job))
 
     marks = requested_marks(engine, key, validated, decided)
-    encoded = None if marks is None else encode_marks(marks)
     limits = submit_limits(engine, settings, key.owner)
     try:
-        return store.submit(engine, key.owner, validated, idempotency_key, limits, encoded)
+        return store.submit(engine, key.owner, validated, idempotency_key, limits, marks)
     except store.IdempotencyConflict as error:
         raise conflict(
             str(error), "send the same body as before, or another key", field="Idempotency-Key"

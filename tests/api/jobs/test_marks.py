@@ -26,7 +26,7 @@ from api.jobs.marks import (
 from api.jobs.queue import claim
 from api.jobs.store import SubmitLimits, begin_deletion, end_deletion, request_cancel, submit
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
+from difficulty_service.marks.record import SCHEMA, MarkedSample, MarkHistory, Marks, to_table
 
 KEEP = SampleMark(4, "a/4.png", Mark.KEEP)
 RELABEL = SampleMark(2, "é/2.png", Mark.RELABEL, "dog")
@@ -202,8 +202,9 @@ def test_marks_come_in_parts_that_together_are_all(engine: Engine, job: str) -> 
 def test_an_attempt_that_lost_its_job_changes_none_of_the_applied_marks(engine: Engine) -> None:
     first = MarkHistory(later=Marks.of([MarkedSample("a.png", Mark.KEEP)]))
     applied = [MarkedSample("a.png", Mark.KEEP, None, "cat", "0" * 64, round=1)]
+    encoded = encode_marks(SCHEMA.empty_table(), to_table(first.later.samples.values()))
     request = {"dataset": {}}
-    job = submit(engine, "", request, None, SubmitLimits(5, 2), encode_marks(first))[0]
+    job = submit(engine, "", request, None, SubmitLimits(5, 2), encoded)[0]
     claimed = claim(engine, "worker", "cpu", 60.0)
     assert claimed is not None
 

@@ -21,7 +21,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.record import MarkedSample, MarkHistory
+from difficulty_service.marks.record import SCHEMA, MarkedSample, to_table
 from tests.factories import named
 from tests.small_network import SMALL
 
@@ -41,7 +41,10 @@ def run(sqlite_engine: Engine, settings: Settings, artifacts: Artifacts, photos:
         if source is not None:
             request["marks"] = source
         limits = SubmitLimits(100, 3)
-        encoded = None if marks is None else encode_marks(MarkHistory(later=named(marks)))
+        encoded = None
+        if marks is not None:
+            later = to_table(named(marks).samples.values())
+            encoded = encode_marks(SCHEMA.empty_table(), later)
         submit(sqlite_engine, "", request, None, limits, encoded)
         job: Job | None = claim(sqlite_engine, "worker", "cpu", 60.0)
         assert job is not None
