@@ -76,7 +76,7 @@ def _source(folder: Path) -> str:
 
 def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
     """Makes the map and the vectors of a job's images from the features in a folder."""
-    from api.worker.job_runner import write_page_files
+    from api.jobs.page_files import write_page_files
     from difficulty_service.features.store import open_store
     from difficulty_service.gaussians.fit_options import FitOptions
     from difficulty_service.scoring.fit_store import fit_store

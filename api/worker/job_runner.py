@@ -1,7 +1,4 @@
-"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds.
-
-Files for the pages of a job, which can be made only as long as its features are there.
-"""
+"""One attempt of a job: a dataset in, files out, which become visible once the job succeeds."""
 
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +7,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import pyarrow as pa
 from sqlalchemy import Engine
 
 from api.http.problems import Problem
@@ -20,16 +16,14 @@ from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COLUMNS_FILE,
     GAUSSIANS_FILE,
-    MAP_FILE,
     SCORES_FILE,
     TAGS_FILE,
-    VECTORS_FILE,
     attempt_prefix,
     open_stored,
     work_folder,
 )
-from api.jobs.kept_features import write_kept_features
 from api.jobs.marks import JobMarks
+from api.jobs.page_files import write_page_files
 from api.jobs.store import Job, get_job
 from api.jobs.stored_result import StoredResult
 from api.results.score_columns import write_columns
@@ -43,16 +37,13 @@ from difficulty_service.analyses.tags.dataset import ScoredTags, score_dataset_t
 from difficulty_service.analyses.tags.scores import TagReport
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import FeatureStoreError
-from difficulty_service.base.files import file_sha256, replacing
+from difficulty_service.base.files import file_sha256
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.datasets.tags import TagTable
 from difficulty_service.datasets.tags.decisions import class_names
 from difficulty_service.features.errors_file import spelled, write_errors
 from difficulty_service.features.source import FeatureSource
-from difficulty_service.gaussians.gaussian import Gaussians
 from difficulty_service.marks.review_folder import Review
-from difficulty_service.reports.map import place_samples
-from difficulty_service.reports.similar import write_vectors
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.samples import columns_to_read
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
@@ -70,36 +61,6 @@ from difficulty_service.settings.options import (
     ListingOptions,
     NetworkOptions,
 )
-
-
-def write_page_files(
-    store: FeatureSource,
-    gaussians: Gaussians,
-    folder: Path,
-    num_rows: int,
-    ids: pa.StringArray | None = None,
-) -> list[Path]:
-    """Writes the map, by what similar images are found, and the features for comparisons.
-
-    Args:
-        ids: Ids of the rows; None where they are the samples of the store in its order.
-
-    Returns:
-        The files; without the map where there are too few classes or samples for one.
-
-    Raises:
-        FeatureStoreError: A part of the store is damaged.
-    """
-    files = write_kept_features(folder, store, num_rows, ids)
-    if write_vectors(folder / VECTORS_FILE, store, gaussians, num_rows, ids):
-        files.append(folder / VECTORS_FILE)
-    placed = place_samples(store, gaussians)
-    if placed is not None:
-        with replacing(folder / MAP_FILE) as temporary:
-            write_parquet(temporary, placed)
-        files.append(folder / MAP_FILE)
-    return files
-
 
 FEATURES_FOLDER = "features"
 
