@@ -1,8 +1,8 @@
-"""The web application: routes and their description, middleware, resources, housekeeping."""
+"""The web application: routes and their description, middleware, start, housekeeping."""
 
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager, nullcontext
-from functools import cache
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
+from functools import cache, partial
 from importlib.metadata import version
 from typing import Any
 
@@ -18,27 +18,15 @@ from api.background import Wait, in_background
 from api.explored import Rounds
 from api.http.api_keys import OPEN_PATHS, Authentication
 from api.http.browsers import BrowserHeaders
-from api.http.fair_queue import FairQueue
 from api.http.limits import BodyLimits, limits_of, rate_limiter
+from api.http.needed_services import attach_services
 from api.http.problem_responses import add_handlers
 from api.http.problems import CONTENT_TYPE
-from api.jobs.default_backbone import settle_default_backbone
-from api.jobs.estimate import preview_datasets
 from api.jobs.files import count_results, delete_left_files, finish_deletions
 from api.metrics import Metrics, RequestLog
-from api.online.process import ScoringModels, ScoringProcess
-from api.online.words import WordSearch
-from api.pages.rendering import compile_templates
+from api.pages.rendering import compile_templates, problem_page
 from api.pages.routes import add_pages
-from api.results.attached_tables import AttachedTables
-from api.results.comparisons import Comparisons
-from api.results.maps import Maps, SimilarImages
-from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
-from api.results.saved_views import ExplorerViews, StoredViews, views_file
-from api.results.score_columns import OpenScores, load_conversions
-from api.results.searches import Searches
-from api.results.thumbnails import AT_ONCE, Thumbnails
-from api.results.tsne_maps import TsneMaps
+from api.results.score_columns import load_conversions
 from api.routes import (
     columns,
     comparisons,
@@ -51,17 +39,12 @@ from api.routes import (
     system,
     uploads,
 )
-from api.routes.events import EventStreams
+from api.services import ServiceInputs, Services, open_services
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
-from api.storage.database import connect, is_damaged, migrate
-from api.storage.identity import require_own_artifacts
+from api.storage.database import is_damaged
 from api.storage.key_uses import KeyUses
 from api.storage.space import keep_reserve
-from api.uploads.checking import UploadChecks
 from api.uploads.store import complete_received
-from difficulty_service.base.apart import Apart, Limits, call_apart
-from difficulty_service.base.threads import num_workers
 from difficulty_service.bodies.service import ProblemSchema
 
 ROUTERS = (
@@ -77,12 +60,6 @@ ROUTERS = (
     gaussians.router,
 )
 
-COUNTING_BYTES = 4 << 30  # memory of the process that counts samples
-KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
-MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
-MAX_PENDING_MARKS = 2  # requests of one key that read, or write, all marks of a job, at once
-MAX_PENDING_TABLES = 2  # requests of one key that send columns, at once
-EVERYWHERE = ("auto", "cpu")  # devices that every machine has
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
 Errors are problem details (RFC 9457): a stable `type`, what is wrong in `detail`, the field at
@@ -90,27 +67,27 @@ fault in `field` and what to do in `remedy`.
 """
 
 
-def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
-    """Creates the application, which opens its resources when it is started.
+def create_app(
+    settings: Settings,
+    rounds: Rounds | None = None,
+    is_stopping: Callable[[], bool] = lambda: False,
+) -> FastAPI:
+    """Creates the application, which opens its services when it is started.
 
-    `rounds` are those of a score file that is explored.
+    `rounds` are those of a score file that is explored; `is_stopping` tells whether long answers
+    should end.
     """
+    inputs = ServiceInputs(settings, Metrics(), problem_page, rounds, is_stopping)
     app = FastAPI(
         title="difficulty",
         version=version("difficulty-service"),
         description=DESCRIPTION,
-        lifespan=lifespan,
+        lifespan=partial(lifespan, inputs=inputs),
         redirect_slashes=False,
         docs_url=None,
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
     )
-    app.state.settings = settings
-    app.state.rounds = rounds
-    app.state.metrics = Metrics()
-    app.state.stopping = lambda: False  # whether long answers should end
-    app.state.event_streams = EventStreams(settings.max_event_streams)
-    app.state.key_uses = KeyUses()
     add_handlers(app)
     # The middleware added last is the first to get a request.
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
@@ -124,7 +101,7 @@ def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
         # site to a browser.
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(settings.allowed_hosts))
     app.add_middleware(BrowserHeaders)
-    app.add_middleware(RequestLog, metrics=app.state.metrics)
+    app.add_middleware(RequestLog, metrics=inputs.metrics)
     app.add_middleware(CorrelationIdMiddleware)
     for router in ROUTERS:
         app.include_router(router)
@@ -134,99 +111,26 @@ def create_app(settings: Settings, rounds: Rounds | None = None) -> FastAPI:
 
 
 @asynccontextmanager
-async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Opens the resources, upgrades the tables, and closes everything at the end."""
-    settings: Settings = app.state.settings
-    state = app.state
-    state.engine = connect(settings.resolved_database_url.get_secret_value())
+async def lifespan(app: FastAPI, inputs: ServiceInputs) -> AsyncIterator[None]:
+    """Runs the services in threads, as what they open and close takes a while."""
+    stack = ExitStack()
     try:
-        state.artifacts = await run_in_threadpool(_prepare_storage, state.engine, settings)
-        settings = state.settings = await run_in_threadpool(settle_default_backbone, settings)
-        if settings.device not in EVERYWHERE:
-            # In another process, since that takes torch.
-            await run_in_threadpool(call_apart, _choose_device, settings.device)
-        scorings_at_once = num_workers() + 2
-        state.scoring_process = ScoringProcess(settings, scorings_at_once)
-        state.thumbnails = Thumbnails(settings, state.engine)
-        state.open_scores = OpenScores(settings, state.artifacts)
-        files = (
-            AttachedColumns(state.engine, settings, state.artifacts)
-            if settings.takes_jobs
-            else ExplorerColumns(settings)
-        )
-        state.open_columns = OpenColumns(files, state.open_scores)
-        state.attached_tables = AttachedTables(
-            state.engine, settings, state.artifacts, state.open_scores
-        )
-        state.saved_views = (
-            StoredViews(state.engine)
-            if settings.takes_jobs
-            else ExplorerViews(views_file(settings))
-        )
-        state.scoring_models = ScoringModels(state.artifacts, state.scoring_process)
-        await run_in_threadpool(compile_templates)
-        await run_in_threadpool(load_conversions)
-        state.maps = Maps(state.artifacts, state.open_scores)
-        state.similar_images = SimilarImages(settings, state.artifacts)
-        weights = None if state.rounds is None else state.rounds.explored.weights
-        state.word_search = WordSearch(state.artifacts, state.scoring_process, weights)
-        state.tsne_maps = TsneMaps(
-            state.engine,
-            settings,
-            state.artifacts,
-            state.maps,
-            state.similar_images,
-            state.open_scores,
-        )
-        state.comparisons = Comparisons(state.engine, settings, state.artifacts)
-        state.upload_checks = UploadChecks(settings.upload_check_seconds)
-        state.previews = Apart(preview_datasets, limits=Limits(COUNTING_BYTES, KEPT_BYTES))
-        _open_queues(app, settings, scorings_at_once)
-        try:
-            keeping = state.rounds.keeping_marks(state.engine) if state.rounds else nullcontext()
-            house = housekeeping(state.engine, settings, state.artifacts, state.upload_checks)
-            with house, keeping, recording_uses(state.engine, state.key_uses):
-                yield
-        finally:
-            await run_in_threadpool(state.tsne_maps.close)
-            await run_in_threadpool(state.comparisons.close)
-            await run_in_threadpool(state.scoring_process.close)
-            await run_in_threadpool(state.thumbnails.close)
-            await run_in_threadpool(state.upload_checks.close)
-            await run_in_threadpool(state.attached_tables.close)
-            await run_in_threadpool(state.previews.close)
+        services = await run_in_threadpool(stack.enter_context, running_services(inputs))
+        attach_services(app, services)
+        yield
     finally:
-        state.engine.dispose()
+        await run_in_threadpool(stack.close)
 
 
-def _open_queues(app: FastAPI, settings: Settings, scorings_at_once: int) -> None:
-    """Opens the queues in which clients have turns, each for work of one purpose."""
-    state = app.state
-    state.thumbnail_queue = FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails)
-    state.scoring_queue = FairQueue(
-        "requests to score samples", scorings_at_once, settings.max_pending_scorings
-    )
-    state.estimate_queue = FairQueue("estimates", 1, MAX_PENDING_ESTIMATES)
-    state.tables_queue = FairQueue("tables of columns", 1, MAX_PENDING_TABLES)
-    state.searches = Searches(settings.filter_seconds, lambda: state.stopping())
-    state.marking_queue = FairQueue("requests to mark many samples", 1, MAX_PENDING_MARKS)
-    state.marks_queue = FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS)
-
-
-def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:
-    """Upgrades the tables, and opens the artifacts, which have to be those of the database."""
-    migrate(engine)
-    artifacts = open_artifacts(settings.artifact_root)
-    if settings.takes_jobs:
-        keep_reserve(engine)
-        require_own_artifacts(engine, artifacts)
-    return artifacts
-
-
-def _choose_device(name: str) -> None:
-    from difficulty_service.backbones.backbone import choose_device
-
-    choose_device(name)
+@contextmanager
+def running_services(inputs: ServiceInputs) -> Iterator[Services]:
+    """The services, open, and what goes on in the background as long as they are."""
+    with open_services(inputs) as services:
+        compile_templates()
+        load_conversions()
+        keeping = inputs.rounds.keeping_marks(services.engine) if inputs.rounds else nullcontext()
+        with housekeeping(services), keeping, recording_uses(services.engine, services.key_uses):
+            yield services
 
 
 REFERENCE = "#/components/schemas/Problem"
@@ -297,13 +201,12 @@ END_SECONDS = 5.0  # to wait for the sweep in progress; whatever it leaves, the 
 
 
 @contextmanager
-def housekeeping(
-    engine: Engine, settings: Settings, artifacts: Artifacts, checks: UploadChecks
-) -> Iterator[None]:
+def housekeeping(services: Services) -> Iterator[None]:
     """Keeps house in a thread within the context."""
+    engine, settings, artifacts = services.engine, services.settings, services.artifacts
 
     def keep_house(wait: Wait) -> None:
-        _try("uploads", lambda: complete_received(engine, settings, checks))
+        _try("uploads", lambda: complete_received(engine, settings, services.upload_checks))
         is_ended = wait(0)
         while not is_ended:
             if settings.takes_jobs:

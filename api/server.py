@@ -56,7 +56,11 @@ def run_server(
         if settings.takes_jobs:  # also here, where the reason becomes one sentence
             require_own_artifacts(engine, open_artifacts(settings.artifact_root))
     check_address(settings.host, has_keys=has_keys)
-    app = create_app(settings, rounds)
+
+    def is_stopping() -> bool:
+        return server.should_exit
+
+    app = create_app(settings, rounds, is_stopping)
     trusting = ProxyHeadersMiddleware(app, list(settings.trusted_proxies))  # type: ignore[arg-type]
     # Outside of it, because a connection is known by its own address.
     front = Front(
@@ -77,7 +81,6 @@ def run_server(
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
     )
     server = uvicorn.Server(config)
-    app.state.stopping = lambda: server.should_exit
     with closing(listen(settings.host, settings.port, settings.answer_timeout)) as listener:
         log.info("listening", url=url_of(listener), keys=has_keys)
         on_listening(url_of(listener))

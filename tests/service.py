@@ -9,6 +9,8 @@ from typing import Any
 from fastapi.testclient import TestClient
 
 from api.app import create_app
+from api.http.needed_services import attach_services
+from api.services import Services
 from api.settings import Settings
 
 
@@ -24,6 +26,17 @@ def client_of(
     app = create_app(Settings(**usual | settings))
     with TestClient(app, base_url="http://localhost", follow_redirects=follow_redirects) as client:
         yield client
+
+
+def services_in(client: TestClient) -> Services:
+    """What the requests of a client share."""
+    services: Services = client.app.state.services  # type: ignore[attr-defined]
+    return services
+
+
+def share(client: TestClient, services: Services) -> None:
+    """Has the later requests of a client share other services."""
+    attach_services(client.app, services)  # type: ignore[arg-type]
 
 
 def ask(client: TestClient, job: str, **body: object) -> dict[str, object]:

@@ -19,6 +19,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from api.http.browsers import refuse_other_sites, secret_in_cookie
+from api.http.needed_services import needed_services
 from api.http.principals import ANONYMOUS, Principal
 from api.http.problem_responses import answer, problem_of
 from api.http.problems import Problem, forbidden
@@ -74,18 +75,18 @@ class Authentication:
         await self.app(scope, receive, send)
 
     async def _authenticate(self, scope: Scope) -> None:
-        engine: Engine = scope["app"].state.engine
+        services = needed_services(scope)
         state = scope.setdefault("state", {})
         headers = Headers(scope=scope)
         try:
             secret = presented_secret(headers, secure=scope["scheme"] == "https")
             if self.has_keys.is_set() and secret is None:
                 raise _unauthorised(NO_KEY)  # without a look-up, which costs more than the rest
-            look_up = partial(identify, engine, secret, None if self.any_host else headers)
+            look_up = partial(identify, services.engine, secret, None if self.any_host else headers)
             state["principal"] = await to_thread.run_sync(look_up, limiter=self.threads)
             if owner := state["principal"].owner:
                 self.has_keys.set()
-                scope["app"].state.key_uses.add(owner)
+                services.key_uses.add(owner)
         except Problem:
             # A guessed key counts too, on the address; otherwise guessing would have no limit.
             self.count(f"address {_address(scope)}")

@@ -17,6 +17,7 @@ from starlette.middleware.body_limit import MAX_BODY_SIZE_SCOPE_KEY
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Match
 
+from api.http.needed_services import find_services, needed_services
 from api.http.problems import (
     CONTENT_TYPE,
     STORAGE_REASONS,
@@ -61,13 +62,13 @@ KINDS: Mapping[int, tuple[str, str]] = {
 def answer(problem: Problem, scope: MutableMapping[str, Any]) -> Response:
     """The response for a problem; its type is stored in the scope, for the log and the metrics.
 
-    `app.state.problem_page` writes it for a browser that asks for a page.
+    A browser that asks for a page gets one, once the application has started.
     """
     scope.setdefault("state", {})["problem"] = problem.type
-    problem_page = getattr(getattr(scope.get("app"), "state", None), "problem_page", None)
+    services = find_services(scope)
     accepts_page = "text/html" in Headers(scope=scope).get("accept", "")
-    if problem_page is not None and accepts_page and not scope["path"].startswith(DATA):
-        return problem_page(problem, Request(scope))
+    if services is not None and accepts_page and not scope["path"].startswith(DATA):
+        return services.problem_page(problem, Request(scope))
     body = problem.body()
     body["detail"] = body["detail"][:MAX_DETAIL_LENGTH]
     return JSONResponse(
@@ -220,7 +221,7 @@ def add_handlers(app: FastAPI) -> None:
         problem = problem_of(error)
         if isinstance(error, DifficultyError):
             # The library names the files that it reads as this server knows them.
-            names = public_names(request.app.state.settings)
+            names = public_names(needed_services(request.scope).settings)
             detail, remedy = (hide_paths(each, names) for each in (problem.detail, problem.remedy))
             problem = replace(problem, detail=detail, remedy=remedy)
         if isinstance(error, HTTPException) and problem.status == HTTPStatus.METHOD_NOT_ALLOWED:

@@ -4,7 +4,8 @@ import gzip
 import hashlib
 import mimetypes
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.resources import files
 from pathlib import Path
 
 from starlette.datastructures import Headers
@@ -65,6 +66,14 @@ class Assets:
                 status_code=304, headers={name: response.headers[name] for name in kept}
             )
         await response(scope, receive, send)
+
+
+@cache
+def page_assets() -> Assets:
+    """The files of all pages, as they were when they were first asked for."""
+    report = Path(str(files("difficulty_service.pages") / "static"))
+    own = Path(str(files("api.pages") / "static"))
+    return Assets({"": own, "report": report})
 
 
 def _answers(name: str, content: bytes, caching: str) -> tuple[Response, Response]:

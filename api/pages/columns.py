@@ -17,9 +17,9 @@ from api.http.public_text import hide_paths, public_names
 from api.jobs.store import Job
 from api.pages.rendering import redirect, render
 from api.pages.scored import scored_job
-from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
 from api.routes.columns import attach_dataset, attach_table, changeable_job, find_columns
+from api.services import services_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.datasets.table_files import LIMITED_EXTENSIONS
 from difficulty_service.reports.joined_tables import MOST_COLUMNS
@@ -90,8 +90,7 @@ def remove(
 ) -> Response:
     """Removes a table; one that is gone already is no error."""
     job = changeable_job(request, key, job_id)
-    tables: AttachedTables = request.app.state.attached_tables
-    tables.detach(job, check_name(name))
+    services_of(request).attached_tables.detach(job, check_name(name))
     return redirect(f"/jobs/{job.id}/columns")
 
 
@@ -117,7 +116,7 @@ def _page(
     job_id: str, request: Request, key: Principal, entered: Entered | None = None
 ) -> Response:
     job = scored_job(request, key, job_id)
-    settings = request.app.state.settings
+    settings = services_of(request).settings
     names = public_names(settings)
     problem = None if entered is None else entered.problem
     values = job.values("Columns") | {

@@ -23,6 +23,7 @@ from api.pages.scored import ScoredJob, scored_job
 from api.results.comparisons import TABLE_FILE
 from api.routes.comparisons import ComparisonId, begin, comparisons
 from api.routes.reviewers import owned_job
+from api.services import services_of
 from difficulty_service.bodies.comparisons import (
     ComparisonCreate,
     ComparisonPublic,
@@ -186,7 +187,7 @@ def _list(
 ) -> Response:
     job = scored_job(request, key, job_id)
     kind, entered, problem = refused or ("", {}, "")
-    engine = request.app.state.engine
+    engine = services_of(request).engine
     others = list_jobs(engine, None, viewer=key, state="succeeded", limit=MOST_JOBS)
     forms = [
         (each, each.fields(entered if each.kind == kind else {}), entered.get(each.others, ()))

@@ -14,7 +14,6 @@ from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
-from api.online.words import WordSearch
 from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.marking import Choice, Verb
 from api.pages.rendering import is_fragment, query_of, redirect, render
@@ -37,6 +36,7 @@ from api.routes.conditions import Conditions, search, searched
 from api.routes.marks import MOST_AT_ONCE, apply_changes
 from api.routes.results import read_text, send_thumbnail
 from api.routes.reviewers import owned_job
+from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
@@ -141,7 +141,7 @@ def delete_view(
 
 def _views(job: ScoredJob) -> tuple[SavedViews, Reviewed]:
     """Where views are kept, and whose."""
-    return job.request.app.state.saved_views, Reviewed(job.job.id, job.key.owner)
+    return services_of(job.request).saved_views, Reviewed(job.job.id, job.key.owner)
 
 
 @router.get("/{row}")
@@ -296,7 +296,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
 
 
 def _knows_words(job: ScoredJob) -> bool:
-    search: WordSearch = job.request.app.state.word_search
+    search = services_of(job.request).word_search
     return search.offers(job.job)
 
 
@@ -325,8 +325,7 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
 
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
-    state = job.request.app.state
-    rows = state.similar_images.get(job.job, row)
+    rows = services_of(job.request).similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
     return {"similar": cards}
 
@@ -426,7 +425,8 @@ async def _picture(wanted: Wanted, request: Request, key: Principal) -> Response
         else:
             answer = await send_thumbnail(request, key, wanted)
     except ImageError as error:
-        return placeholder(422, hide_paths(error.problem, public_names(request.app.state.settings)))
+        names = public_names(services_of(request).settings)
+        return placeholder(422, hide_paths(error.problem, names))
     except (Problem, DatasetError) as error:
         if isinstance(error, Problem) and error.status == HTTPStatus.TOO_MANY_REQUESTS:
             raise

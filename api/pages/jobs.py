@@ -11,7 +11,6 @@ from pydantic import BaseModel, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from api.explored import Rounds
 from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import Problem, conflict, reason_of
@@ -30,7 +29,7 @@ from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.results import succeeded_job
 from api.routes.system import estimate, get_backbones, get_folders
-from api.settings import Settings
+from api.services import services_of
 from api.uploads.quota import find_usage
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
 from difficulty_service.bodies.service import BackbonePublic, FolderPage
@@ -212,8 +211,8 @@ def create(
     request: Request, key: WriteKey, form: Annotated[NewJob, Depends(entered_job)]
 ) -> Response:
     """Submits the job of the form; shows the form again where a field is wrong."""
-    settings: Settings = request.app.state.settings
-    engine = request.app.state.engine
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     try:
         body = JobCreate(**form.as_body())
         validated = validate_submission(body, settings, engine, key)
@@ -257,11 +256,11 @@ async def score_again(
     A score file that is explored is scored again at once.
     """
     earlier = await run_in_threadpool(rest.find_job, request, key, job_id)
-    state = request.app.state
-    rounds: Rounds | None = state.rounds
+    services = services_of(request)
+    rounds = services.rounds
     if rounds is not None:
         following = await run_in_threadpool(
-            rounds.score_again, state.engine, state.artifacts, earlier
+            rounds.score_again, services.engine, services.artifacts, earlier
         )
         return redirect(f"/jobs/{following}")
     body = JobCreate(**{**earlier.request, "marks": earlier.id, "marks_of": of})
@@ -273,10 +272,10 @@ async def score_again(
 def go_to(job_id: str, request: Request, key: WriteKey) -> Response:
     """Makes a round the one that the explored score file holds."""
     job = succeeded_job(request, key, job_id)
-    state = request.app.state
-    if state.rounds is None:
+    services = services_of(request)
+    if services.rounds is None:
         raise conflict("every round is a job of its own here", "go on from the job that you want")
-    state.rounds.go_to(state.engine, state.artifacts, job)
+    services.rounds.go_to(services.engine, services.artifacts, job)
     return redirect(f"/jobs/{job.id}")
 
 
@@ -300,7 +299,8 @@ def remove(job_id: str, request: Request, key: WriteKey) -> Response:
 
 def _list(request: Request, key: Principal, before: str | None) -> dict[str, Any]:
     cursor = None if before is None else rest.last_of_page(before)
-    engine, settings = request.app.state.engine, request.app.state.settings
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     jobs = list_jobs(engine, None, viewer=key, limit=PAGE + 1, before=cursor)
     page = jobs[:PAGE]
     has_unfinished = any(job.state in UNFINISHED for job in page)
@@ -338,7 +338,8 @@ def _in_words(value: object) -> str:
 def _form(
     request: Request, key: Principal, form: NewJob, problem: Mapping[str, str]
 ) -> dict[str, Any]:
-    engine, settings = request.app.state.engine, request.app.state.settings
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     backbones = get_backbones(request, key).backbones
     return {
         "form": replace(form, token=uuid4().hex),

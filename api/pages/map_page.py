@@ -11,8 +11,8 @@ from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem, not_found
 from api.pages.rendering import render
 from api.pages.scored import ScoredJob, scored_job
-from api.results.maps import Layout, Maps
-from api.results.tsne_maps import TsneMaps
+from api.results.maps import Layout
+from api.services import services_of
 from difficulty_service.base.extras import pip_command
 from difficulty_service.reports.map_columns import colours_by, packed_column
 from difficulty_service.reports.sample_columns import LONGEST_NAME
@@ -30,7 +30,7 @@ Row = Annotated[int, Path(ge=0, le=2**53)]
 def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
     """The images on a plane, by their features."""
     job = scored_job(request, key, job_id)
-    maps: Maps = request.app.state.maps
+    maps = services_of(request).maps
     values = job.values("Map") | {
         "map": job.drawn(),
         "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
@@ -67,10 +67,10 @@ def read_tsne(
     The first request begins it.
     """
     job = scored_job(request, key, job_id)
-    if not has_tsne() and not request.app.state.maps.has(job.job, "tsne"):
+    services = services_of(request)
+    if not has_tsne() and not services.maps.has(job.job, "tsne"):
         raise Problem(404, "not-found", "this server cannot make a t-SNE", pip_command(EXTRA))
-    tsne_maps: TsneMaps = request.app.state.tsne_maps
-    progress = tsne_maps.request(job.job)
+    progress = services.tsne_maps.request(job.job)
     if progress is None:
         return _points(job, "tsne", if_none_match, accept_encoding)
     answer = {"share": progress.share, "failure": progress.failure}
@@ -101,7 +101,7 @@ def read_id(job_id: str, row: Row, request: Request, key: ReadKey) -> str:
 
 
 def _points(job: ScoredJob, layout: Layout, known: str, encodings: str) -> Response:
-    points = job.request.app.state.maps.points(job.job, layout, f"{job.address}/images")
+    points = services_of(job.request).maps.points(job.job, layout, f"{job.address}/images")
     if points is None:
         raise Problem(404, "not-found", "this job has no map", "see the page of the map for why")
     headers = {

@@ -18,6 +18,7 @@ from api.results.score_pages import BadQuery
 from api.routes.conditions import Conditions, as_problem, searched
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few, require_mark
+from api.services import services_of
 from difficulty_service.marks.mark_kinds import Mark
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
@@ -38,7 +39,7 @@ async def mark_matching(
     """Marks every image that fulfils the conditions."""
     job = await run_in_threadpool(scored_job, request, key, job_id)
     rows = await searched(request, key, query, _rows_to_mark, job, query, mark)
-    queue = request.app.state.marking_queue
+    queue = services_of(request).queues.marking
     return await in_turn(queue, request, key, _mark_rows, job, query, rows, mark)
 
 

@@ -15,6 +15,7 @@ from starlette.responses import Response
 from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
+from api.pages.assets import page_assets
 from difficulty_service.bodies.jobs import WeightsDownload
 from difficulty_service.pages.html_page import environment_of
 
@@ -38,7 +39,7 @@ def render(
             may_write=bool(principal and "write" in principal.scopes),
             caller=principal,
             path=request.url.path,
-            static=request.app.state.static,
+            static=f"/static/{page_assets().version}",
             **(values or {}),
         )
     )

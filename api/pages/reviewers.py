@@ -14,6 +14,7 @@ from api.pages.scored import ScoredJob, may_submit_again, scored_job
 from api.results.image_query import DOUBTFUL
 from api.routes.jobs import in_turn
 from api.routes.reviewers import find, owned_job
+from api.services import services_of
 
 router = APIRouter(prefix="/jobs/{job_id}/reviewers", include_in_schema=False)
 
@@ -24,7 +25,7 @@ KeyId = Annotated[str, Form(max_length=100)]
 async def show_reviewers(job_id: str, request: Request, key: ReadKey) -> Response:
     """How far each reviewer has come, and how far they agree."""
     job = await run_in_threadpool(scored_job, request, key, job_id)
-    queue = request.app.state.marks_queue
+    queue = services_of(request).queues.marks
     return await in_turn(queue, request, key, _page, request, key, job)
 
 
@@ -43,7 +44,7 @@ def _page(request: Request, key: Principal, job: ScoredJob) -> Response:
 def share(job_id: str, request: Request, key: WriteKey, key_id: KeyId) -> Response:
     """Shares the job with another key."""
     job = owned_job(request, key, job_id)
-    share_job(request.app.state.engine, job.id, key_id.strip())
+    share_job(services_of(request).engine, job.id, key_id.strip())
     return redirect(f"/jobs/{job.id}/reviewers")
 
 
@@ -51,5 +52,5 @@ def share(job_id: str, request: Request, key: WriteKey, key_id: KeyId) -> Respon
 def unshare(job_id: str, request: Request, key: WriteKey, key_id: KeyId) -> Response:
     """Shares the job no longer with a key."""
     job = owned_job(request, key, job_id)
-    unshare_job(request.app.state.engine, job.id, key_id)
+    unshare_job(services_of(request).engine, job.id, key_id)
     return redirect(f"/jobs/{job.id}/reviewers")

@@ -1,8 +1,6 @@
 """All pages: their static files, signing in and out, and the reference of the REST service."""
 
 import re
-from importlib.resources import files
-from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Form, Query, Request
@@ -12,8 +10,9 @@ from api.http.api_keys import LONGEST_SECRET, UNKNOWN_KEY, ReadKey, find_princip
 from api.http.browsers import delete_cookie, set_cookie
 from api.http.problems import Problem
 from api.pages import columns, comparisons, images, jobs, map_page, marking, reviewers, views
-from api.pages.assets import Assets
-from api.pages.rendering import problem_page, redirect, render
+from api.pages.assets import page_assets
+from api.pages.rendering import redirect, render
+from api.services import services_of
 from api.storage.keys import any_keys
 
 router = APIRouter(include_in_schema=False)
@@ -39,7 +38,7 @@ def show_sign_in(
     request: Request, next_: Annotated[str, Query(alias="next", max_length=4000)] = "/"
 ) -> Response:
     """The form for a key; where there are no keys, the page itself."""
-    if not any_keys(request.app.state.engine):
+    if not any_keys(services_of(request).engine):
         return redirect(_local(next_))
     return render(request, "sign_in", {"next": _local(next_), "problem": ""})
 
@@ -55,7 +54,7 @@ def sign_in(
     problem, principal = "enter a key" if not secret else UNKNOWN_KEY, None
     if secret and len(secret) <= LONGEST_SECRET:
         try:
-            principal = find_principal(request.app.state.engine, secret)
+            principal = find_principal(services_of(request).engine, secret)
         except Problem as error:
             problem = error.detail
     if principal is None:
@@ -97,9 +96,4 @@ def add_pages(app: FastAPI) -> None:
     """Adds the pages to an application."""
     for router in ROUTERS:
         app.include_router(router)
-    report = Path(str(files("difficulty_service.pages") / "static"))
-    own = Path(str(files("api.pages") / "static"))
-    assets = Assets({"": own, "report": report})
-    app.mount("/static", assets)
-    app.state.static = f"/static/{assets.version}"
-    app.state.problem_page = problem_page
+    app.mount("/static", page_assets())

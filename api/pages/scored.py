@@ -3,12 +3,11 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 from uuid import uuid4
 
 from fastapi import Request
 
-from api.explored import Rounds
 from api.http.principals import Principal
 from api.http.problems import not_found
 from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
@@ -16,11 +15,12 @@ from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample
 from api.jobs.store import Job
 from api.pages.rendering import job_name
 from api.results.image_query import SORTS, Beside, ImageQuery
-from api.results.maps import Layout, Maps
+from api.results.maps import Layout
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores, ScoreColumns
 from api.routes.conditions import beside
 from api.routes.results import succeeded_job
+from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import RANDOM
@@ -70,7 +70,7 @@ class ScoredJob:
 
     def marks_of(self, rows: Iterable[int]) -> Mapping[int, SampleMark | None]:
         """The caller's mark of each of some rows."""
-        return marks_of_rows(self.request.app.state.engine, self.key.owner, self.job.id, rows)
+        return marks_of_rows(services_of(self.request).engine, self.key.owner, self.job.id, rows)
 
     @property
     def shows_reviewers(self) -> bool:
@@ -81,7 +81,7 @@ class ScoredJob:
         """What reviewers decided about a sample; None for who may not see that."""
         if not self.shows_reviewers:
             return None
-        engine = self.request.app.state.engine
+        engine = services_of(self.request).engine
         marks = marks_of_sample(engine, self.job.id, row)
         final = marks.pop(FINAL, None)
         keys = keys_by_id(engine)
@@ -95,13 +95,11 @@ class ScoredJob:
     @cached_property
     def columns(self) -> SampleColumns:
         """Columns beside the scores that have a value."""
-        columns = cast("SampleColumns", self.request.app.state.open_columns.get(self.job))
-        return with_values(columns)
+        return with_values(services_of(self.request).open_columns.get(self.job))
 
     def drawn(self, layout: Layout = "plane") -> ImageMap | None:
         """A map; None where the job has none."""
-        maps: Maps = self.request.app.state.maps
-        return maps.get(self.job, layout)
+        return services_of(self.request).maps.get(self.job, layout)
 
     @property
     def address(self) -> str:
@@ -149,25 +147,25 @@ class ScoredJob:
             "can_score_again": self._can_score_again(),
             "round_kept": self._round_kept(),
             "token": uuid4().hex,
-            "takes_jobs": self.request.app.state.settings.takes_jobs,
+            "takes_jobs": services_of(self.request).settings.takes_jobs,
         }
 
     def _can_score_again(self) -> bool:
         """Whether the page offers to score again with the marks of its job."""
-        rounds: Rounds | None = self.request.app.state.rounds
+        rounds = services_of(self.request).rounds
         if rounds is not None:
             return not rounds.obstacle
         return may_submit_again(self.request, self.key, self.job)
 
     def _round_kept(self) -> str:
         """The score file that holds another round than this one; empty where none does."""
-        rounds: Rounds | None = self.request.app.state.rounds
+        rounds = services_of(self.request).rounds
         is_other = rounds is not None and rounds.current != self.job.id
         return rounds.explored.scores.name if rounds is not None and is_other else ""
 
     def _tray(self) -> dict[str, Any]:
         """Variables of the marks below each page, with what they say about labels."""
-        engine = self.request.app.state.engine
+        engine = services_of(self.request).engine
         found = count_marks(engine, self.key.owner, self.job.id)
         counts = by_mark(found)
         values = {"checked": found.total(), "counts": counts, "said": ""}
@@ -198,14 +196,14 @@ def may_submit_again(request: Request, key: Principal, job: Job) -> bool:
 
     Marks of tags are taken into their table, which is another dataset then.
     """
-    takes_jobs = request.app.state.settings.takes_jobs and job.wanted.tags is None
+    takes_jobs = services_of(request).settings.takes_jobs and job.wanted.tags is None
     return job.owner == key.owner and takes_jobs and "write" in key.scopes
 
 
 def scored_job(request: Request, key: Principal, job_id: str) -> ScoredJob:
     """The finished job of an address."""
     job = succeeded_job(request, key, job_id)
-    return ScoredJob(request, key, job, request.app.state.open_scores)
+    return ScoredJob(request, key, job, services_of(request).open_scores)
 
 
 def existing_card(job: ScoredJob, row: int) -> Card:

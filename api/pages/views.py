@@ -21,6 +21,7 @@ from api.routes import jobs as rest
 from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
+from api.services import services_of
 from difficulty_service.bodies.results import TagPublic
 from difficulty_service.pages.origin import describe_provenance
 from difficulty_service.reports.copies import give_label, keep_one, to_group
@@ -50,7 +51,7 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
         return Response(headers=REFRESH) if is_fragment(request) else _summary(request, key, job_id)
     if is_fragment(request) and job.state not in ("queued", "running"):
         return Response(headers=REFRESH)
-    state = request.app.state
+    services = services_of(request)
     values = {
         "job": job,
         "noun": job.kind,
@@ -59,7 +60,8 @@ def show_job(job_id: str, request: Request, key: ReadKey) -> Response:
         "can_try_again": job.state in {"failed", "cancelled"}
         and may_submit_again(request, key, job),
         "token": uuid4().hex,
-        "no_worker": job.state == "queued" and not live_workers(state.engine, state.settings.lease),
+        "no_worker": job.state == "queued"
+        and not live_workers(services.engine, services.settings.lease),
     }
     return render(request, "progress" if is_fragment(request) else "unfinished", values)
 
@@ -99,7 +101,7 @@ def _tags(request: Request, job: ScoredJob) -> list[TagPublic]:
     """The tags that were judged, the largest numbers of expected errors first."""
     if job.job.wanted.tags is None:
         return []
-    found = tags_of(request.app.state.artifacts, job.job).tags
+    found = tags_of(services_of(request).artifacts, job.job).tags
     return sorted(found, key=lambda each: -((each.wrong or 0) + (each.missing or 0)))
 
 
@@ -113,7 +115,7 @@ def show_round(job_id: str, request: Request, key: ReadKey) -> Response:
             404, "not-found", "this job knows no decisions", "mark images, then score again"
         )
     source = job.job.wanted.marks
-    stored = None if source is None else visible_job(request.app.state.engine, key, source)
+    stored = None if source is None else visible_job(services_of(request).engine, key, source)
     values = job.values("Summary") | {
         "number": number,
         "summary": job.overview.summary,
@@ -240,7 +242,7 @@ async def decide_copies(
     after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
 ) -> Response:
     """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
-    queue = request.app.state.marking_queue
+    queue = services_of(request).queues.marking
     return await in_turn(queue, request, key, _decide_copies, job_id, request, key, form, after)
 
 

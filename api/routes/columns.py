@@ -10,12 +10,10 @@ from typing import Annotated, BinaryIO
 from fastapi import APIRouter, Query, Request, Response
 from fastapi import Path as PathPart
 from pydantic import Field
-from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 
 from api.http.api_keys import KeyWatch, ReadKey, WriteKey, client_of
-from api.http.fair_queue import FairQueue
 from api.http.principals import Principal
 from api.http.problems import bad_request, conflict, invalid, not_found
 from api.jobs.columns import AttachedTable, attached_tables
@@ -25,7 +23,7 @@ from api.results.attached_tables import AttachedTables
 from api.results.table_joining import LONGEST_NAME, SentTable, check_name
 from api.routes.results import NOT_FINISHED, succeeded_job
 from api.routes.reviewers import owned_job
-from api.settings import Settings
+from api.services import services_of
 from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
 from difficulty_service.bodies.results import Column, Columns, Table
@@ -88,7 +86,7 @@ async def attach(
     """
     job = await run_in_threadpool(changeable_job, request, key, job_id)
     columns = tuple(dict.fromkeys(column))
-    engine: Engine = request.app.state.engine
+    engine = services_of(request).engine
     body = KeyWatch(engine, key, job.root).watched(request.stream())
     if table == DATASET:
         async for chunk in body:
@@ -118,7 +116,7 @@ def remove(job_id: str, table: TableName, request: Request, key: WriteKey) -> Re
 
 def changeable_job(request: Request, key: Principal, job_id: str) -> Job:
     """A finished job to which the caller may attach tables."""
-    settings: Settings = request.app.state.settings
+    settings = services_of(request).settings
     if not settings.takes_jobs:
         raise conflict(
             "the columns of a score file that is explored are those of its start",
@@ -153,27 +151,27 @@ async def attach_dataset(
 @asynccontextmanager
 async def _turn(request: Request, key: Principal) -> AsyncIterator[tuple[Path, Run]]:
     """A folder for a table, and what runs its joining in turn, for a caller who has room."""
-    state = request.app.state
-    usage = await run_in_threadpool(find_usage, state.engine, state.settings, key.owner)
+    services = services_of(request)
+    usage = await run_in_threadpool(find_usage, services.engine, services.settings, key.owner)
     require_room(usage)
-    await run_in_threadpool(require_space, state.settings)
-    queue: FairQueue = state.tables_queue
+    await run_in_threadpool(require_space, services.settings)
+    queue = services.queues.tables
     client = client_of(key.owner, request.scope)
-    with queue.request(client), scratch(state.settings) as folder:
+    with queue.request(client), scratch(services.settings) as folder:
         yield folder, partial(queue.run, client)
 
 
 def _tables(request: Request) -> AttachedTables:
-    tables: AttachedTables = request.app.state.attached_tables
-    return tables
+    return services_of(request).attached_tables
 
 
 def find_columns(request: Request, job: Job) -> Columns:
     """The columns of a finished job and their tables."""
-    shown = request.app.state.open_columns.get(job)
+    services = services_of(request)
+    shown = services.open_columns.get(job)
     return Columns(
         columns=[Column(name=column.name, kind=column.kind) for column in shown.values()],
-        tables=[_public(table) for table in attached_tables(request.app.state.engine, job.id)],
+        tables=[_public(table) for table in attached_tables(services.engine, job.id)],
     )
 
 

@@ -30,6 +30,7 @@ from api.routes.results import (
     succeeded_job,
 )
 from api.routes.reviewers import owned_job
+from api.services import services_of
 from difficulty_service.bodies.comparisons import (
     COMPARISON_PATTERN,
     ComparisonCreate,
@@ -208,7 +209,7 @@ def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) 
     """Another finished job that a request names."""
     if job_id == job.id:
         raise invalid("a job cannot be compared with itself", "name another job", field)
-    found = visible_job(request.app.state.engine, key, job_id)
+    found = visible_job(services_of(request).engine, key, job_id)
     if found is None:
         raise invalid(f"there is no job {job_id!r}", "GET /v1/jobs lists all", field)
     if found.state != "succeeded":
@@ -224,8 +225,7 @@ def _other(request: Request, key: Principal, job: Job, job_id: str, field: str) 
 
 def comparisons(request: Request) -> Comparisons:
     """The comparisons of the application."""
-    found: Comparisons = request.app.state.comparisons
-    return found
+    return services_of(request).comparisons
 
 
 async def _send(

@@ -16,17 +16,17 @@ from api.http.public_text import hide_paths, public_names
 from api.jobs.failures import remedy_for_clients
 from api.jobs.marks import marked_rows
 from api.jobs.store import Job
-from api.online.words import Closeness, WordSearch
+from api.online.words import Closeness
 from api.results.column_conditions import ColumnConditions, column_conditions
 from api.results.image_query import ALIKE, REVIEWED, Beside, ImageQuery, row_of
 from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
 from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
-from api.results.searches import Searches, go_on
+from api.results.searches import go_on
+from api.services import services_of
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
-from difficulty_service.scores.samples import ScoredSamples
 
 NO_WORDS = "the features of these samples share no space with words"
 KNOWS_WORDS = "score the dataset again with a CLIP, such as clip-vit-b16"
@@ -120,18 +120,18 @@ def as_problem(error: BadQuery) -> Problem:
 
 def beside(request: Request, key: Principal, job: Job, query: ImageQuery) -> Beside:
     """What the conditions are about; only what they need is read."""
-    state = request.app.state
-    samples: ScoredSamples = state.open_scores.get(job).samples
+    services = services_of(request)
+    samples = services.open_scores.get(job).samples
     alike: Sequence[int] | None = None
     if query.like and (row := row_of(query.like, samples)) is not None:
-        others = state.similar_images.get(job, row, MOST_ALIKE)
+        others = services.similar_images.get(job, row, MOST_ALIKE)
         alike = None if others is None else [row, *others]
     return Beside(
         marked=_marked(request, key, job, query.mark),
-        drawn=state.maps.get(job, layout_of(query.area)) if query.area else None,
+        drawn=services.maps.get(job, layout_of(query.area)) if query.area else None,
         alike=alike,
         closeness=_closeness(request, job, query.text) if query.text else None,
-        columns=state.open_columns.get(job),
+        columns=services.open_columns.get(job),
         go_on=go_on,
     )
 
@@ -161,23 +161,22 @@ async def search(
     **kwargs: P.kwargs,
 ) -> T:
     """Result of a function that looks through many samples, at the caller's turn."""
-    searches: Searches = request.app.state.searches
+    searches = services_of(request).searches
     client = client_of(key.owner, request.scope)
     return await searches.run(request, client, function, *args, **kwargs)
 
 
 def _closeness(request: Request, job: Job, text: str) -> Closeness:
     """How close each image is to words; `BadQuery` where that cannot be known."""
-    state = request.app.state
-    search: WordSearch = state.word_search
-    if not search.offers(job):
+    services = services_of(request)
+    if not services.word_search.offers(job):
         raise BadQuery("text", NO_WORDS, KNOWS_WORDS)
     try:
-        return search.closeness(job, text)
+        return services.word_search.closeness(job, text)
     except BackboneError as error:
-        if state.rounds:  # of a command, on the machine of whoever looks
+        if services.rounds:  # of a command, on the machine of whoever looks
             raise BadQuery("text", error.problem, error.remedy_text(as_option)) from error
-        names = public_names(state.settings)
+        names = public_names(services.settings)
         problem, remedy = hide_paths(error.problem, names), remedy_for_clients(error, names)
         raise BadQuery("text", problem, remedy or ASK_OPERATOR) from error
 
@@ -189,7 +188,7 @@ def _marked(request: Request, key: Principal, job: Job, wanted: str) -> Collecti
     if wanted in REVIEWED:
         return cast("Collection[int]", _reviewed(request, key, job, wanted))
     mark = Mark(wanted) if wanted in set(Mark) else None
-    rows = marked_rows(request.app.state.engine, key.owner, job.id, mark)
+    rows = marked_rows(services_of(request).engine, key.owner, job.id, mark)
     return cast("Collection[int]", rows)
 
 
@@ -197,7 +196,8 @@ def _reviewed(request: Request, key: Principal, job: Job, wanted: str) -> NDArra
     """Rows that one of `REVIEWED` names."""
     if not key.oversees(job.owner):
         raise BadQuery("mark", "the marks of others are for the owner of the job", "use another")
-    review = open_review(request.app.state.engine, request.app.state.open_scores, job)
+    services = services_of(request)
+    review = open_review(services.engine, services.open_scores, job)
     if wanted == "tie":
         return review.merged.tied
     if wanted == "final":

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
-from starlette.datastructures import State, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.formparsers import MultiPartException
 
 from api.http.api_keys import ReadKey, client_of
@@ -17,10 +17,8 @@ from api.http.problems import CONTENT_TYPE, Problem, bad_request, invalid, too_l
 from api.jobs.store import Job
 from api.online import feature_bodies
 from api.online.feature_bodies import Vectors
-from api.online.process import JobGaussians, ScoringModels, ScoringProcess
-from api.online.sample_scores import SampleScores
 from api.routes.jobs import find_job
-from api.settings import Settings
+from api.services import Services, services_of
 from difficulty_service.bodies.samples import (
     ARROW_STREAM,
     JsonBody,
@@ -92,7 +90,7 @@ class Call:
     request: Request
     client: str
     queue: FairQueue
-    state: State  # of the application
+    services: Services
 
     async def run(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Result of a function, in a thread."""
@@ -113,8 +111,8 @@ async def score(job_id: str, request: Request, key: ReadKey) -> SamplesScored:
     """
     job = await run_in_threadpool(find_job, request, key, job_id)
     client = client_of(key.owner, request.scope)
-    state = request.app.state
-    call = Call(job, request, client, state.scoring_queue, state)
+    services = services_of(request)
+    call = Call(job, request, client, services.queues.scoring, services)
     with call.queue.request(client):
         return SamplesScored(gaussians=job.id, samples=await _score(call))
 
@@ -141,16 +139,17 @@ async def _score(call: Call) -> list[ScoredSample]:
 
 
 def _score_vectors(call: Call, read: Callable[[int, int], Vectors]) -> list[ScoredSample]:
-    gaussians: JobGaussians = call.state.scoring_models.get(call.job)
-    vectors = read(gaussians.dim, call.state.settings.max_vectors_per_request)
+    gaussians = call.services.scoring_models.get(call.job)
+    vectors = read(gaussians.dim, call.services.settings.max_vectors_per_request)
     labels = feature_bodies.label_indices(vectors.labels, gaussians.class_names)
-    scores: SampleScores = call.state.scoring_process.score(gaussians.job, vectors.features, labels)
+    process = call.services.scoring_process
+    scores = process.score(gaussians.job, vectors.features, labels)
     return [ScoredSample(**row) for row in scores.rows(gaussians.class_names)]
 
 
 async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list[ScoredSample]:
     _require_kind(call.job, "text")
-    limit = call.state.settings.max_images_per_request
+    limit = call.services.settings.max_images_per_request
     if len(texts) > limit:
         raise too_large(f"{len(texts):,} texts in a request", f"send at most {limit:,}")
     rows = await _rows(call, [text.encode() for text in texts], labels, MAX_TEXT_BYTES)
@@ -159,7 +158,7 @@ async def _score_texts(call: Call, texts: Sequence[str], labels: Labels) -> list
 
 async def _score_images(call: Call) -> list[ScoredSample]:
     _require_kind(call.job, "image")
-    settings: Settings = call.state.settings
+    settings = call.services.settings
     limit, max_bytes = settings.max_images_per_request, settings.max_image_bytes
     try:
         async with call.request.form(max_files=limit, max_fields=limit) as form:
@@ -178,7 +177,7 @@ async def _rows(
 ) -> list[dict[str, Any]]:
     """Fields of each sample: its scores or the reason why there are none; between others' work."""
     _check(contents, labels, max_bytes, call.job.kind)
-    models: ScoringModels = call.state.scoring_models
+    models = call.services.scoring_models
     gaussians = models.known(call.job)
     if gaussians is None:
         gaussians = await call.run(models.get, call.job)
@@ -186,7 +185,7 @@ async def _rows(
     indices = feature_bodies.label_indices(known, gaussians.class_names)
 
     def score_turn(turn: slice) -> list[dict[str, Any]]:
-        process: ScoringProcess = call.state.scoring_process
+        process = call.services.scoring_process
         scores = process.encode_and_score(gaussians.job, contents[turn], indices[turn])
         return scores.rows(gaussians.class_names)
 

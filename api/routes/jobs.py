@@ -7,7 +7,6 @@ from typing import Annotated, Literal, ParamSpec, TypeVar
 
 import pyarrow as pa
 from fastapi import APIRouter, Header, Query, Request, Response
-from sqlalchemy import Engine
 from starlette.concurrency import run_in_threadpool
 
 from api.http.api_keys import ReadKey, WriteKey, client_of
@@ -21,8 +20,7 @@ from api.jobs.store import Job
 from api.jobs.submission import submit_limits, validate_submission
 from api.results.decisions import marks_tables, requested_marks
 from api.results.reviews import open_review
-from api.results.score_columns import OpenScores
-from api.settings import Settings
+from api.services import services_of
 from api.storage.tables import is_id
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate, JobPage, JobProgress, JobPublic
 
@@ -77,7 +75,7 @@ async def submit_job(
     if body.marks is None:
         return await run_in_threadpool(_submit, body, request, key, idempotency_key)
     # There may be millions of marks, which take seconds of a processor and hundreds of megabytes.
-    queue = request.app.state.marks_queue
+    queue = services_of(request).queues.marks
     return await in_turn(queue, request, key, _submit, body, request, key, idempotency_key)
 
 
@@ -98,11 +96,11 @@ async def in_turn(
 def _submit(
     body: JobCreate, request: Request, key: Principal, idempotency_key: str | None
 ) -> tuple[Job, bool]:
-    settings: Settings = request.app.state.settings
-    engine: Engine = request.app.state.engine
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     validated = validate_submission(body, settings, engine, key)
 
-    open_scores: OpenScores = request.app.state.open_scores
+    open_scores = services.open_scores
 
     def decided(job: Job) -> Iterator[pa.Table]:
         if validated.get("marks_of") == "all":
@@ -149,7 +147,7 @@ def list_all(
         key.require("read-all")
     cursor = None if before is None else last_of_page(before)
     jobs = store.list_jobs(
-        request.app.state.engine,
+        services_of(request).engine,
         owner,
         viewer=key,
         state=state,
@@ -191,7 +189,7 @@ def remove(
     ] = False,
 ) -> Response:
     """Cancels a job within seconds if it is not finished; otherwise deletes it permanently."""
-    engine: Engine = request.app.state.engine
+    engine = services_of(request).engine
     job = find_job(request, key, job_id)
     if not key.manages(job.owner):
         raise forbidden(
@@ -206,14 +204,14 @@ def remove(
         return Response(body, status, media_type="application/json")
     if only_cancel:
         return Response(public(job).model_dump_json(), 200, media_type="application/json")
-    state = request.app.state
-    delete_finished(engine, state.settings, state.artifacts, job.owner, job.id)
+    services = services_of(request)
+    delete_finished(engine, services.settings, services.artifacts, job.owner, job.id)
     return Response(status_code=204)
 
 
 def find_job(request: Request, key: Principal, job_id: str) -> Job:
     """The job of an address."""
-    job = store.visible_job(request.app.state.engine, key, job_id)
+    job = store.visible_job(services_of(request).engine, key, job_id)
     if job is None:
         raise not_found("job", job_id[:100])
     return job

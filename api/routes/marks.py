@@ -34,11 +34,11 @@ from api.jobs.marks import (
 from api.jobs.store import Job
 from api.results.decisions import MARKS_SCHEMA, marks_tables, to_records
 from api.results.reviews import MERGED_SCHEMA, open_review
-from api.results.score_columns import OpenScores, ScoreColumns
+from api.results.score_columns import ScoreColumns
 from api.routes.jobs import in_turn
 from api.routes.results import BYTES, CHUNK, NOT_FINISHED, PARQUET, succeeded_job
 from api.routes.reviewers import owned_job, require_overseer
-from api.settings import Settings
+from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.base.tables import csv_writer
 from difficulty_service.bodies import marks as bodies
@@ -69,11 +69,12 @@ def read_marks(
 ) -> bodies.MarkPage:
     """The marks of this key, in the order of the score file."""
     job = succeeded_job(request, key, job_id)
-    engine = request.app.state.engine
+    services = services_of(request)
+    engine = services.engine
     following = list_marks(engine, key.owner, job.id, after, limit + 1)
     is_last = len(following) <= limit
     return bodies.MarkPage(
-        marks=_public(following[:limit], request.app.state.open_scores.get(job)),
+        marks=_public(following[:limit], services.open_scores.get(job)),
         counts=_counts(engine, key.owner, job),
         next=None if is_last else following[limit].row,
     )
@@ -86,7 +87,7 @@ def change_marks(
     """Stores or removes up to 1000 marks of this key, all of them or none."""
     job = succeeded_job(request, key, job_id)
     apply_changes(request, key.owner, job, body.marks)
-    return bodies.MarksChanged(counts=_counts(request.app.state.engine, key.owner, job))
+    return bodies.MarksChanged(counts=_counts(services_of(request).engine, key.owner, job))
 
 
 @router.post("/decisions", summary="Decide finally about samples", responses=NOT_FINISHED)
@@ -100,7 +101,7 @@ def decide(
     owned_job(request, key, job_id)
     job = succeeded_job(request, key, job_id)
     apply_changes(request, FINAL, job, body.marks)
-    return bodies.MarksChanged(counts=_counts(request.app.state.engine, FINAL, job))
+    return bodies.MarksChanged(counts=_counts(services_of(request).engine, FINAL, job))
 
 
 Of = Annotated[
@@ -141,7 +142,8 @@ def apply_changes(
 
     `owner` is the reviewer, or FINAL.
     """
-    samples: ScoredSamples = request.app.state.open_scores.get(job).samples
+    services = services_of(request)
+    samples = services.open_scores.get(job).samples
     rows = _rows_of(samples, changes)
     names = set(samples.names.values())
     marks: dict[int, SampleMark | None] = {}
@@ -161,7 +163,7 @@ def apply_changes(
             known = change.seen
             seen[row] = None if known is None else (known.mark, known.label)
     try:
-        set_marks(request.app.state.engine, owner, job.id, marks, seen)
+        set_marks(services.engine, owner, job.id, marks, seen)
     except MarkedMeanwhile as error:
         raise conflict(str(error), "read the marks again, then decide", field="marks") from None
     except IntegrityError:
@@ -173,7 +175,7 @@ def mark_many(
 ) -> None:
     """Stores or removes the marks of many samples, in parts between which others write."""
     try:
-        set_many_marks(request.app.state.engine, owner, job.id, changes)
+        set_many_marks(services_of(request).engine, owner, job.id, changes)
     except IntegrityError:
         raise not_found("job", job.id) from None  # it was deleted meanwhile
     except PartlyMarked as error:
@@ -251,12 +253,12 @@ async def _download(
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
     if of == "all":
         require_overseer(key, job)
-    settings: Settings = request.app.state.settings
-    engine: Engine = request.app.state.engine
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     headers = {"Cache-Control": "no-store"}
 
     def written() -> BinaryIO:
-        open_scores: OpenScores = request.app.state.open_scores
+        open_scores = services.open_scores
         tables, schema = marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
         if of == "all":
             review = open_review(engine, open_scores, job)
@@ -269,7 +271,7 @@ async def _download(
             stack.pop_all()  # the answer closes it
         return file
 
-    file = await in_turn(request.app.state.marks_queue, request, key, written)
+    file = await in_turn(services.queues.marks, request, key, written)
     # Where there is one job only, commands name the file without its id.
     prefix = f"{job_id}-" if settings.takes_jobs else ""
     headers |= {

@@ -30,6 +30,7 @@ from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside, searched
 from api.routes.jobs import address, find_job, in_turn
+from api.services import services_of
 from api.storage.artifacts import Artifacts
 from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import ListOrder
@@ -101,7 +102,7 @@ async def read_file(
     }
     if part.status == PARTIAL:
         headers["Content-Range"] = f"bytes {part.start}-{part.stop - 1}/{size}"
-    file = await run_in_threadpool(open_stored, request.app.state.artifacts, job, SCORES_FILE)
+    file = await run_in_threadpool(open_stored, services_of(request).artifacts, job, SCORES_FILE)
     if request.method == "HEAD":
         file.close()
         return Response(status_code=part.status, headers=headers, media_type=PARQUET)
@@ -160,11 +161,11 @@ def _page_of_scores(
     job, sort = succeeded_job(request, key, job_id), place.sort
     given = {name: value for name, value in query.conditions.items() if name != "sort"}
     is_of_all = given == {"verified": "all"}
-    with open_stored_parquet(request.app.state.artifacts, job, SCORES_FILE) as file:
+    with open_stored_parquet(services_of(request).artifacts, job, SCORES_FILE) as file:
         try:
             only = keys = None
             if not is_of_all or sort == DOUBTED:
-                samples = request.app.state.open_scores.get(job).samples
+                samples = services_of(request).open_scores.get(job).samples
                 keys = -samples.concerns if sort == DOUBTED else None
             if not is_of_all:
                 about = beside(request, key, job, query)
@@ -197,7 +198,7 @@ def read_errors(
 ) -> ErrorPage:
     """Unreadable images and entries of the dataset that are no samples, each with the reason."""
     job = succeeded_job(request, key, job_id)
-    with open_stored_parquet(request.app.state.artifacts, job, ERRORS_FILE) as file:
+    with open_stored_parquet(services_of(request).artifacts, job, ERRORS_FILE) as file:
         total = file.metadata.num_rows
         rows = _slice(file, after, limit)
     end = after + len(rows)
@@ -214,7 +215,7 @@ def read_tags(job_id: str, request: Request, key: ReadKey) -> TagList:
     job = succeeded_job(request, key, job_id)
     if job.wanted.tags is None:
         raise conflict(f"job {job.id} judged labels, not tags", "see its scores")
-    return tags_of(request.app.state.artifacts, job)
+    return tags_of(services_of(request).artifacts, job)
 
 
 def tags_of(artifacts: Artifacts, job: Job) -> TagList:
@@ -227,8 +228,8 @@ def tags_of(artifacts: Artifacts, job: Job) -> TagList:
 def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPublic:
     """Regions that look like an object and have no box, of a job that looked for them."""
     job = searched_job(request, key, job_id)
-    found = read_missing(request.app.state.artifacts, job)
-    names = public_names(request.app.state.settings)
+    found = read_missing(services_of(request).artifacts, job)
+    names = public_names(services_of(request).settings)
     warnings = tuple(hide_paths(warning, names) for warning in found.warnings)
     return found.model_copy(update={"warnings": warnings})
 
@@ -242,7 +243,7 @@ def read_missing_boxes(job_id: str, request: Request, key: ReadKey) -> MissingPu
 def read_missing_picture(job_id: str, number: Place, request: Request, key: ReadKey) -> Response:
     """The region with some of what is around it."""
     job = searched_job(request, key, job_id)
-    picture = read_region_picture(request.app.state.artifacts, job, number)
+    picture = read_region_picture(services_of(request).artifacts, job, number)
     if picture is None:
         raise not_found("region", str(number))
     headers = {"Cache-Control": "private, max-age=86400, immutable"}
@@ -325,7 +326,7 @@ async def read_thumbnail(
     try:
         answer = await send_thumbnail(request, key, Wanted(job, sample_id, size))
     except ImageError as error:
-        names = public_names(request.app.state.settings)
+        names = public_names(services_of(request).settings)
         raise unreadable(
             f"{sample_id[:200]}: {hide_paths(error.problem, names)}",
             "see the job's errors for all such images",
@@ -343,11 +344,12 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
     None if there is no such sample. Errors are those of `Thumbnails.make`, and a `Problem` where
     the caller waits for too many thumbnails.
     """
-    state = request.app.state
+    services = services_of(request)
     try:
-        path = await run_in_threadpool(state.thumbnails.stored, wanted)
+        path = await run_in_threadpool(services.thumbnails.stored, wanted)
         if path is None:
-            path = await in_turn(state.thumbnail_queue, request, key, state.thumbnails.make, wanted)
+            queue, make = services.queues.thumbnails, services.thumbnails.make
+            path = await in_turn(queue, request, key, make, wanted)
         if path is None:
             return None
         return await run_in_threadpool(small_file, request, path, JPEG)
@@ -357,5 +359,6 @@ async def send_thumbnail(request: Request, key: Principal, wanted: Wanted) -> Re
 
 async def read_text(request: Request, key: Principal, wanted: Wanted) -> str | None:
     """The beginning of a text, in place of a thumbnail, like `send_thumbnail`."""
-    state = request.app.state
-    return await in_turn(state.thumbnail_queue, request, key, state.thumbnails.read_text, wanted)
+    services = services_of(request)
+    queue, read = services.queues.thumbnails, services.thumbnails.read_text
+    return await in_turn(queue, request, key, read, wanted)

@@ -19,6 +19,7 @@ from api.jobs.store import Job
 from api.results.reviews import JobReview, open_review
 from api.routes.jobs import find_job, in_turn
 from api.routes.results import NOT_FINISHED, succeeded_job
+from api.services import services_of
 from api.storage.tables import FINAL
 from difficulty_service.bodies.marks import MarkCounts
 
@@ -66,20 +67,20 @@ class Reviewers(BaseModel):
 async def read_reviewers(job_id: str, request: Request, key: ReadKey) -> Reviewers:
     """Every reviewer for the owner of the job and keys with the scope read-all, else the caller."""
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
-    return await in_turn(request.app.state.marks_queue, request, key, find, request, key, job)
+    return await in_turn(services_of(request).queues.marks, request, key, find, request, key, job)
 
 
 @router.put("/{key_id}", status_code=204, summary="Share a job with another key")
 def share(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
     """The key sees the job, and with the scope write gives marks of its own; nothing else."""
-    share_job(request.app.state.engine, owned_job(request, key, job_id).id, key_id)
+    share_job(services_of(request).engine, owned_job(request, key, job_id).id, key_id)
     return Response(status_code=204)
 
 
 @router.delete("/{key_id}", status_code=204, summary="Share a job no longer with a key")
 def unshare(job_id: str, key_id: str, request: Request, key: WriteKey) -> Response:
     """The marks that the key has given stay."""
-    unshare_job(request.app.state.engine, owned_job(request, key, job_id).id, key_id)
+    unshare_job(services_of(request).engine, owned_job(request, key, job_id).id, key_id)
     return Response(status_code=204)
 
 
@@ -104,10 +105,11 @@ def require_overseer(key: Principal, job: Job) -> None:
 
 def find(request: Request, key: Principal, job: Job) -> Reviewers:
     """Who has marked samples of a finished job, and who may."""
-    engine = request.app.state.engine
+    services = services_of(request)
+    engine = services.engine
     is_overseer = key.oversees(job.owner)
     only = None if is_overseer else key.owner
-    review = open_review(engine, request.app.state.open_scores, job, only)
+    review = open_review(engine, services.open_scores, job, only)
     shared = set(shared_with(engine, job.id))
     keys, at = keys_by_id(engine), time.time()
     listed = {*review.marks.owner_ids, *shared} - {FINAL} if is_overseer else {key.owner}

@@ -17,6 +17,7 @@ from api.jobs.offered_backbones import offered_backbones
 from api.jobs.queue import live_workers
 from api.metrics import CONTENT_TYPE
 from api.routes.jobs import in_turn
+from api.services import services_of
 from api.settings import MEBIBYTE, Settings
 from api.storage.artifacts import Artifacts
 from api.storage.database import require_current
@@ -57,12 +58,12 @@ async def get_health() -> Health:
 @router.get("/readyz", responses=NOT_READY, summary="Can jobs be accepted and run?")
 def get_readiness(request: Request, response: Response) -> Readiness:
     """Checks database, artifacts, workers and free space; needs no key."""
-    state = request.app.state
+    services = services_of(request)
     parts = {
-        "database": _part(lambda: _check_database(state.engine)),
-        "artifacts": _part(lambda: _check_artifacts(state.artifacts)),
-        "workers": _part(lambda: _check_workers(state.engine, state.settings)),
-        "space": _part(lambda: _check_space(state.settings)),
+        "database": _part(lambda: _check_database(services.engine)),
+        "artifacts": _part(lambda: _check_artifacts(services.artifacts)),
+        "workers": _part(lambda: _check_workers(services.engine, services.settings)),
+        "space": _part(lambda: _check_space(services.settings)),
     }
     missing = [name for name, part in parts.items() if not part.ready]
     if missing:
@@ -80,15 +81,16 @@ async def get_metrics(
 
     They are those of all keys, and need the scope read-all.
     """
-    state = request.app.state
-    text = await run_in_threadpool(state.metrics.render, state.engine, state.settings.lease)
+    services = services_of(request)
+    lease = services.settings.lease
+    text = await run_in_threadpool(services.metrics.render, services.engine, lease)
     return Response(text, media_type=CONTENT_TYPE)
 
 
 @router.get("/v1/backbones", summary="List the backbones")
 def get_backbones(request: Request, _key: ReadKey) -> Backbones:
     """The backbones that jobs may ask for, and whether their weights are on this machine."""
-    settings: Settings = request.app.state.settings
+    settings = services_of(request).settings
     known = {each.name: each for each in list_backbones()}
     listed = [known.get(name) or _of_library(name) for name in offered_backbones(settings)]
     defaults = {settings.default_backbone, BUILTIN_TEXT}
@@ -100,8 +102,8 @@ def get_backbones(request: Request, _key: ReadKey) -> Backbones:
 @router.get("/v1/usage", summary="What the key keeps, and how much it may")
 def get_usage(request: Request, key: ReadKey) -> Usage:
     """Counted anew at each request."""
-    state = request.app.state
-    return find_usage(state.engine, state.settings, key.owner)
+    services = services_of(request)
+    return find_usage(services.engine, services.settings, key.owner)
 
 
 @router.get("/v1/folders", summary="Look for datasets in a root")
@@ -115,7 +117,7 @@ def get_folders(
     start: Annotated[int, Query(ge=0, le=MOST_ENTRIES)] = 0,
 ) -> FolderPage:
     """The sub-folders, tables and archives of one folder, with what each folder holds."""
-    settings = key.within(request.app.state.settings)
+    settings = key.within(services_of(request).settings)
     if not root and not path:
         return list_roots(settings, start)
     return look_into(settings, root, path, start)
@@ -131,9 +133,9 @@ async def estimate(body: JobCreate, request: Request, key: WriteKey) -> JobEstim
 
     Takes the body of a job and queues none; lists the dataset for some seconds at most.
     """
-    state = request.app.state
-    arguments = (body, key, state.settings, state.engine, state.previews)
-    return await in_turn(state.estimate_queue, request, key, estimate_job, *arguments)
+    services = services_of(request)
+    arguments = (body, key, services.settings, services.engine, services.previews)
+    return await in_turn(services.queues.estimates, request, key, estimate_job, *arguments)
 
 
 def _of_library(name: str) -> BackboneListing:

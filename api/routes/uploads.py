@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from api.http.api_keys import KeyWatch, ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import conflict, not_found, too_large
-from api.settings import Settings
+from api.services import services_of
 from api.storage.space import require_space
 from api.uploads import store
 from api.uploads.checking import UploadChecks
@@ -45,14 +45,14 @@ BODY = {
 )
 def create(body: UploadCreate, request: Request, response: Response, key: WriteKey) -> UploadPublic:
     """Its bytes are then sent with PUT, at once or in parts, to the address in `Location`."""
-    settings: Settings = request.app.state.settings
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     if body.size is not None and body.size > settings.max_upload_bytes:
         raise too_large(
             f"{body.size:,} bytes are more than the {settings.max_upload_bytes:,} allowed",
             "send a smaller dataset or several",
             field="size",
         )
-    engine: Engine = request.app.state.engine
     require_space(settings)
     quota = quota_of(engine, settings, key.owner)
     upload = store.create_upload(engine, key.owner, body.format, body.size, quota)
@@ -68,7 +68,7 @@ def list_all(
     before: Annotated[str | None, Query(max_length=32, pattern="^[0-9a-z]+$")] = None,
 ) -> UploadList:
     """Newest first; `before` is the id of the last upload of the previous page."""
-    page = store.list_uploads(request.app.state.engine, key.owner, limit, before)
+    page = store.list_uploads(services_of(request).engine, key.owner, limit, before)
     return UploadList(uploads=[_public(upload) for upload in page])
 
 
@@ -101,8 +101,8 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     The file is checked once it is complete, by its size or `complete`; then jobs may use it.
     """
     upload = await run_in_threadpool(_find, request, key, upload_id)
-    settings: Settings = request.app.state.settings
-    engine: Engine = request.app.state.engine
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     span = read_span(content_range, offset)
     if None not in (upload.size, span.total) and upload.size != span.total:
         raise mismatch(upload, f"the size was {upload.size:,} bytes, now it is {span.total:,}")
@@ -119,7 +119,7 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
     received = await receive(engine, upload, path, body, span, limits)
     upload = replace(upload, received=received)
     if received == size or last:
-        checks: UploadChecks = request.app.state.upload_checks
+        checks = services.upload_checks
         upload = await run_in_threadpool(_complete, engine, upload, path, size, checks)
     return _public(upload, response)
 
@@ -130,10 +130,10 @@ async def append(  # noqa: PLR0913, PLR0917 - one parameter for each part of the
 def remove(upload_id: str, request: Request, key: WriteKey) -> None:
     """Also deletes its bytes; refused while it is being sent or an unfinished job needs it."""
     upload = _find(request, key, upload_id)
-    engine: Engine = request.app.state.engine
+    services = services_of(request)
+    engine, settings = services.engine, services.settings
     if store.is_needed(engine, upload.id):
         raise conflict("an unfinished job needs the upload", "cancel the job or wait for it")
-    settings: Settings = request.app.state.settings
     with _exclusive(upload, store.upload_path(settings, upload.id, upload.format)):
         store.delete_upload_file(settings, upload.id, upload.format)
         store.delete_upload(engine, upload.id)
@@ -163,7 +163,7 @@ def _complete(
 
 
 def _find(request: Request, key: Principal, upload_id: str) -> Upload:
-    upload = store.get_upload(request.app.state.engine, key.owner, upload_id)
+    upload = store.get_upload(services_of(request).engine, key.owner, upload_id)
     if upload is None:
         raise not_found("upload", upload_id)
     return upload

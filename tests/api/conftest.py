@@ -28,6 +28,7 @@ from api.storage.database import connect, migrate
 from api.storage.tables import METADATA
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
+from tests.service import services_in
 
 START_TIMEOUT = 60.0
 ACCOUNTS = ("postgres", "nobody")  # PostgreSQL refuses to run as root
@@ -148,11 +149,11 @@ def run_next_job() -> Callable[[TestClient], Job]:
     """Runs the next job of a service to its end, as a worker would."""
 
     def run(client: TestClient) -> Job:
-        state = client.app.state  # type: ignore[attr-defined]
-        job = claim(state.engine, "worker", "cpu", 600.0)
+        services = services_in(client)
+        job = claim(services.engine, "worker", "cpu", 600.0)
         assert job is not None
-        result = run_job(job, state.settings, state.engine, state.artifacts, Observer())
-        assert succeed(state.engine, job, result)
+        result = run_job(job, services.settings, services.engine, services.artifacts, Observer())
+        assert succeed(services.engine, job, result)
         return job
 
     return run

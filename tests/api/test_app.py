@@ -26,7 +26,7 @@ from difficulty_service.base.errors import (
     Setting,
     StatisticsError,
 )
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 FAILURES: dict[str, Exception] = {
     "problem": Problem(409, "conflict", "it runs", "wait", field="id", headers={"X-Why": "runs"}),
@@ -163,10 +163,10 @@ def test_a_request_id_that_could_forge_a_log_is_replaced(client: TestClient) -> 
     assert "deleted" not in response.headers["x-request-id"]
 
 
-def test_starting_makes_the_tables(client: TestClient, app: FastAPI) -> None:
+def test_starting_makes_the_tables(client: TestClient) -> None:
     assert client.get("/healthz").status_code == 200
 
-    require_current(app.state.engine)
+    require_current(services_in(client).engine)
 
 
 def test_a_rate_limit_that_cannot_be_read_is_refused(tmp_path: Path) -> None:

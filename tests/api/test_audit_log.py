@@ -20,7 +20,7 @@ from api.logs import set_up_logging
 from api.settings import Settings
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 LINES = 200
 
@@ -55,7 +55,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
 def test_changes_name_key_address_route_job_and_outcome_and_nothing_secret(
     client: TestClient, file: Path
 ) -> None:
-    key, secret = create_key(client.app.state.engine, "laptop", ["write"])  # type: ignore[attr-defined]
+    key, secret = create_key(services_in(client).engine, "laptop", ["write"])
     headers = {"X-API-Key": secret}
     body = {"dataset": {"root": "photos", "path": ""}}
 
@@ -86,7 +86,7 @@ def test_changes_name_key_address_route_job_and_outcome_and_nothing_secret(
 
 
 def test_signing_in_is_a_change_whether_it_succeeds_or_not(client: TestClient, file: Path) -> None:
-    key, secret = create_key(client.app.state.engine, "laptop", ["read"])  # type: ignore[attr-defined]
+    key, secret = create_key(services_in(client).engine, "laptop", ["read"])
 
     client.post("/sign-in", data={"key": "difficulty_guessed"})
     client.post("/sign-in", data={"key": secret})
@@ -101,7 +101,7 @@ def test_signing_in_is_a_change_whether_it_succeeds_or_not(client: TestClient, f
 def test_what_only_computes_and_what_strangers_are_refused_is_no_change(
     client: TestClient, file: Path
 ) -> None:
-    _, secret = create_key(client.app.state.engine, "laptop", ["write"])  # type: ignore[attr-defined]
+    _, secret = create_key(services_in(client).engine, "laptop", ["write"])
     headers = {"X-API-Key": secret}
 
     for path in ("/v1/estimates", "/estimate", f"/v1/gaussians/{'0' * 26}/score"):

@@ -30,7 +30,7 @@ from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from tests.boxed_images import CATEGORIES, Scene, write_coco, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_network import SMALL
 
 pytestmark = pytest.mark.slow
@@ -244,7 +244,7 @@ class Service:
 
     def remembered(self) -> Iterable[MarkedSample]:
         with self.client() as client:
-            engine = client.app.state.engine  # type: ignore[attr-defined]
+            engine = services_in(client).engine
             return JobMarks(engine, self.jobs[-1]).read().composed().samples.values()
 
 

@@ -327,16 +327,12 @@ def test_images_are_found_by_words_with_the_weights_that_are_named(
 ) -> None:
     keep_features_of_clip(scores)
     save_file({"proj": torch.zeros(2, 2)}, tmp_path / "tower.safetensors")
-    client, job = open_with_features(scores, scores.with_suffix(".features"))
-    explored = ExploredFile(
-        scores,
-        "",
-        client.app.state.settings,
-        weights=tmp_path / "tower.safetensors",  # type: ignore[attr-defined]
-    )
-    client.app.state.rounds = Rounds(explored, job.id, "no features")  # type: ignore[attr-defined]
+    _, job = open_with_features(scores, scores.with_suffix(".features"))
+    settings = explorer_settings(scores, str(scores.parent / "photos"), 0)
+    explored = ExploredFile(scores, "", settings, weights=tmp_path / "tower.safetensors")
+    rounds = Rounds(explored, job.id, "no features")
 
-    with client:
+    with TestClient(create_app(settings, rounds), base_url="http://localhost") as client:
         page = client.get(f"/jobs/{job.id}/images").text
         searched = client.get(f"/jobs/{job.id}/images?text=snow").text
 

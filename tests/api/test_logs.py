@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from api.logs import HIDDEN, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 SECRET = "difficulty_" + "s3cr3t-" * 6
 
@@ -230,7 +230,7 @@ def test_what_is_logged_during_a_request_has_its_id_and_nothing_of_its_body(
 def test_a_request_names_its_key_by_id_never_by_secret(
     client: TestClient, read_log: ReadLog
 ) -> None:
-    key, secret = create_key(client.app.state.engine, "ant", ["read"])  # type: ignore[attr-defined]
+    key, secret = create_key(services_in(client).engine, "ant", ["read"])
 
     client.get("/v1/nothing", headers={"Authorization": f"Bearer {secret}"})
 

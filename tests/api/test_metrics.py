@@ -17,7 +17,7 @@ from api.metrics import Metrics, RequestLog
 from api.storage.database import connect
 from api.storage.keys import create_key
 from api.storage.tables import JOBS
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 Values = dict[tuple[str, ...], float]
 
@@ -109,7 +109,7 @@ def test_requests_are_counted_by_route_and_not_by_path(client: TestClient) -> No
 def test_once_there_are_keys_the_metrics_of_all_need_one_that_may_read_all(
     client: TestClient,
 ) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+    engine = services_in(client).engine
     secrets = [create_key(engine, scope, [scope])[1] for scope in ("write", "read-all")]
 
     without = client.get("/metrics")

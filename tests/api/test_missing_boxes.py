@@ -21,7 +21,7 @@ from difficulty_service.base.tables import open_parquet, write_parquet
 from difficulty_service.bodies.results import MissingPublic
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 GONE = (3, 8, 21)
 """Scenes whose second box is gone."""
@@ -59,8 +59,8 @@ def submitted(client: TestClient, path: str = "fruit", **options: object) -> str
 
 
 def claimed(client: TestClient) -> Job:
-    state = client.app.state  # type: ignore[attr-defined]
-    job = claim(state.engine, "worker", "cpu", 600.0)
+    services = services_in(client)
+    job = claim(services.engine, "worker", "cpu", 600.0)
     assert job is not None
     return job
 
@@ -125,9 +125,9 @@ def test_a_region_whose_image_is_gone_has_no_picture(
     client: TestClient, roots: Path, run_next_job: Callable[[TestClient], Job]
 ) -> None:
     identity = submitted(client, missing_boxes=2)
-    state = client.app.state  # type: ignore[attr-defined]
+    services = services_in(client)
     run_next_job(client)
-    job = get_job(state.engine, None, identity)
+    job = get_job(services.engine, None, identity)
     assert job is not None
     assert job.result is not None
     file = roots / "data" / "artifacts" / job.result.prefix / "missing.parquet"
@@ -195,11 +195,12 @@ def test_what_cannot_be_searched_is_refused_at_once(
 
 def test_whole_images_have_no_missing_boxes(client: TestClient) -> None:
     submitted(client, path="photos", missing_boxes=5)
-    job, state = claimed(client), client.app.state  # type: ignore[attr-defined]
+    job, services = claimed(client), services_in(client)
     stages: list[Stage] = []
+    observer = Observer(enter=stages.append)
 
     with pytest.raises(Exception, match="whole images") as caught:
-        run_job(job, state.settings, state.engine, state.artifacts, Observer(enter=stages.append))
+        run_job(job, services.settings, services.engine, services.artifacts, observer)
 
     assert caught.value.field == "missing_boxes"  # type: ignore[attr-defined]
     assert Stage.EXTRACTING not in stages
@@ -207,10 +208,10 @@ def test_whole_images_have_no_missing_boxes(client: TestClient) -> None:
 
 def test_windows_count_after_all_boxes(client: TestClient) -> None:
     submitted(client, missing_boxes=3)
-    job, state = claimed(client), client.app.state  # type: ignore[attr-defined]
+    job, services = claimed(client), services_in(client)
     told: list[Progress] = []
 
-    run_job(job, state.settings, state.engine, state.artifacts, Observer(told.append))
+    run_job(job, services.settings, services.engine, services.artifacts, Observer(told.append))
 
     done = [each.done for each in told]
     assert done == sorted(done)

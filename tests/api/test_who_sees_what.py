@@ -17,7 +17,7 @@ from api.jobs.store import Job
 from api.settings import Settings
 from api.storage.keys import Terms, change_key, create_key
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_network import SMALL
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "threat-model.md"
@@ -98,7 +98,7 @@ def world(
     data = tmp_path_factory.mktemp("service")
     options = {"default_backbone": SMALL, "follow_redirects": False, "rate_limit": "100000/minute"}
     with client_of(data, roots=roots, **options) as client:
-        engine = client.app.state.engine  # type: ignore[attr-defined]
+        engine = services_in(client).engine
         made = {
             name: create_key(engine, name, scopes, terms) for name, (scopes, terms) in KEYS.items()
         }

@@ -18,7 +18,7 @@ from api.storage.space import RESERVE_BYTES, free_bytes, keep_reserve
 from difficulty_service.bodies.jobs import JobError
 from tests.faults.conftest import TINY_DISK_BYTES
 from tests.faults.test_full_disk import fill
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 FLOOR = 32 << 20
 JOB = {"dataset": {"root": "photos"}}
@@ -44,8 +44,7 @@ def reckless(tmp_path: Path, tiny_disk: Path) -> Iterator[TestClient]:
 
 
 def engine_of(client: TestClient) -> Engine:
-    engine: Engine = client.app.state.engine  # type: ignore[attr-defined]
-    return engine
+    return services_in(client).engine
 
 
 def reserve_of(client: TestClient) -> Path:

@@ -16,7 +16,7 @@ from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from tests import small_network
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 EACH = 12
 
@@ -50,14 +50,14 @@ def fill(disk: Path, left: int = 0) -> Path:
 
 def claimed(client: TestClient) -> Job:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.5})
-    job = claim(client.app.state.engine, "worker", "cpu", 600.0)  # type: ignore[attr-defined]
+    job = claim(services_in(client).engine, "worker", "cpu", 600.0)
     assert job is not None
     return job
 
 
 def run(client: TestClient, job: Job) -> StoredResult:
-    state = client.app.state  # type: ignore[attr-defined]
-    return run_job(job, state.settings, state.engine, state.artifacts, Observer())
+    services = services_in(client)
+    return run_job(job, services.settings, services.engine, services.artifacts, Observer())
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_thumbnails_and_single_samples_name_a_full_disk(
     client: TestClient, tiny_disk: Path
 ) -> None:
     job = claimed(client)
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+    engine = services_in(client).engine
     assert succeed(engine, job, run(client, job))
 
     def ask() -> list[Response]:

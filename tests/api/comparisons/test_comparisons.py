@@ -15,7 +15,7 @@ from api.jobs import comparisons as stored
 from api.jobs.store import Job
 from api.results import comparisons
 from api.storage.artifacts import Artifacts
-from tests.service import ask
+from tests.service import ask, services_in
 
 
 def read(client: TestClient, address: str) -> list[dict[str, object]]:
@@ -142,7 +142,7 @@ def test_a_comparison_goes_with_its_files_when_it_is_deleted(
     jobs: tuple[str, str],
     keys_below: Callable[[Artifacts, str], list[str]],
 ) -> None:
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     found = ask(client, jobs[1], kind="select", count=2)
     folder = f"jobs/{jobs[1]}/a1/comparisons/{found['id']}"
     before = keys_below(artifacts, folder)
@@ -204,9 +204,9 @@ def test_more_comparisons_than_may_wait_are_refused_for_now_without_a_word_about
 def test_a_key_that_keeps_all_that_it_may_asks_for_nothing_more(
     client: TestClient, jobs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
-    full = state.settings.model_copy(update={"max_stored_bytes": 1})
-    monkeypatch.setattr(state.comparisons, "settings", full)
+    services = services_in(client)
+    full = services.settings.model_copy(update={"max_stored_bytes": 1})
+    monkeypatch.setattr(services.comparisons, "settings", full)
     body = {"kind": "select", "count": 1, "seed": 8}
 
     answer = client.post(f"/v1/jobs/{jobs[0]}/comparisons", json=body)

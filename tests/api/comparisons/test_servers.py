@@ -15,7 +15,7 @@ from api.jobs import comparisons as stored
 from api.jobs.files import scratch_folder
 from api.results import comparisons
 from api.storage.tables import COMPARISONS
-from tests.service import ask
+from tests.service import ask, services_in
 
 real_serve = comparisons.serve
 
@@ -23,7 +23,7 @@ real_serve = comparisons.serve
 @pytest.fixture
 def other(client: TestClient) -> Iterator[TestClient]:
     """Another server of the same database and files."""
-    settings = client.app.state.settings  # type: ignore[attr-defined]
+    settings = services_in(client).settings
     with TestClient(create_app(settings), base_url="http://localhost") as other:
         yield other
 
@@ -70,24 +70,24 @@ def test_a_comparison_that_another_server_deletes_is_stopped(
 ) -> None:
     monkeypatch.setattr(comparisons, "serve", partial(serve_after, tmp_path / "never"))
     monkeypatch.setattr(comparisons, "TOLD_EVERY", 0.1)
-    work = client.app.state.comparisons._work  # type: ignore[attr-defined]
+    work = services_in(client).comparisons._work
     address = f"/v1/jobs/{jobs[0]}/comparisons"
     begun = client.post(address, json={"kind": "select", "count": 2, "seed": 61}).json()
     wait_until(work.pending)
 
     assert other.delete(begun["links"]["self"]).status_code == 204
 
-    wait_until(lambda: client.app.state.comparisons._stop_unwanted() or not work.pending())  # type: ignore[attr-defined]
+    wait_until(lambda: services_in(client).comparisons._stop_unwanted() or not work.pending())
     assert client.get(begun["links"]["self"]).status_code == 404
 
 
 def test_a_comparison_whose_server_was_killed_can_be_asked_for_again(
     client: TestClient, jobs: tuple[str, str]
 ) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
+    services = services_in(client)
     body = {"kind": "select", "count": 2, "seed": 62}
     found = ask(client, jobs[0], **body)
-    with state.engine.begin() as connection:
+    with services.engine.begin() as connection:
         lost = COMPARISONS.c.id == found["id"]
         killed = {"state": "running", "maker": "killed", "seen_at": 0.0}
         connection.execute(COMPARISONS.update().where(lost).values(killed))
@@ -113,5 +113,5 @@ def test_scratch_files_of_comparisons_are_below_the_data(
     found = ask(client, jobs[0], kind="select", count=2, seed=63)
 
     assert found["state"] == "succeeded"
-    settings = client.app.state.settings  # type: ignore[attr-defined]
+    settings = services_in(client).settings
     assert list(scratch_folder(settings).iterdir()) == []

@@ -13,7 +13,7 @@ from api.http.api_keys import ReadKey, WriteKey, require_scope
 from api.http.principals import Principal
 from api.http.problem_responses import add_handlers
 from api.storage.keys import create_key, revoke_key
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 
 def add_routes(app: FastAPI) -> None:
@@ -41,8 +41,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 @pytest.fixture
 def engine_of(client: TestClient) -> Engine:
-    engine: Engine = client.app.state.engine  # type: ignore[attr-defined]
-    return engine
+    return services_in(client).engine
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 
 from api.jobs.store import SubmitLimits, request_cancel, submit
 from api.storage.keys import create_key, revoke_key
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 PAGE = {"Accept": "text/html"}
 
@@ -23,8 +23,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 @pytest.fixture
 def engine(client: TestClient) -> Engine:
-    found: Engine = client.app.state.engine  # type: ignore[attr-defined]
-    return found
+    return services_in(client).engine
 
 
 def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
@@ -132,7 +131,7 @@ def test_a_sign_in_leads_to_no_other_site(client: TestClient, engine: Engine, ad
 
 def test_wrong_keys_at_the_sign_in_are_limited(tmp_path: Path) -> None:
     with client_of(tmp_path, rate_limit="3/hour") as client:
-        create_key(client.app.state.engine, "browser", ["write"])  # type: ignore[attr-defined]
+        create_key(services_in(client).engine, "browser", ["write"])
 
         statuses = [client.post("/sign-in", data={"key": "wrong"}).status_code for _ in range(5)]
 

@@ -11,7 +11,7 @@ from api.http.limits import FEWEST_TO_FORGET, Counts, rate_limiter
 from api.http.problems import Problem
 from api.storage.keys import create_key
 from difficulty_service.base.errors import ConfigError
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 HOURLY = "3/hour"
 
@@ -130,7 +130,7 @@ def test_health_checks_are_not_counted(client: TestClient) -> None:
 
 
 def test_each_key_has_its_own_count(client: TestClient) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+    engine = services_in(client).engine
     secrets = [create_key(engine, name, ["read"])[1] for name in ("ant", "bee")]
     ant, bee = ({"X-API-Key": secret} for secret in secrets)
     for _ in range(4):
@@ -142,7 +142,7 @@ def test_each_key_has_its_own_count(client: TestClient) -> None:
 
 
 def test_guessing_keys_is_counted_on_the_address(client: TestClient) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+    engine = services_in(client).engine
     _, secret = create_key(engine, "ant", ["read"])
     guesses = [
         client.get("/v1/nothing", headers={"X-API-Key": f"difficulty_guess{number}"}).status_code

@@ -20,7 +20,7 @@ from api.jobs.store import (
 )
 from difficulty_service.bodies.jobs import JobError
 from difficulty_service.marks.mark_kinds import Mark
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 BODY = {"dataset": {"root": "photos"}, "backbone": "builtin"}
 
@@ -35,8 +35,7 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 
 @pytest.fixture
 def engine(client: TestClient) -> Engine:
-    engine: Engine = client.app.state.engine  # type: ignore[attr-defined]
-    return engine
+    return services_in(client).engine
 
 
 def queued(engine: Engine, **options: object) -> Job:

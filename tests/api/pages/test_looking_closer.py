@@ -19,7 +19,7 @@ from api.storage.artifacts import Artifacts
 from difficulty_service.datasets.storage import StoredPath
 from difficulty_service.reports.similar import most_similar
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -63,8 +63,8 @@ def own_job(run_job: Callable[[], Job]) -> Job:
 
 
 def state_of(client: TestClient) -> tuple[Settings, Artifacts]:
-    state = client.app.state  # type: ignore[attr-defined]
-    return state.settings, state.artifacts
+    services = services_in(client)
+    return services.settings, services.artifacts
 
 
 def remove(client: TestClient, job: Job, name: str) -> None:
@@ -226,7 +226,7 @@ def test_vectors_in_remote_storage_are_copied_and_deleted_with_the_job(
     settings, local = state_of(client)
     elsewhere = SubTreeFileSystem("/", LocalFileSystem())
     remote = Artifacts(StoredPath(elsewhere, local.root.path.lstrip("/")))
-    finished = get_job(client.app.state.engine, None, own_job.id)  # type: ignore[attr-defined]
+    finished = get_job(services_in(client).engine, None, own_job.id)
     assert finished is not None
 
     found = SimilarImages(settings, remote).get(finished, 3)

@@ -14,9 +14,8 @@ from fastapi.testclient import TestClient
 from api.jobs.store import Job, get_job
 from api.pages import map_page
 from api.results import tsne_maps
-from api.storage.artifacts import Artifacts
 from tests.factories import unpack_map, write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_network import SMALL
 
 CLASSES = ("bird", "cat", "dog")
@@ -58,7 +57,7 @@ def ask(client: TestClient, job: Job) -> tuple[list[float], object, bytes]:
 @pytest.mark.slow
 def test_a_tsne_is_made_when_it_is_asked_for_and_kept(client: TestClient, job: Job) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     key = f"jobs/{job.id}/a1/tsne/map.parquet"
     before, page = artifacts.size(key), client.get(f"/jobs/{job.id}/map").text
 
@@ -80,7 +79,7 @@ def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
     client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("openTSNE", reason="the extra `map` is not installed")
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     write = tsne_maps.write_parquet
 
     def write_late(path: Path, points: pa.Table) -> None:
@@ -89,10 +88,10 @@ def test_a_tsne_of_a_job_that_was_deleted_meanwhile_is_not_kept(
 
     monkeypatch.setattr(tsne_maps, "write_parquet", write_late)
 
-    state = client.app.state  # type: ignore[attr-defined]
-    finished = get_job(state.engine, None, job.id)
+    services = services_in(client)
+    finished = get_job(services.engine, None, job.id)
 
-    why_not = state.tsne_maps._write(finished)
+    why_not = services.tsne_maps._write(finished)
 
     assert why_not == "the job was deleted"
     assert artifacts.size(f"jobs/{job.id}/a1/tsne/map.parquet") is None

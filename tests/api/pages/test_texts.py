@@ -11,9 +11,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs.store import Job
-from api.settings import Settings
 from difficulty_service.interface.score import score_dataset
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 SUBJECTS = {
     "cooking": "boil the water, add salt and pepper, stir the soup and bake the bread",
@@ -43,7 +42,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
 
 def client_table(client: TestClient) -> Path:
     """The table of the service of a client."""
-    settings: Settings = client.app.state.settings  # type: ignore[attr-defined]
+    settings = services_in(client).settings
     return Path(settings.roots["texts"], "t.parquet")
 
 

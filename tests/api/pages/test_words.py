@@ -24,7 +24,7 @@ from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.images.preparation import normalise, prepare
 from tests.factories import write_image_folder
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_clip import BACKBONE, hub_file, known_to_open_clip, make_scorer, write_weights
 from tests.small_network import SMALL
 
@@ -91,7 +91,7 @@ def closeness(folder: Path) -> NDArray[np.float32]:
 @pytest.fixture
 def finished(client: TestClient, job: Job) -> Job:
     """The job with its result."""
-    found = get_job(client.app.state.engine, None, job.id)  # type: ignore[attr-defined]
+    found = get_job(services_in(client).engine, None, job.id)
     assert found is not None
     return found
 
@@ -99,8 +99,8 @@ def finished(client: TestClient, job: Job) -> Job:
 @pytest.fixture
 def encoder(client: TestClient) -> WordEncoder:
     """What encodes words, in this process."""
-    state = client.app.state  # type: ignore[attr-defined]
-    return WordEncoder(state.settings, state.artifacts)
+    services = services_in(client)
+    return WordEncoder(services.settings, services.artifacts)
 
 
 def rows_of(page: str) -> list[int]:
@@ -219,8 +219,8 @@ def test_a_damaged_file_of_vectors_is_made_again(
     content = path.read_bytes()
     path.write_bytes(content[:-200])
 
-    state = client.app.state  # type: ignore[attr-defined]
-    again, made = WordEncoder(state.settings, state.artifacts).encode(finished, WORDS, None)
+    services = services_in(client)
+    again, made = WordEncoder(services.settings, services.artifacts).encode(finished, WORDS, None)
 
     assert made.read_bytes() == content
     assert (again == vector).all()

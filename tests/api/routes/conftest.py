@@ -18,7 +18,7 @@ from api.storage.keys import Key, create_key
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 
 @pytest.fixture
@@ -33,13 +33,13 @@ def client(tmp_path: Path) -> Iterator[TestClient]:
 @pytest.fixture
 def settings(client: TestClient) -> Settings:
     """The settings of the application."""
-    return client.app.state.settings  # type: ignore[attr-defined]
+    return services_in(client).settings
 
 
 @pytest.fixture
 def engine(client: TestClient) -> Engine:
     """The database of the application."""
-    return client.app.state.engine  # type: ignore[attr-defined]
+    return services_in(client).engine
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from api.jobs.files import delete_left_files, scratch_folder
 from api.jobs.store import get_job
 from api.settings import Settings
 from api.storage.keys import Key
+from tests.service import services_in
 
 Call = Callable[..., Response]
 Keys = dict[str, tuple[Key, str]]
@@ -82,7 +83,7 @@ def test_named_columns_only_are_shown_and_a_second_table_tells_equal_names_apart
 def test_a_table_that_is_sent_again_replaces_the_one_before_and_its_file(
     call: Call, client: TestClient, settings: Settings, keys_below: Callable[..., list[str]]
 ) -> None:
-    artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
     before = keys_below(artifacts, "jobs")
 
@@ -129,12 +130,12 @@ def test_who_sees_the_job_sees_its_columns_and_only_its_owner_changes_them(
 def test_columns_go_with_their_job(
     call: Call, client: TestClient, settings: Settings, job: str
 ) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
+    services = services_in(client)
     call("owner", "PUT", "columns/cameras.csv", content=CAMERAS)
 
     assert call("owner", "DELETE", "").status_code == 204
 
-    assert get_job(state.engine, None, job) is None
+    assert get_job(services.engine, None, job) is None
     assert list((settings.data_dir / "artifacts").rglob("*.arrow")) == []
     assert call("owner", "PUT", "columns/cameras.csv", content=CAMERAS).status_code == 404
 
@@ -243,7 +244,7 @@ def test_a_damaged_file_shows_no_columns_and_is_read_again_once_it_is_whole(
     (file,) = (settings.data_dir / "artifacts").rglob("joined.arrow")
     whole = file.read_bytes()
     file.write_bytes(whole[:-100])
-    open_columns = client.app.state.open_columns  # type: ignore[attr-defined]
+    open_columns = services_in(client).open_columns
     assert isinstance(open_columns._open, BoundedCache)
     open_columns._open.clear()
 
@@ -257,14 +258,14 @@ def test_a_damaged_file_shows_no_columns_and_is_read_again_once_it_is_whole(
 def test_tables_that_a_killed_server_left_are_deleted_after_a_week(
     client: TestClient, settings: Settings
 ) -> None:
-    state = client.app.state  # type: ignore[attr-defined]
+    services = services_in(client)
     for name, age in (("new", 3600), ("old", 8 * 86400)):
         (scratch_folder(settings) / name).mkdir(parents=True)
         (scratch_folder(settings) / name / "table.csv").write_bytes(CAMERAS)
         at = time.time() - age
         os.utime(scratch_folder(settings) / name, (at, at))
 
-    delete_left_files(state.engine, settings, state.artifacts)  # if the server was not first
+    delete_left_files(services.engine, settings, services.artifacts)  # if the server was not first
 
     assert [path.name for path in scratch_folder(settings).iterdir()] == ["new"]
 

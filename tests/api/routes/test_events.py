@@ -14,14 +14,15 @@ from fastapi.testclient import TestClient
 from sqlalchemy import Engine, delete, update
 
 from api.http.api_keys import KeyWatch
+from api.http.event_streams import EventStreams
 from api.http.problems import Problem
 from api.jobs.queue import Progress, claim, heartbeat, succeed
 from api.jobs.reviewers import share_job, unshare_job
 from api.jobs.store import Job, SubmitLimits, request_cancel, submit
-from api.routes.events import EventStreams
 from api.storage.keys import Key, change_key, revoke_key
 from api.storage.tables import JOBS, KEYS
 from tests.api.stored_results import stored_result
+from tests.service import services_in, share
 
 Event = dict[str, object]
 
@@ -113,7 +114,7 @@ def test_a_stream_ends_when_its_job_is_cancelled_before_it_began(
 
 def test_a_stream_ends_when_the_server_is_about_to(client: TestClient, job: Job) -> None:
     looks = itertools.count()
-    client.app.state.stopping = lambda: next(looks) > 0  # type: ignore[attr-defined]
+    share(client, replace(services_in(client), is_stopping=lambda: next(looks) > 0))
 
     events = read(client, job)
 
@@ -185,7 +186,8 @@ def test_keys_with_as_many_streams_as_others_displace_none() -> None:
 
 
 def test_a_stream_that_makes_room_says_so_and_ends(client: TestClient, job: Job) -> None:
-    client.app.state.event_streams = streams = EventStreams(share=2, most=2)  # type: ignore[attr-defined]
+    streams = EventStreams(share=2, most=2)
+    share(client, replace(services_in(client), event_streams=streams))
     answers = []
     follower = threading.Thread(
         target=lambda: answers.append(client.get(f"/v1/jobs/{job.id}/events").text)
@@ -204,8 +206,9 @@ def test_a_stream_that_makes_room_says_so_and_ends(client: TestClient, job: Job)
 def test_a_key_with_too_many_streams_is_refused_until_one_ends(
     client: TestClient, engine: Engine, job: Job
 ) -> None:
-    client.app.state.event_streams = EventStreams(share=1)  # type: ignore[attr-defined]
-    with client.app.state.event_streams.opened(""):  # type: ignore[attr-defined]
+    streams = EventStreams(share=1)
+    share(client, replace(services_in(client), event_streams=streams))
+    with streams.opened(""):
         refused = client.get(f"/v1/jobs/{job.id}/events")
     work(engine, job, batches=1)
 
@@ -283,7 +286,7 @@ def test_a_stream_ends_with_a_problem_once_its_key_does_not_see_the_job(
         target=lambda: answers.append(client.get(address, headers=headers).text)
     )
     follower.start()
-    while not client.app.state.event_streams.number_of(key.id):  # type: ignore[attr-defined]
+    while not services_in(client).event_streams.number_of(key.id):
         time.sleep(0.01)
 
     lose(engine, job, key)
@@ -294,4 +297,4 @@ def test_a_stream_ends_with_a_problem_once_its_key_does_not_see_the_job(
     assert last.startswith("event: problem")
     assert f"/problems/{problem}" in last
     assert "succeeded" not in answers[0]
-    assert client.app.state.event_streams.number_of(key.id) == 0  # type: ignore[attr-defined]
+    assert services_in(client).event_streams.number_of(key.id) == 0

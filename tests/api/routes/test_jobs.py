@@ -10,6 +10,7 @@ from sqlalchemy import Engine
 from api.jobs.queue import Progress, claim, fail, heartbeat
 from api.storage.artifacts import Artifacts
 from difficulty_service.bodies.jobs import JobError
+from tests.service import services_in
 
 Body = dict[str, object]
 
@@ -145,7 +146,7 @@ def test_deleting_a_finished_job_removes_its_files(
     keys_below: Callable[[Artifacts, str], list[str]],
 ) -> None:
     job = finished()
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     (tmp_path / "scores").write_bytes(b"abc")
     artifacts.put(tmp_path / "scores", f"jobs/{job.id}/a1/scores.parquet")
 

@@ -15,7 +15,7 @@ from api.jobs.queue import claim, succeed
 from api.jobs.store import Job
 from api.jobs.stored_result import StoredResult
 from api.settings import Settings
-from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.artifacts import open_artifacts
 from api.storage.tables import MARKS
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
@@ -24,6 +24,7 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 from tests.formulas import cells_that_run
+from tests.service import services_in
 
 IDS = ["=cat/1.png", "\t=cat/2.png", "dog/3.png", "'\r=dog/4.png"]
 
@@ -215,7 +216,7 @@ def test_the_marks_of_a_second_round_add_to_those_of_the_first(
     second = claim(engine, "worker", "cpu", 60.0)
     assert second is not None
     prefix = f"jobs/{second.id}/a1"
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
     artifacts.put(second_scores, f"{prefix}/scores.parquet")
     assert succeed(engine, second, StoredResult.of(result | {"prefix": prefix}))
     changes = [

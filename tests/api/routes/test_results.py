@@ -12,9 +12,8 @@ from PIL import Image
 
 from api.jobs.queue import claim, fail
 from api.jobs.store import Job
-from api.storage.artifacts import Artifacts
 from difficulty_service.bodies.jobs import JobError
-from tests.service import client_of
+from tests.service import client_of, services_in
 from tests.small_network import SMALL
 
 COLOURS = {"cat": "red", "dog": "blue"}
@@ -227,7 +226,7 @@ def test_there_is_no_thumbnail_of_anything_else(
 
 
 def test_a_job_without_results_has_a_reason(client: TestClient) -> None:
-    engine = client.app.state.engine  # type: ignore[attr-defined]
+    engine = services_in(client).engine
     address = client.post("/v1/jobs", json={"dataset": {"root": "photos"}}).headers["Location"]
 
     waiting = client.get(f"{address}/scores")
@@ -246,7 +245,7 @@ def test_missing_files_are_answered_with_gone(
 ) -> None:
     client.post("/v1/jobs", json={"dataset": {"root": "photos"}, "shrinkage": 0.25})
     job = run_next_job(client)
-    artifacts: Artifacts = client.app.state.artifacts  # type: ignore[attr-defined]
+    artifacts = services_in(client).artifacts
 
     artifacts.delete_prefix(f"jobs/{job.id}")
 
@@ -257,7 +256,7 @@ def test_missing_files_are_answered_with_gone(
 @pytest.mark.parametrize("name", ["scores", "scores.parquet", "errors"])
 def test_damaged_files_are_not_served(client: TestClient, job: Job, name: str) -> None:
     assert client.get(f"/v1/jobs/{job.id}/{name}").status_code == 200
-    root = Path(client.app.state.artifacts.root.path)  # type: ignore[attr-defined]
+    root = Path(services_in(client).artifacts.root.path)
     stored = root / f"jobs/{job.id}/a{job.attempt}" / f"{name.removesuffix('.parquet')}.parquet"
     whole = stored.read_bytes()
 

@@ -13,7 +13,7 @@ from api.jobs.queue import record_heartbeat
 from api.storage.tables import METADATA
 from difficulty_service.backbones import BACKBONES, list_backbones
 from tests.factories import write_hub_file
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 Start = Callable[..., TestClient]
 
@@ -42,7 +42,7 @@ def test_without_a_worker_the_service_is_not_ready(start: Start) -> None:
 
 def test_with_a_live_worker_the_service_is_ready(start: Start) -> None:
     client = start()
-    record_heartbeat(client.app.state.engine, "ant", "cpu", None, 0)  # type: ignore[attr-defined]
+    record_heartbeat(services_in(client).engine, "ant", "cpu", None, 0)
 
     response = client.get("/readyz")
 
@@ -62,7 +62,7 @@ def test_a_database_without_its_tables_is_not_ready_and_reveals_nothing(
     start: Start, tmp_path: Path
 ) -> None:
     client = start()
-    with client.app.state.engine.begin() as connection:  # type: ignore[attr-defined]
+    with services_in(client).engine.begin() as connection:
         METADATA.drop_all(connection)
         connection.exec_driver_sql("DELETE FROM alembic_version")
 

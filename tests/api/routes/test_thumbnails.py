@@ -11,6 +11,7 @@ from PIL import Image
 
 from api.jobs.store import Job
 from api.settings import Settings
+from tests.service import services_in
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_a_job_that_is_deleted_before_its_thumbnail_is_sent_is_not_found(
     monkeypatch: pytest.MonkeyPatch,
     assert_problem: Callable[..., None],
 ) -> None:
-    thumbnails = client.app.state.thumbnails  # type: ignore[attr-defined]
+    thumbnails = services_in(client).thumbnails
     stored = thumbnails.stored
 
     def stored_and_deleted(wanted: object) -> Path:

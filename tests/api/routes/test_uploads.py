@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -43,11 +44,13 @@ def settings(tmp_path: Path) -> Settings:
 @pytest.fixture
 def client(sqlite_engine: Engine, settings: Settings) -> Iterator[TestClient]:
     app = FastAPI()
-    app.state.engine, app.state.settings = sqlite_engine, settings
     app.include_router(uploads.router)
     app.dependency_overrides = {read_key: caller, write_key: caller}
     add_handlers(app)
-    with closing(UploadChecks(settings.upload_check_seconds)) as app.state.upload_checks:
+    with closing(UploadChecks(settings.upload_check_seconds)) as checks:
+        app.state.services = SimpleNamespace(
+            engine=sqlite_engine, settings=settings, upload_checks=checks
+        )
         yield TestClient(app, base_url="http://localhost")
 
 

@@ -20,7 +20,7 @@ from api.worker.job_runner import run_job
 from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.errors import WeightsTooLarge
 from tests.hub import Hub, serving, use_hub
-from tests.service import client_of
+from tests.service import client_of, services_in
 
 BACKBONE = "timm:test_resnet.r160_in1k"
 MEGABYTE = 10**6
@@ -79,7 +79,7 @@ def test_the_owner_of_a_job_sees_its_download_as_long_as_it_goes_on(tmp_path: Pa
     roots = {"photos": str(tmp_path / "photos")}
     with client_of(tmp_path / "data", roots=roots) as client:
         job = claimed_job(client)
-        engine = client.app.state.engine
+        engine = services_in(client).engine
         address = f"/v1/jobs/{job.id}"
         downloading = Progress(download=DownloadProgress(120 * MEGABYTE, 400 * MEGABYTE))
 
@@ -99,7 +99,7 @@ def test_the_owner_of_a_job_sees_its_download_as_long_as_it_goes_on(tmp_path: Pa
 def claimed_job(client: TestClient) -> Job:
     body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}
     client.post("/v1/jobs", json=body).raise_for_status()
-    job = claim(client.app.state.engine, "worker", "cpu", 60.0)
+    job = claim(services_in(client).engine, "worker", "cpu", 60.0)
     assert job is not None
     return job
 

@@ -1,0 +1,262 @@
+"""What the requests of the application share, opened at its start and closed at its end."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+from fastapi import Request
+from sqlalchemy import Engine
+
+from api.explored import Rounds
+from api.http.event_streams import EventStreams
+from api.http.fair_queue import FairQueue
+from api.http.needed_services import ProblemPage
+from api.jobs.default_backbone import settle_default_backbone
+from api.jobs.estimate import Previews, preview_datasets
+from api.metrics import Metrics
+from api.online.process import ScoringModels, ScoringProcess
+from api.online.words import WordSearch
+from api.results.attached_tables import AttachedTables
+from api.results.comparisons import Comparisons
+from api.results.maps import Maps, SimilarImages
+from api.results.open_columns import AttachedColumns, ExplorerColumns, OpenColumns
+from api.results.saved_views import ExplorerViews, SavedViews, StoredViews, views_file
+from api.results.score_columns import OpenScores
+from api.results.searches import Searches
+from api.results.thumbnails import AT_ONCE, Thumbnails
+from api.results.tsne_maps import TsneMaps
+from api.settings import Settings
+from api.storage.artifacts import Artifacts, open_artifacts
+from api.storage.database import connect, migrate
+from api.storage.identity import require_own_artifacts
+from api.storage.key_uses import KeyUses
+from api.storage.space import keep_reserve
+from api.uploads.checking import UploadChecks
+from difficulty_service.base.apart import Apart, Limits, call_apart
+from difficulty_service.base.threads import num_workers
+
+COUNTING_BYTES = 4 << 30  # memory of the process that counts samples
+KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
+MAX_PENDING_ESTIMATES = 4  # requests of one key, at once
+MAX_PENDING_MARKS = 2  # requests of one key that read, or write, all marks of a job, at once
+MAX_PENDING_TABLES = 2  # requests of one key that send columns, at once
+EVERYWHERE = ("auto", "cpu")  # devices that every machine has
+
+
+@dataclass(frozen=True)
+class Queues:
+    """The queues in which clients have turns, each for work of one purpose.
+
+    Attributes:
+        thumbnails: To make small pictures.
+        scoring: To score single samples.
+        estimates: To say how a dataset would be read.
+        tables: To join columns of a table.
+        marking: To mark many samples.
+        marks: To read or write all marks of a job.
+    """
+
+    thumbnails: FairQueue
+    scoring: FairQueue
+    estimates: FairQueue
+    tables: FairQueue
+    marking: FairQueue
+    marks: FairQueue
+
+
+@dataclass(frozen=True)
+class ServiceInputs:
+    """What the services are opened with.
+
+    Attributes:
+        settings: What the operator has chosen; the default backbone may be open.
+        metrics: Counts the requests, which begins before the services are open.
+        problem_page: Writes a problem for a browser that asks for a page.
+        rounds: Of a score file that is explored; None for a service.
+        is_stopping: Whether long answers should end, because the server does.
+    """
+
+    settings: Settings
+    metrics: Metrics
+    problem_page: ProblemPage
+    rounds: Rounds | None
+    is_stopping: Callable[[], bool]
+
+
+@dataclass(frozen=True)
+class Services:
+    """All that requests share, for as long as the application runs.
+
+    Attributes:
+        settings: What the operator has chosen, with the default backbone settled.
+        engine: The database.
+        artifacts: The files of jobs.
+        queues: Where clients wait for their turn.
+        event_streams: The open streams of events.
+        metrics: What is counted for GET /metrics.
+        key_uses: The keys that were used since it was last written to the database.
+        problem_page: Writes a problem for a browser that asks for a page.
+        rounds: Of a score file that is explored; None for a service.
+        is_stopping: Whether long answers should end, because the server does.
+        open_scores: Score files that stay in memory.
+        open_columns: Columns beside the scores that stay in memory.
+        attached_tables: Joins tables to the samples of a job, in a process of its own.
+        saved_views: Lists of samples that were given a name.
+        searches: Finds samples by conditions that take long.
+        maps: Maps of the samples that are stored.
+        similar_images: Finds the samples that look most like one.
+        tsne_maps: Makes t-SNE maps, one at a time.
+        comparisons: Compares jobs, one at a time.
+        thumbnails: Makes small pictures, in processes of their own.
+        scoring_process: Scores single samples, in a process of its own.
+        scoring_models: Gaussians that single samples are scored against.
+        word_search: Finds samples by words.
+        upload_checks: Checks files that were uploaded, in processes of their own.
+        previews: Says how a dataset would be read, in a process of its own.
+    """
+
+    settings: Settings
+    engine: Engine
+    artifacts: Artifacts
+    queues: Queues
+    event_streams: EventStreams
+    metrics: Metrics
+    key_uses: KeyUses
+    problem_page: ProblemPage
+    rounds: Rounds | None
+    is_stopping: Callable[[], bool]
+    open_scores: OpenScores
+    open_columns: OpenColumns
+    attached_tables: AttachedTables
+    saved_views: SavedViews
+    searches: Searches
+    maps: Maps
+    similar_images: SimilarImages
+    tsne_maps: TsneMaps
+    comparisons: Comparisons
+    thumbnails: Thumbnails
+    scoring_process: ScoringProcess
+    scoring_models: ScoringModels
+    word_search: WordSearch
+    upload_checks: UploadChecks
+    previews: Previews
+
+
+def services_of(request: Request) -> Services:
+    """The services of the application that a request is for."""
+    services: Services = request.app.state.services
+    return services
+
+
+@contextmanager
+def open_services(inputs: ServiceInputs) -> Iterator[Services]:
+    """Upgrades the tables and opens everything; closes it in reverse, also after an error."""
+    with ExitStack() as stack:
+        engine = connect(inputs.settings.resolved_database_url.get_secret_value())
+        stack.callback(engine.dispose)
+        artifacts = _prepare_storage(engine, inputs.settings)
+        settings = settle_default_backbone(inputs.settings)
+        if settings.device not in EVERYWHERE:
+            call_apart(_choose_device, settings.device)  # in another process, since it takes torch
+        yield _open_all(inputs, settings, engine, artifacts, stack)
+
+
+def _open_all(
+    inputs: ServiceInputs,
+    settings: Settings,
+    engine: Engine,
+    artifacts: Artifacts,
+    stack: ExitStack,
+) -> Services:
+    """The services of a database that is ready. What is opened first is closed last."""
+    scorings_at_once = num_workers() + 2
+    open_scores = OpenScores(settings, artifacts)
+    maps = Maps(artifacts, open_scores)
+    similar_images = SimilarImages(settings, artifacts)
+    counting = Limits(COUNTING_BYTES, KEPT_BYTES)
+    previews = stack.enter_context(closing(Apart(preview_datasets, limits=counting)))
+    attached_tables = stack.enter_context(
+        closing(AttachedTables(engine, settings, artifacts, open_scores))
+    )
+    upload_checks = stack.enter_context(closing(UploadChecks(settings.upload_check_seconds)))
+    thumbnails = stack.enter_context(closing(Thumbnails(settings, engine)))
+    scoring_process = stack.enter_context(closing(ScoringProcess(settings, scorings_at_once)))
+    comparisons = stack.enter_context(closing(Comparisons(engine, settings, artifacts)))
+    tsne_maps = stack.enter_context(
+        closing(TsneMaps(engine, settings, artifacts, maps, similar_images, open_scores))
+    )
+    return Services(
+        settings=settings,
+        engine=engine,
+        artifacts=artifacts,
+        queues=_open_queues(settings, scorings_at_once),
+        event_streams=EventStreams(settings.max_event_streams),
+        metrics=inputs.metrics,
+        key_uses=KeyUses(),
+        problem_page=inputs.problem_page,
+        rounds=inputs.rounds,
+        is_stopping=inputs.is_stopping,
+        open_scores=open_scores,
+        open_columns=_open_columns(engine, settings, artifacts, open_scores),
+        attached_tables=attached_tables,
+        saved_views=_open_views(engine, settings),
+        searches=Searches(settings.filter_seconds, inputs.is_stopping),
+        maps=maps,
+        similar_images=similar_images,
+        tsne_maps=tsne_maps,
+        comparisons=comparisons,
+        thumbnails=thumbnails,
+        scoring_process=scoring_process,
+        scoring_models=ScoringModels(artifacts, scoring_process),
+        word_search=_open_word_search(inputs.rounds, artifacts, scoring_process),
+        upload_checks=upload_checks,
+        previews=previews,
+    )
+
+
+def _open_queues(settings: Settings, scorings_at_once: int) -> Queues:
+    return Queues(
+        thumbnails=FairQueue("thumbnails", AT_ONCE, settings.max_pending_thumbnails),
+        scoring=FairQueue(
+            "requests to score samples", scorings_at_once, settings.max_pending_scorings
+        ),
+        estimates=FairQueue("estimates", 1, MAX_PENDING_ESTIMATES),
+        tables=FairQueue("tables of columns", 1, MAX_PENDING_TABLES),
+        marking=FairQueue("requests to mark many samples", 1, MAX_PENDING_MARKS),
+        marks=FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS),
+    )
+
+
+def _open_columns(
+    engine: Engine, settings: Settings, artifacts: Artifacts, open_scores: OpenScores
+) -> OpenColumns:
+    if settings.takes_jobs:
+        return OpenColumns(AttachedColumns(engine, settings, artifacts), open_scores)
+    return OpenColumns(ExplorerColumns(settings), open_scores)
+
+
+def _open_views(engine: Engine, settings: Settings) -> SavedViews:
+    return StoredViews(engine) if settings.takes_jobs else ExplorerViews(views_file(settings))
+
+
+def _open_word_search(
+    rounds: Rounds | None, artifacts: Artifacts, process: ScoringProcess
+) -> WordSearch:
+    weights = None if rounds is None else rounds.explored.weights
+    return WordSearch(artifacts, process, weights)
+
+
+def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:
+    """Upgrades the tables, and opens the artifacts, which have to be those of the database."""
+    migrate(engine)
+    artifacts = open_artifacts(settings.artifact_root)
+    if settings.takes_jobs:
+        keep_reserve(engine)
+        require_own_artifacts(engine, artifacts)
+    return artifacts
+
+
+def _choose_device(name: str) -> None:
+    from difficulty_service.backbones.backbone import choose_device
+
+    choose_device(name)
