@@ -20,8 +20,9 @@ from trainer.runs.model_file import write_parameters
 from trainer.samples import Samples
 from trainer.training.accelerator import predict_split
 from trainer.training.state import TrainState
+from trainer.training.supervision import LabelBeliefs
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import LabelBeliefs, describe_scores
+from trainer.weights.score_files import describe_scores
 
 
 def finish(

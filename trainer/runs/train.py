@@ -25,7 +25,6 @@ from trainer.runs.trackers import require_trackers, track
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, emulated_precision, make_accelerator
 from trainer.training.loop import Callbacks, train
-from trainer.training.objective import TRUSTED
 from trainer.training.state import (
     Progress,
     make_train_state,
@@ -34,15 +33,11 @@ from trainer.training.state import (
     save_train_state,
 )
 from trainer.training.step import TrainingData
+from trainer.training.supervision import TRUSTED, LabelBeliefs, Supervision
 from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.from_scores import (
-    LabelBeliefs,
-    Supervision,
-    difficulty_of_samples,
-    label_beliefs,
-    weights_of_samples,
-)
+from trainer.weights.from_scores import difficulty_of_samples, weights_of_samples
+from trainer.weights.label_trust import label_beliefs
 
 
 @contextmanager
@@ -121,7 +116,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> boo
     splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
     weights, distribution = _weights(splits, recipe)
     beliefs = _beliefs(splits.train, recipe.loss)
-    supervision = TRUSTED if beliefs is None else beliefs.supervision(recipe.loss)
+    supervision = _supervision(beliefs, recipe.loss)
     difficulty = _difficulty(splits, recipe)
     identity = _identity(request, splits.train, weights, supervision, difficulty)
     if request.resume and (folder / run_folder.METRICS).exists():
@@ -245,6 +240,13 @@ def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
             parameter="scores",
         )
     return label_beliefs(samples, Path(config.scores), config)
+
+
+def _supervision(beliefs: LabelBeliefs | None, config: LossConfig) -> Supervision:
+    """How a recipe takes what is known about the labels."""
+    if beliefs is None:
+        return TRUSTED
+    return beliefs.as_second_labels() if config.targets == "posterior" else beliefs.as_weights()
 
 
 def fixed_part(recipe: Recipe) -> dict[str, Any]:

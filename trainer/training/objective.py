@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from trainer.losses.cross_entropy import entropy
-from trainer.weights.from_scores import Supervision
-
-TRUSTED = Supervision()
-"""Supervision by the given labels alone."""
+from trainer.training.supervision import TRUSTED, Supervision
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from trainer.metrics.predictions import confidence_and_correct, entropy
 from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
 from trainer.training.accelerator import to_memory_format
-from trainer.training.objective import TRUSTED
 from trainer.training.sharding import exchange_gradients, whole
 from trainer.training.state import TrainState
-from trainer.weights.from_scores import Supervision
+from trainer.training.supervision import TRUSTED, Supervision
 
 _SUBSAMPLING: dict[Callable[..., Any], Callable[..., Tensor]] = {
     torch.conv1d: F.avg_pool1d,

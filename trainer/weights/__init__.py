@@ -1,1 +1,1 @@
-"""From difficulty scores to the weight of each training sample."""
+"""From a score file to the weight of each training sample, and to the trust in its label."""

@@ -1,14 +1,8 @@
-"""Weights of training samples, and how far their labels are trusted, from a score file.
-
-Samples are joined to the rows of a score file by their ids. A score file with suspicion holds the
-probability that each label is right and the likeliest other class. Either can tell the loss which
-labels not to believe.
-"""
+"""Weights and difficulty of training samples, from the scores of one column of a score file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,78 +11,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.base.errors import (
-    ConfigError,
-    ScoreFileError,
-    TrainingError,
-    UnmatchedScores,
-)
-from difficulty_service.base.files import file_sha256
-from difficulty_service.marks.record import MARK_COLUMN
+from difficulty_service.base.errors import ConfigError, UnmatchedScores
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scores.score_columns import LIKELIEST_CLASSES, require_columns, scorer_of
-from trainer.config import LossConfig, ScoreWeights
-from trainer.samples import Samples
+from difficulty_service.scores.score_columns import require_columns
+from trainer.config import ScoreWeights
 from trainer.weights.formula import WeightsDistribution, describe_weights, sample_weights
-
-EXAMPLES = 3
-"""Number of ids that a message names."""
-
-
-def unique_ids(table: pa.Table, path: Path) -> pa.Array:
-    """The ids of a score file; raises ScoreFileError where it has one twice."""
-    sample_ids = pa.chunked_array(table["sample_id"]).cast(pa.large_string()).combine_chunks()
-    first = positions_of(sample_ids, sample_ids)
-    repeated = np.flatnonzero(first != np.arange(len(first)))
-    if len(repeated):
-        raise ScoreFileError(
-            f"{path} has more than one score for {len(repeated):,} sample ids, "
-            f"{examples_of(sample_ids.take(pa.array(repeated)))}",
-            "score again",
-        )
-    return sample_ids
-
-
-def positions_of(sample_ids: pa.Array, among: pa.Array) -> NDArray[np.int64]:
-    """First position of each id among others, -1 if it is absent. Shape (ids,)."""
-    positions = pc.fill_null(pc.index_in(sample_ids, value_set=among), -1)
-    return positions.to_numpy().astype(np.int64)
-
-
-def examples_of(sample_ids: pa.Array) -> str:
-    """The first ids of some, as a clause."""
-    examples = sample_ids[:EXAMPLES].to_pylist()
-    return f"for example {', '.join(map(repr, examples))}"
-
-
-def require_reliable(provenance: Provenance, path: Path, way_out: str = "") -> None:
-    """Refuses scores that were marked as unreliable when they were written."""
-    if provenance.reliable is not False:
-        return
-    raise TrainingError(
-        f"the scores of {path} are marked as unreliable: there are fewer samples than a feature "
-        "vector has numbers, and no shrinkage",
-        f"score again with `difficulty score --shrinkage auto`{way_out}",
-    )
-
-
-def describe_scores(path: Path, column: str) -> dict[str, Any]:
-    """The identity of the scores that weights are made from, as JSON values; None is not known."""
-    provenance = read_scores(path, ["sample_id"]).provenance
-    return {
-        "file": str(path),
-        "sha256": file_sha256(path),
-        "column": column,
-        "scorer": scorer_of(column),
-        "reliable": provenance.reliable,
-        "dataset": provenance.dataset,
-        "fingerprint": provenance.fingerprint,
-        "backbone": provenance.backbone,
-        "weights_sha256": provenance.weights_sha256,
-        "feature_dim": provenance.feature_dim,
-        "shrinkage": provenance.shrinkage,
-    }
+from trainer.weights.score_files import (
+    examples_of,
+    positions_of,
+    require_reliable,
+    unique_ids,
+)
 
 
 @dataclass(frozen=True)
@@ -245,209 +179,3 @@ def _check_matched(
         remedy += ', or set regulariser.missing = "mean" to give samples without a score the mean '
         remedy += "weight and to ignore scores without a sample"
     raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
-
-
-COLUMNS = ("sample_id", "label", "label_name", "p_wrong", "suggested_label_name")
-
-
-@dataclass(frozen=True)
-class Supervision:
-    """What the loss of each sample is computed from besides its given label.
-
-    Attributes:
-        weights: Factor of the objective of each sample, with mean 1 over the training samples; None
-            counts all alike. Shape (samples,).
-        shares: Share of the given label in the loss, from 0 to 1; the rest belongs to `others`.
-            None where the given labels are the only ones. Shape (samples,).
-        others: A second label of each sample; None where there is none. Shape (samples,).
-    """
-
-    weights: Tensor | None = None
-    shares: Tensor | None = None
-    others: Tensor | None = None
-
-    def of(self, positions: Tensor, device: torch.device) -> "Supervision":
-        """That of some samples, on a device."""
-        weights, shares, others = (
-            None if each is None else each[positions].to(device, non_blocking=True)
-            for each in (self.weights, self.shares, self.others)
-        )
-        return Supervision(weights, shares, others)
-
-    def mixed(self, shares: Tensor) -> "Supervision":
-        """That of mixed samples: of how much of each, the column, is in each mixed one, the row.
-
-        Only without second labels, which a mixture of labels has no place for.
-        """
-        return self if self.weights is None else Supervision(shares.to(self.weights) @ self.weights)
-
-
-@dataclass(frozen=True)
-class LabelBeliefs:
-    """What a score file says about the labels of training samples, in their order.
-
-    Attributes:
-        probabilities: Probability that the given label is right, 1 where nothing is known.
-            Shape (samples,).
-        known: Whether it is known. Shape (samples,).
-        others: Likeliest other class, or the given label where nothing is known. Shape (samples,).
-    """
-
-    probabilities: Tensor
-    known: Tensor
-    others: Tensor
-
-    def supervision(self, config: LossConfig) -> Supervision:
-        """The weights, or the shares and second labels, that a recipe asks for."""
-        shares = self.probabilities.float()
-        if config.targets == "posterior":
-            return Supervision(shares=shares, others=self.others)
-        mean = self.probabilities[self.known].mean()
-        if not mean > 0:
-            raise TrainingError(
-                "the p_wrong of every training sample is 1",
-                "look at the labels, or train without loss.weights",
-            )
-        weights = torch.where(self.known, self.probabilities / mean, 1.0)
-        return Supervision(weights=weights.float())
-
-    def describe(self) -> dict[str, float | int]:
-        """JSON values: the mean probability, and how many samples are doubted or not known.
-
-        Kish's effective sample size of weights by the probability is a share of all samples.
-        """
-        known = self.probabilities[self.known]
-        return {
-            "mean_probability": float(known.mean()),
-            "more_likely_wrong": int((known < 0.5).sum()),  # noqa: PLR2004 - a probability
-            "effective_share": float(known.mean() ** 2 / known.square().mean()),
-            "missing": int((~self.known).sum()),
-        }
-
-
-def trust_in_labels(table: pa.Table, num_classes: int) -> NDArray[np.float64]:
-    """Probability that each label of a score file is right, as training takes it.
-
-    `p_wrong` takes a label for right wherever ambiguity explains it, so that more labels are wrong
-    than it says; by the features alone, every ambiguous label is in doubt. This is the mean of
-    1 - `p_wrong` and the probability of the label by the features alone, as far as the file has the
-    likeliest classes; 1 where a person verified the label. As weights it is more accurate than
-    1 - `p_wrong` and better calibrated than the other; as shares of soft targets it has a smaller
-    NLL than either (`docs/training.md`).
-
-    Args:
-        table: Rows of a score file.
-        num_classes: Number of classes of the dataset, above 1.
-
-    Returns:
-        NaN where there is no `p_wrong`. Shape (samples,).
-    """
-    p_wrong = table["p_wrong"].cast(pa.float64()).to_numpy()
-    if not {*LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values()} <= {*table.column_names}:
-        return 1 - p_wrong
-    own = probability_of_label(table, num_classes)
-    # A file without a probability of its class has nothing to add to p_wrong.
-    trust = 1 - np.where(np.isnan(own), p_wrong, (p_wrong + 1 - own) / 2)
-    if MARK_COLUMN in table.column_names:
-        trust[table[MARK_COLUMN].is_valid().to_numpy() & ~np.isnan(p_wrong)] = 1
-    return trust
-
-
-def probability_of_label(table: pa.Table, num_classes: int) -> NDArray[np.float64]:
-    """Probability of each given class by the features alone, NaN where there is none.
-
-    Classes that are not among the likeliest have what these leave, in equal parts.
-    """
-    labels = table["label"].to_numpy()
-    left = np.ones(len(labels))
-    own = np.full(len(labels), np.nan)
-    for label, probability in LIKELIEST_CLASSES.items():
-        shares = table[probability].cast(pa.float64()).to_numpy()
-        is_own = table[label].fill_null(-1).to_numpy() == labels
-        own = np.where(is_own, shares, own)
-        left -= np.nan_to_num(shares)
-    rest = left.clip(0) / max(1, num_classes - len(LIKELIEST_CLASSES))
-    known = ~np.isnan(table[next(iter(LIKELIEST_CLASSES.values()))].cast(pa.float64()).to_numpy())
-    return np.where(known & np.isnan(own), rest, own)
-
-
-def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeliefs:
-    """Reads what a score file says about the labels of training samples; joined by sample id."""
-    present = read_score_schema(path).names
-    optional = (MARK_COLUMN, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
-    table = read_scores(path, [*COLUMNS, *(each for each in optional if each in present)]).table
-    probabilities = trust_in_labels(table, len(samples.class_names))
-    if np.isnan(probabilities).all():
-        raise ConfigError(f"no sample of {path} has a p_wrong", "score labels of several classes")
-    scored_ids = unique_ids(table, path)
-    ids = pa.array(list(samples.sample_ids), pa.large_string())
-    positions = positions_of(ids, scored_ids)
-    found = np.append(probabilities, np.nan)[positions]
-    known = ~np.isnan(found)
-    _require_known(ids, known, positions, path, config)
-    names = np.array(samples.class_names, dtype=object)
-    given = names[samples.labels.numpy()]
-    _require_same_labels(ids, given, _take(table["label_name"], positions), path)
-    suggested = np.where(known, _take(table["suggested_label_name"], positions), given)
-    return LabelBeliefs(
-        probabilities=torch.from_numpy(np.where(known, found, 1.0)),
-        known=torch.from_numpy(known),
-        others=_class_indices(suggested, samples.class_names, path),
-    )
-
-
-def _take(column: pa.ChunkedArray, positions: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Texts of some rows; None for the row -1, and where there is none."""
-    texts = np.array([*column.cast(pa.large_string()).to_pylist(), None], dtype=object)
-    return texts[positions]
-
-
-def _require_known(
-    ids: pa.Array,
-    known: NDArray[np.bool_],
-    positions: NDArray[np.int64],
-    path: Path,
-    config: LossConfig,
-) -> None:
-    if known.all() or (config.missing == "keep" and known.any()):
-        return
-    problems = [
-        f"{len(some):,} of {len(ids):,} training samples {problem}, {examples_of(some)}"
-        for some, problem in (
-            (ids.filter(pa.array(positions < 0)), "are not in it"),
-            (ids.filter(pa.array(~known & (positions >= 0))), "have no p_wrong"),
-        )
-        if len(some)
-    ]
-    remedy = "score the training dataset"
-    if known.any():
-        remedy += ', or set loss.missing = "keep" to train on the labels of such samples as given'
-    raise UnmatchedScores(f"{path} does not fit the dataset: {'; '.join(problems)}", remedy)
-
-
-def _require_same_labels(
-    ids: pa.Array, given: NDArray[np.object_], scored: NDArray[np.object_], path: Path
-) -> None:
-    """Refuses scores of other labels than those that are trained on."""
-    differs = np.array([name is not None for name in scored]) & (scored != given)
-    if differs.any():
-        first = int(np.flatnonzero(differs)[0])
-        raise UnmatchedScores(
-            f"{differs.sum():,} of {len(ids):,} training samples have another label than in "
-            f"{path}, for example {ids[first].as_py()!r}: {given[first]!r}, and {scored[first]!r} "
-            "there",
-            "score the labels that are trained on; data.label_noise changes labels after scoring",
-        )
-
-
-def _class_indices(names: NDArray[np.object_], class_names: tuple[str, ...], path: Path) -> Tensor:
-    """The class of each name. Shape (samples,)."""
-    index = {name: position for position, name in enumerate(class_names)}
-    unknown = sorted({str(name) for name in names if name not in index})
-    if unknown:
-        raise UnmatchedScores(
-            f"{path} suggests labels of classes that the training samples lack: "
-            f"{', '.join(map(repr, unknown[:3]))}",
-            "score the training dataset",
-        )
-    return torch.tensor([index[name] for name in names], dtype=torch.int64)

@@ -34,7 +34,7 @@ from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
-from trainer.weights.from_scores import probability_of_label
+from trainer.weights.label_trust import probability_of_label
 
 KINDS = ("aggre", "worst")
 NUM_CLASSES = 10

@@ -17,7 +17,7 @@ from trainer.data.mixing import mix_images
 from trainer.training.plan import Purpose, plan_epoch, seed_of
 from trainer.training.state import make_train_state
 from trainer.training.step import GradientStep, TrainingData
-from trainer.weights.from_scores import Supervision
+from trainer.training.supervision import Supervision
 
 MakeRecipe = Callable[..., Recipe]
 

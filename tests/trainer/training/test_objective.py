@@ -9,11 +9,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.base.errors import TrainingError
-from trainer.config import LossConfig
 from trainer.losses import make_loss
 from trainer.losses.cross_entropy import cross_entropy, entropy, entropy_regularised
 from trainer.training.objective import Objective
-from trainer.weights.from_scores import LabelBeliefs
+from trainer.training.supervision import LabelBeliefs
 
 DATA = Path(__file__).resolve().parents[2] / "data"
 
@@ -148,7 +147,7 @@ def test_weights_by_the_label_multiply_the_whole_objective_and_have_the_mean_one
 ) -> None:
     logits, targets, weights = batch
     objective = Objective(make_loss(name), alpha)
-    supervision = beliefs.supervision(LossConfig(weights="label_probability"))
+    supervision = beliefs.as_weights()
 
     losses = objective(logits, targets, weights, supervision)
 
@@ -169,7 +168,7 @@ def test_second_labels_make_any_loss_its_mean_over_both(
 ) -> None:
     logits, targets, weights = batch
     loss = make_loss(name)
-    supervision = beliefs.supervision(LossConfig(targets="posterior"))
+    supervision = beliefs.as_second_labels()
 
     losses = Objective(loss, 0.3)(logits, targets, weights, supervision)
 
@@ -189,7 +188,7 @@ def test_cross_entropy_with_second_labels_is_that_against_soft_targets(
     for row in range(12):
         soft[row, targets[row]] += float(beliefs.probabilities[row])
         soft[row, beliefs.others[row]] += 1 - float(beliefs.probabilities[row])
-    supervision = beliefs.supervision(LossConfig(targets="posterior"))
+    supervision = beliefs.as_second_labels()
 
     losses = Objective(cross_entropy)(logits, targets, supervision=supervision)
 
@@ -204,4 +203,4 @@ def test_labels_of_which_none_is_believed_have_no_weights() -> None:
     beliefs = LabelBeliefs(nothing, torch.ones(3, dtype=torch.bool), torch.zeros(3).long())
 
     with pytest.raises(TrainingError, match="every training sample is 1"):
-        beliefs.supervision(LossConfig(weights="label_probability"))
+        beliefs.as_weights()

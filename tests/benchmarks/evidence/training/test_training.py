@@ -24,7 +24,7 @@ from benchmarks.evidence.training.methods import (
 from benchmarks.evidence.training.tables import training, verdicts
 from benchmarks.evidence.training.trust import NUM_CLASSES, TRUST, with_wrong
 from difficulty_service.scores.file import read_scores
-from trainer.weights.from_scores import trust_in_labels
+from trainer.weights.label_trust import trust_in_labels
 
 NETWORKS = [replace(each, epochs=1, seeds=2) for each in (PROBE, SCRATCH)]
 FROM_SCRATCH = {"cross-entropy", "suspects-dropped"}

@@ -20,7 +20,8 @@ from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.config import LossConfig
 from trainer.samples import Samples
-from trainer.weights.from_scores import LabelBeliefs, label_beliefs, trust_in_labels
+from trainer.training.supervision import LabelBeliefs
+from trainer.weights.label_trust import label_beliefs, trust_in_labels
 
 CLASSES = ("bird", "cat", "dog")
 
@@ -98,7 +99,7 @@ def test_a_label_about_which_nothing_is_known_is_kept_only_where_that_is_asked_f
 
     assert beliefs.probabilities.tolist() == [0.75, 0.5, 1.0]
     assert beliefs.others.tolist() == [2, 0, 2]
-    weights = beliefs.supervision(LossConfig(weights="label_probability")).weights
+    weights = beliefs.as_weights().weights
     assert weights is not None
     torch.testing.assert_close(weights, torch.tensor([1.2, 0.8, 1.0]))
 
