@@ -6,16 +6,14 @@ classified wrongly (their figures 1 and 2a to 2c), whose entropy falls (2d) whil
 last layer grow (2e), and its gradients tell by how much (3b to 3d).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from trainer.config import Recipe
 from trainer.data.mixing import mix_images
@@ -25,111 +23,8 @@ from trainer.samples import Samples
 from trainer.training.accelerator import to_memory_format
 from trainer.training.sharding import exchange_gradients, whole
 from trainer.training.state import TrainState
+from trainer.training.strided_convolutions import RightGradients
 from trainer.training.supervision import TRUSTED, Supervision
-
-_SUBSAMPLING: dict[Callable[..., Any], Callable[..., Tensor]] = {
-    torch.conv1d: F.avg_pool1d,
-    torch.conv2d: F.avg_pool2d,
-    torch.conv3d: F.avg_pool3d,
-}
-
-
-class RightGradients(TorchFunctionMode):
-    """Within it, 1x1 convolutions with a stride take their pixels first, on CPUs.
-
-    oneDNN 3.13, which PyTorch 2.15 uses, writes past the end of its workspace where it computes the
-    gradient of the weights of such a convolution with the channels last and fewer input channels
-    than a vector of the processor has numbers (2 to 7 with AVX2; uxlfoundation/oneDNN#6035).
-    Gradients are then wrong and differ from run to run, and the process may hang or be aborted. A
-    1x1 convolution with a stride reads every second, third, ... pixel: to take those first and
-    convolve them with stride 1 gives the same result, is as fast, and never comes to that code.
-    This reaches the convolutions of every network, those of other packages among them.
-    """
-
-    def __torch_function__(
-        self,
-        func: Callable[..., Any],
-        types: Sequence[type],
-        args: tuple[Any, ...] = (),
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> Any:  # noqa: ANN401 - whatever the function returns
-        """Calls a function of torch, with other arguments where it is such a convolution."""
-        given = kwargs or {}
-        if func in _SUBSAMPLING:
-            return _convolve(func, *args, **given)
-        return func(*args, **given)
-
-
-def _convolve(  # noqa: PLR0913, PLR0917 - the parameters of torch.conv2d
-    function: Callable[..., Tensor],
-    input: Tensor,  # noqa: A002
-    weight: Tensor,
-    bias: Tensor | None = None,
-    stride: int | Sequence[int] = 1,
-    padding: int | str | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
-    groups: int = 1,
-) -> Tensor:
-    has_stride = stride != 1 if isinstance(stride, int) else set(stride) != {1}
-    is_affected = has_stride and set(weight.shape[2:]) == {1} and input.device.type == "cpu"
-    if not is_affected or padding == "same":  # which torch refuses
-        return function(input, weight, bias, stride, padding, dilation, groups)
-    pixels = _SUBSAMPLING[function](_padded(input, padding, weight.ndim - 2), 1, stride)
-    return function(pixels, weight, bias, 1, 0, 1, groups)
-
-
-def _padded(images: Tensor, padding: int | str | Sequence[int], dimensions: int) -> Tensor:
-    """Images with zeros around them, as many as a convolution would add."""
-    if isinstance(padding, str):  # "valid"
-        return images
-    margins = [padding] if isinstance(padding, int) else list(padding)
-    if len(margins) == 1:
-        margins *= dimensions
-    # From the last dimension to the first, at both of its ends.
-    return F.pad(images, [margin for margin in reversed(margins) for _ in range(2)])
-
-
-def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
-    """Mean NLL and entropy in nats, of the rightly and of the wrongly classified samples too.
-
-    By name: "entropy", and "nll" and "entropy" with the endings "_right" and "_wrong", None where
-    there are no such samples.
-    """
-    _, correct = confidence_and_correct(logits, targets)
-    quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
-    observed: dict[str, float | None] = {"entropy": float(quantities["entropy"].mean())}
-    for name, values in quantities.items():
-        observed[f"{name}_right"] = _mean(values[correct])
-        observed[f"{name}_wrong"] = _mean(values[~correct])
-    return observed
-
-
-def last_layer(model: nn.Module) -> nn.Linear | None:
-    """The last linear layer of a model in the order in which it was built; None without any."""
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    return layers[-1] if layers else None
-
-
-def weight_norm(layer: nn.Linear) -> float:
-    """Euclidean norm of the weights of a layer, without its bias."""
-    return float(layer.weight.detach().double().norm())
-
-
-def gradient_norm(layer: nn.Linear | None) -> Tensor:
-    """Euclidean norm of the gradient of a layer's weights at one step, and 1. Shape (2,), float32.
-
-    Both are 0 where the layer has no gradient or one that is not finite, as in a step that half
-    precision skips. On the layer's device.
-    """
-    if layer is None or layer.weight.grad is None:
-        return torch.zeros(2, device=None if layer is None else layer.weight.device)
-    norm = whole(layer.weight.grad.detach()).float().norm()
-    counts = norm.isfinite()
-    return torch.stack([torch.where(counts, norm, 0.0), counts.float()])
-
-
-def _mean(values: Tensor) -> float | None:
-    return float(values.mean()) if len(values) else None
 
 
 @dataclass(frozen=True)
@@ -150,16 +45,6 @@ class TrainingData:
     validation: Samples | None
     supervision: Supervision = TRUSTED
     difficulty: Tensor | None = None
-
-
-def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
-    """Nearly equal parts of some samples, with their inputs, and whether a part is the last one."""
-    if number <= 1:  # trees are no rows that could be split
-        yield share, inputs, True
-        return
-    rows = torch.arange(len(share)).tensor_split(number)
-    for position, part in enumerate(rows, 1):
-        yield share[part], inputs[part.to(inputs.device)], position == number
 
 
 @dataclass(frozen=True)
@@ -254,3 +139,56 @@ class GradientStep:
             # The last batch of an epoch may be cut into unequal shares, whose padding is -1.
             correct = gathered[gathered >= 0].bool()
         loss.after_batch(correct)
+
+
+def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor, Tensor, bool]]:
+    """Nearly equal parts of some samples, with their inputs, and whether a part is the last one."""
+    if number <= 1:  # trees are no rows that could be split
+        yield share, inputs, True
+        return
+    rows = torch.arange(len(share)).tensor_split(number)
+    for position, part in enumerate(rows, 1):
+        yield share[part], inputs[part.to(inputs.device)], position == number
+
+
+def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
+    """Mean NLL and entropy in nats, of the rightly and of the wrongly classified samples too.
+
+    By name: "entropy", and "nll" and "entropy" with the endings "_right" and "_wrong", None where
+    there are no such samples.
+    """
+    _, correct = confidence_and_correct(logits, targets)
+    quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
+    observed: dict[str, float | None] = {"entropy": float(quantities["entropy"].mean())}
+    for name, values in quantities.items():
+        observed[f"{name}_right"] = _mean(values[correct])
+        observed[f"{name}_wrong"] = _mean(values[~correct])
+    return observed
+
+
+def last_layer(model: nn.Module) -> nn.Linear | None:
+    """The last linear layer of a model in the order in which it was built; None without any."""
+    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    return layers[-1] if layers else None
+
+
+def weight_norm(layer: nn.Linear) -> float:
+    """Euclidean norm of the weights of a layer, without its bias."""
+    return float(layer.weight.detach().double().norm())
+
+
+def gradient_norm(layer: nn.Linear | None) -> Tensor:
+    """Euclidean norm of the gradient of a layer's weights at one step, and 1. Shape (2,), float32.
+
+    Both are 0 where the layer has no gradient or one that is not finite, as in a step that half
+    precision skips. On the layer's device.
+    """
+    if layer is None or layer.weight.grad is None:
+        return torch.zeros(2, device=None if layer is None else layer.weight.device)
+    norm = whole(layer.weight.grad.detach()).float().norm()
+    counts = norm.isfinite()
+    return torch.stack([torch.where(counts, norm, 0.0), counts.float()])
+
+
+def _mean(values: Tensor) -> float | None:
+    return float(values.mean()) if len(values) else None

@@ -13,7 +13,8 @@ from trainer.data import open_splits
 from trainer.recipes.file import recipe_from_dict
 from trainer.training.loop import Callbacks, train
 from trainer.training.state import make_train_state
-from trainer.training.step import RightGradients, TrainingData
+from trainer.training.step import TrainingData
+from trainer.training.strided_convolutions import RightGradients
 
 CPU = torch.device("cpu")
 UNHEARD = Callbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
