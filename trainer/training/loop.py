@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,6 +17,12 @@ from trainer.losses import call_hook
 from trainer.metrics import METRICS
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.training.accelerator import any_process, predict_split, share_of_process
+from trainer.training.observations import (
+    gradient_norm,
+    last_layer,
+    observe_predictions,
+    weight_norm,
+)
 from trainer.training.plan import (
     Purpose,
     draw_augmentation,
@@ -25,13 +32,7 @@ from trainer.training.plan import (
     seed_of,
 )
 from trainer.training.state import Progress, TrainState
-from trainer.training.step import (
-    GradientStep,
-    TrainingData,
-    last_layer,
-    observe_predictions,
-    weight_norm,
-)
+from trainer.training.step import GradientStep, TrainingData
 
 STEPS_BETWEEN_CHECKS = 20
 """Reading a number from a GPU, or from another process, waits for it; so not at every step."""
@@ -91,7 +92,7 @@ def _train_epoch(
     if recipe.data.kind == "images" and recipe.data.augmentation != "none":
         draws = draw_augmentation(len(samples), seed, progress.epoch)
     layer = last_layer(accelerator.unwrap_model(state.model))
-    step = GradientStep(state, data, recipe, accelerator, layer)
+    step = GradientStep(state, data, recipe, accelerator, partial(gradient_norm, layer))
     dropout_seed = seed_of(seed, Purpose.DROPOUT, progress.epoch, accelerator.process_index)
     sums: list[Tensor] = []
     began, stopped = time.perf_counter(), False

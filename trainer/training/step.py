@@ -1,12 +1,6 @@
-"""One gradient step: forward, objective, backward and the update of the parameters.
+"""One gradient step: forward, objective, backward and the update of the parameters."""
 
-What a run notes of each epoch besides metrics is how sure it is, and the norms of its last layer.
-Mukhoti et al. (2020) follow these over training: overfitting of the NLL comes from samples that are
-classified wrongly (their figures 1 and 2a to 2c), whose entropy falls (2d) while the weights of the
-last layer grow (2e), and its gradients tell by how much (3b to 3d).
-"""
-
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
 
@@ -17,11 +11,9 @@ from torch import Tensor, nn
 
 from trainer.config import Recipe
 from trainer.data.mixing import mix_images
-from trainer.metrics.predictions import confidence_and_correct, entropy
-from trainer.metrics.proper_scores import nll_per_sample
 from trainer.samples import Samples
 from trainer.training.accelerator import to_memory_format
-from trainer.training.sharding import exchange_gradients, whole
+from trainer.training.sharding import exchange_gradients
 from trainer.training.state import TrainState
 from trainer.training.strided_convolutions import RightGradients
 from trainer.training.supervision import TRUSTED, Supervision
@@ -47,22 +39,32 @@ class TrainingData:
     difficulty: Tensor | None = None
 
 
+def no_observation() -> Tensor:
+    """Observes nothing. Shape (0,)."""
+    return torch.zeros(0)
+
+
 @dataclass(frozen=True)
 class GradientStep:
-    """Takes gradient steps."""
+    """Takes gradient steps.
+
+    Attributes:
+        observe_gradients: Returns sums over the parameters' gradients, which all processes agree
+            on. Shape (observed,). The step calls it when all gradients are there: afterwards it
+            clips them in place, and frees them.
+    """
 
     state: TrainState
     data: TrainingData
     recipe: Recipe
     accelerator: Accelerator
-    last_layer: nn.Linear | None = None
+    observe_gradients: Callable[[], Tensor] = no_observation
 
     def take(self, batch: Tensor, share: Tensor, inputs: Tensor) -> Tensor:
         """Trains on this process's share of a batch; both are positions of samples.
 
         Returns the sum of the losses and the number of correct predictions, over the share; and
-        this process's share of the norm of the last layer's gradient, before it is clipped, and of
-        the number of steps for which it is measured. Shape (4,).
+        this process's share of what is observed of the gradients. Shape (2 + observed,).
         """
         state, settings = self.state, self.recipe.training
         # Accelerate averages gradients over the processes; the factor makes that the sum of all
@@ -82,8 +84,8 @@ class GradientStep:
             losses.append(part_losses.detach())
             correct.append(part_correct)
         self.accelerator.unscale_gradients(state.optimiser)
-        # All processes have the same gradient, and what they return is added up.
-        measured = gradient_norm(self.last_layer) / self.accelerator.num_processes
+        # All processes have the same gradients, and what they return is added up.
+        observed = self.observe_gradients() / self.accelerator.num_processes
         if self.recipe.optimiser.gradient_clip is not None:
             nn.utils.clip_grad_norm_(state.model.parameters(), self.recipe.optimiser.gradient_clip)
         state.optimiser.step()
@@ -92,7 +94,7 @@ class GradientStep:
             state.average.update_parameters(self.accelerator.unwrap_model(state.model))
         self._report_correct(batch, torch.cat(correct))
         sums = torch.stack([torch.cat(losses).sum(), torch.cat(correct).sum()])
-        return torch.cat([sums, measured.to(sums)])
+        return torch.cat([sums, observed.to(sums)])
 
     def _forward(self, share: Tensor, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each sample, and whether its prediction is right."""
@@ -149,46 +151,3 @@ def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor,
     rows = torch.arange(len(share)).tensor_split(number)
     for position, part in enumerate(rows, 1):
         yield share[part], inputs[part.to(inputs.device)], position == number
-
-
-def observe_predictions(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
-    """Mean NLL and entropy in nats, of the rightly and of the wrongly classified samples too.
-
-    By name: "entropy", and "nll" and "entropy" with the endings "_right" and "_wrong", None where
-    there are no such samples.
-    """
-    _, correct = confidence_and_correct(logits, targets)
-    quantities = {"nll": nll_per_sample(logits, targets), "entropy": entropy(logits)}
-    observed: dict[str, float | None] = {"entropy": float(quantities["entropy"].mean())}
-    for name, values in quantities.items():
-        observed[f"{name}_right"] = _mean(values[correct])
-        observed[f"{name}_wrong"] = _mean(values[~correct])
-    return observed
-
-
-def last_layer(model: nn.Module) -> nn.Linear | None:
-    """The last linear layer of a model in the order in which it was built; None without any."""
-    layers = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    return layers[-1] if layers else None
-
-
-def weight_norm(layer: nn.Linear) -> float:
-    """Euclidean norm of the weights of a layer, without its bias."""
-    return float(layer.weight.detach().double().norm())
-
-
-def gradient_norm(layer: nn.Linear | None) -> Tensor:
-    """Euclidean norm of the gradient of a layer's weights at one step, and 1. Shape (2,), float32.
-
-    Both are 0 where the layer has no gradient or one that is not finite, as in a step that half
-    precision skips. On the layer's device.
-    """
-    if layer is None or layer.weight.grad is None:
-        return torch.zeros(2, device=None if layer is None else layer.weight.device)
-    norm = whole(layer.weight.grad.detach()).float().norm()
-    counts = norm.isfinite()
-    return torch.stack([torch.where(counts, norm, 0.0), counts.float()])
-
-
-def _mean(values: Tensor) -> float | None:
-    return float(values.mean()) if len(values) else None

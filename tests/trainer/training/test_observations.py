@@ -14,15 +14,15 @@ from torch.nn import functional as F
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.training.loop import Callbacks, train
-from trainer.training.plan import plan_epoch, rate_at
-from trainer.training.state import make_train_state
-from trainer.training.step import (
-    TrainingData,
+from trainer.training.observations import (
     gradient_norm,
     last_layer,
     observe_predictions,
     weight_norm,
 )
+from trainer.training.plan import plan_epoch, rate_at
+from trainer.training.state import make_train_state
+from trainer.training.step import GradientStep, TrainingData
 
 
 def naive_observations(logits: Tensor, targets: Tensor) -> dict[str, float | None]:
@@ -90,6 +90,35 @@ def test_a_gradient_that_is_missing_or_not_finite_does_not_count(slope: float | 
 
 def test_a_model_without_a_linear_layer_has_no_gradient_norm() -> None:
     assert gradient_norm(None).tolist() == [0, 0]
+
+
+def test_a_step_shows_its_gradients_to_whoever_observes_before_it_frees_them(
+    probe_recipe: Callable[..., Recipe], accelerator: Accelerator
+) -> None:
+    recipe = probe_recipe(optimiser={"gradient_clip": 0.01}, training={"reduction": "sum"})
+    splits = open_splits(recipe.data, 0, torch.device("cpu"))
+    state = make_train_state(recipe, 0, splits, accelerator)
+    data = TrainingData(splits.train, None, None)
+    batch = torch.arange(8)
+    (inputs,) = splits.train.inputs.batches([batch], None)
+    weight, bias = state.model.parameters()
+    loss = F.cross_entropy(state.model(inputs), splits.train.labels[batch], reduction="sum")
+    (slope,) = torch.autograd.grad(loss, bias)
+
+    def gradient_of_bias() -> Tensor:
+        assert bias.grad is not None
+        return bias.grad.clone()
+
+    total, _, *observed = GradientStep(state, data, recipe, accelerator, gradient_of_bias).take(
+        batch, batch, inputs
+    )
+    unobserved = GradientStep(state, data, recipe, accelerator).take(batch, batch, inputs)
+
+    torch.testing.assert_close(total, loss.detach())
+    torch.testing.assert_close(torch.stack(observed), slope)
+    assert unobserved.shape == (2,)
+    assert weight.grad is None
+    assert bias.grad is None
 
 
 def test_the_record_has_the_mean_norm_of_the_last_layers_gradient_before_it_is_clipped(

@@ -9,11 +9,12 @@ import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.recipes.file import recipe_from_dict
 from trainer.training.loop import Callbacks, train
 from trainer.training.state import make_train_state
-from trainer.training.step import TrainingData
+from trainer.training.step import GradientStep, TrainingData
 from trainer.training.strided_convolutions import RightGradients
 
 CPU = torch.device("cpu")
@@ -116,6 +117,38 @@ class FewChannels(nn.Module):
         return self.classifier(hidden.relu().mean((2, 3)))
 
 
+def recipe_of(images: str, model: dict[str, Any], *, channels_last: bool) -> Recipe:
+    return recipe_from_dict(
+        {
+            "name": "layout",
+            "data": {"train": images, "image_size": 16},
+            "model": model,
+            "optimiser": {"learning_rate": 0.002},
+            "training": {"epochs": 1, "batch_size": 16, "channels_last": channels_last},
+        },
+        "the recipe of the test",
+    )
+
+
+def test_a_training_step_takes_the_pixels_first_on_every_processor(
+    images: str, accelerator: Accelerator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    model = {"name": "test_strided_convolutions:FewChannels"}
+    recipe = recipe_of(images, model, channels_last=True)
+    splits = open_splits(recipe.data, 0, CPU)
+    state = make_train_state(recipe, 0, splits, accelerator)
+    step = GradientStep(state, TrainingData(splits.train, None, None), recipe, accelerator)
+    batch = torch.arange(16)
+    (inputs,) = splits.train.inputs.batches([batch], None)
+
+    with torch.profiler.profile(acc_events=True) as profile:
+        step.take(batch, batch, inputs)
+
+    called = {event.key for event in profile.key_averages()}
+    assert {"aten::conv2d", "aten::avg_pool2d"} <= called
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -135,16 +168,7 @@ def test_a_network_learns_the_same_with_the_channels_last(
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     learned = []
     for channels_last in (True, False):
-        recipe = recipe_from_dict(
-            {
-                "name": "layout",
-                "data": {"train": images, "image_size": 16},
-                "model": model,
-                "optimiser": {"learning_rate": 0.002},
-                "training": {"epochs": 1, "batch_size": 16, "channels_last": channels_last},
-            },
-            "the recipe of the test",
-        )
+        recipe = recipe_of(images, model, channels_last=channels_last)
         splits = open_splits(recipe.data, 0, CPU)
         state = make_train_state(recipe, 0, splits, accelerator)
         data = TrainingData(splits.train, None, splits.validation)
