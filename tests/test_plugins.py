@@ -337,7 +337,7 @@ create_command()(["score", "--help"])
 def test_an_option_that_is_written_in_two_files_is_everywhere(tmp_path: Path) -> None:
     for package in ("difficulty_service", "api", "trainer", "docs"):
         shutil.copytree(ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("*.png"))
-    options = tmp_path / "difficulty_service" / "options.py"
+    options = tmp_path / "difficulty_service" / "settings" / "options.py"
     start = "class EncodingOptions(Options):\n"
     before, _, after = options.read_text().partition(start)
     docstring, _, fields = after.partition("\n\n")
