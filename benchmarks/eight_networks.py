@@ -18,7 +18,7 @@ from torch import Tensor
 from benchmarks.real_data import shared_folder, skipped
 from trainer.evaluation.record import MetricValues, compute_metrics
 from trainer.evaluation.temperature_scaling import fit_temperature_by_ece, fit_temperature_by_nll
-from trainer.reports.columns import COLUMNS, TEMPERATURE, Column
+from trainer.reports.columns import COLUMNS, TEMPERATURE, TableColumn
 
 SEED = 0
 NAMES = {
@@ -73,7 +73,7 @@ def evaluate_cross_fitted(logits: Tensor, targets: Tensor) -> list[MetricValues]
     return stages
 
 
-def cell(column: Column, stages: list[MetricValues]) -> str:
+def cell(column: TableColumn, stages: list[MetricValues]) -> str:
     """One number where scaling changes nothing that the decimals show, three otherwise."""
     shown = [column.shown(stage.get(column.metric)) for stage in stages]
     return shown[0] if len(set(shown)) == 1 else " / ".join(shown)

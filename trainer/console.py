@@ -21,7 +21,7 @@ from trainer.config import Recipe
 from trainer.own_code import describe_own
 from trainer.run_folder import FINAL, read_json, seed_folder
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
-from trainer.training.state import Progress as RunProgress
+from trainer.training.state import TrainingProgress
 from trainer.weights.formula import WeightsDistribution
 
 
@@ -78,7 +78,7 @@ def watch_run(
         task = bar.add_task("training", total=None, epoch=f"1/{epochs}")
 
         def start(
-            samples: int, progress: RunProgress, distribution: WeightsDistribution | None
+            samples: int, progress: TrainingProgress, distribution: WeightsDistribution | None
         ) -> None:
             if not is_main:
                 return

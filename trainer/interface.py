@@ -26,7 +26,7 @@ from trainer.recipes.file import changed_recipe, effective_values, read_values
 from trainer.recipes.overrides import SCORE_KEYS, Change, refuse_repeated, with_scores
 from trainer.runs.evaluate import load_model
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
-from trainer.training.state import Progress
+from trainer.training.state import TrainingProgress
 from trainer.weights.formula import WeightsDistribution
 
 FEATURE_DIMENSIONS = 2
@@ -176,7 +176,9 @@ def watch(
 
     with stop_on_signals() as received, tqdm(unit="sample", disable=not shown) as bar:
 
-        def start(samples: int, progress: Progress, _weights: WeightsDistribution | None) -> None:
+        def start(
+            samples: int, progress: TrainingProgress, _weights: WeightsDistribution | None
+        ) -> None:
             bar.reset(total=samples * epochs)
             bar.initial = samples * progress.epoch
             bar.update(bar.initial)

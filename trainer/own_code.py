@@ -29,7 +29,7 @@ _OBJECTS: ContextVar[Mapping[str, Any]] = ContextVar("objects", default=MappingP
 
 
 @dataclass(frozen=True)
-class Settings:
+class OwnSettings:
     """The settings that a function or class takes by name.
 
     Attributes:
@@ -84,19 +84,19 @@ def find_own(name: str) -> Any:  # noqa: ANN401 - any object of the user
     return found
 
 
-def settings_of(own: Any, reserved: Collection[str]) -> Settings:  # noqa: ANN401
+def settings_of(own: Any, reserved: Collection[str]) -> OwnSettings:  # noqa: ANN401
     """The settings of a function or class; any other object has none.
 
     Reserved parameters are no settings.
     """
     if not inspect.isroutine(own) and not inspect.isclass(own):
-        return Settings({}, takes_any=False)
+        return OwnSettings({}, takes_any=False)
     try:
         parameters = inspect.signature(own).parameters.values()
     except ValueError:  # some functions written in C
-        return Settings({}, takes_any=True)
+        return OwnSettings({}, takes_any=True)
     named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return Settings(
+    return OwnSettings(
         {
             parameter.name: parameter.default
             for parameter in parameters

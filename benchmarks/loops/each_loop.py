@@ -419,8 +419,8 @@ def in_our_trainer(data: Data, objective: trainer.SampleObjective) -> Tensor:
 
     from trainer.config import Recipe
     from trainer.samples import Samples
-    from trainer.training.loop import Callbacks, train
-    from trainer.training.state import Progress, TrainState
+    from trainer.training.loop import TrainingCallbacks, train
+    from trainer.training.state import TrainingProgress, TrainState
     from trainer.training.step import TrainingData
 
     network = network_of(data)
@@ -428,7 +428,7 @@ def in_our_trainer(data: Data, objective: trainer.SampleObjective) -> Tensor:
     model, optimiser = accelerator.prepare(
         network, torch.optim.SGD(network.parameters(), data.rate)
     )
-    state = TrainState(model, optimiser, objective.objective, None, Progress(), None)
+    state = TrainState(model, optimiser, objective.objective, None, TrainingProgress(), None)
     recipe = Recipe.model_validate(
         {
             "name": "own-loop",
@@ -455,7 +455,7 @@ def in_our_trainer(data: Data, objective: trainer.SampleObjective) -> Tensor:
         recipe,
         0,
         accelerator,
-        Callbacks(lambda _: None, lambda _: None, lambda: None, lambda: False),
+        TrainingCallbacks(lambda _: None, lambda _: None, lambda: None, lambda: False),
     )
     return parameters_of(network)
 

@@ -33,7 +33,7 @@ from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gau
 from tests.faults.foreign_files import FOREIGN, Kind
 from trainer import run_folder
 from trainer.evaluation.prediction_file import Predictions, read_predictions, write_predictions
-from trainer.training.state import Checkpoint, Progress, load_checkpoint, save_checkpoint
+from trainer.training.state import Checkpoint, TrainingProgress, load_checkpoint, save_checkpoint
 
 ROWS, DIM = 300, 8
 LONGEST_BLOCK = 512
@@ -130,7 +130,9 @@ def predictions(path: Path) -> None:
 
 def checkpoint(path: Path) -> None:
     model = {"weight": numbers(20, 5), "bias": numbers(5)}
-    save_checkpoint(path, Checkpoint({"seed": 1}, Progress(3), model, {"lr": 0.1}, {}, {}, {}))
+    save_checkpoint(
+        path, Checkpoint({"seed": 1}, TrainingProgress(3), model, {"lr": 0.1}, {}, {}, {})
+    )
 
 
 def provenance_values(path: Path) -> object:

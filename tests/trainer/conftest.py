@@ -18,7 +18,7 @@ from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 from trainer.training.accelerator import make_accelerator
-from trainer.training.state import Progress
+from trainer.training.state import TrainingProgress
 from trainer.weights.formula import WeightsDistribution
 
 MakeRecipe = Callable[..., Recipe]
@@ -40,7 +40,7 @@ class RunRecorder:
         return RunCallbacks(self.start, self.steps.append, self.epochs.append, self.stop)
 
     def start(
-        self, _samples: int, progress: Progress, _weights: WeightsDistribution | None
+        self, _samples: int, progress: TrainingProgress, _weights: WeightsDistribution | None
     ) -> None:
         self.started_at = (progress.epoch, progress.step)
 

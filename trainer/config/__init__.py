@@ -13,7 +13,7 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationInfo, field_val
 from difficulty_service.dataset_formats import Format
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
 from trainer.config.steps import CosineRate, Optimiser, RandomOrder, Sampling, Schedule, Sgd
-from trainer.config.table import Count, Fraction, Needs, NotNegative, Positive, Table, needs
+from trainer.config.table import Count, Fraction, Needs, NotNegative, Positive, RecipeTable, needs
 from trainer.transformers_files import encoder_of
 
 Kind = Literal["images", "features", "text", "trees"]
@@ -23,7 +23,7 @@ BestBy = Literal["accuracy", "nll", "ece", "adaptive_ece"]
 Normalise = Literal["minmax", "per_dimension", "zscore", "none"]
 
 
-class AnyData(Table):
+class AnyData(RecipeTable):
     """Training, validation and test data of any kind."""
 
     train: str
@@ -170,7 +170,7 @@ class TreeData(WordData):
 Data = Annotated[ImageData | FeatureData | TextData | TreeData, Field(discriminator="kind")]
 
 
-class ModelConfig(Table):
+class ModelConfig(RecipeTable):
     """The classifier."""
 
     name: str
@@ -187,7 +187,7 @@ DOUBTS = Needs(
 )
 
 
-class LossConfig(Table):
+class LossConfig(RecipeTable):
     """The loss."""
 
     name: str = "cross_entropy"
@@ -219,7 +219,7 @@ class LossConfig(Table):
         return targets
 
 
-class AnyRegulariser(Table):
+class AnyRegulariser(RecipeTable):
     """The entropy term."""
 
     alpha: NotNegative = 0.0
@@ -263,7 +263,7 @@ class EqualWeights(AnyRegulariser):
 Regulariser = Annotated[EqualWeights | ScoreWeights, Field(discriminator="weights")]
 
 
-class TrainingConfig(Table):
+class TrainingConfig(RecipeTable):
     """The training loop."""
 
     epochs: Count
@@ -326,7 +326,7 @@ HEAD = Needs(
 )
 
 
-class AnyHead(Table):
+class AnyHead(RecipeTable):
     """The uncertainty head, which is trained once the classifier is."""
 
     epochs: Annotated[int, Field(ge=0), needs("data.kind", "features")] = 0
@@ -365,7 +365,7 @@ Head = Annotated[RankingHead | SquaredHead, Field(discriminator="objective")]
 class Recipe(BaseModel):
     """One experiment: everything that a run depends on except its seed."""
 
-    model_config = Table.model_config
+    model_config = RecipeTable.model_config
     name: str
     """Name in tables and plots."""
     data: Data

@@ -5,10 +5,10 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator
 
-from trainer.config.table import Fraction, NotNegative, Positive, Table
+from trainer.config.table import Fraction, NotNegative, Positive, RecipeTable
 
 
-class RandomOrder(Table):
+class RandomOrder(RecipeTable):
     """Every epoch has all samples, in another random order."""
 
     hints: ClassVar[Mapping[str, str]] = dict.fromkeys(
@@ -17,7 +17,7 @@ class RandomOrder(Table):
     order: Literal["random"] = "random"
 
 
-class ScoredOrder(Table):
+class ScoredOrder(RecipeTable):
     """An order by the difficulty of the samples."""
 
     scores: str | None = None
@@ -60,7 +60,7 @@ class MixedOrder(ScoredOrder):
 Sampling = Annotated[RandomOrder | EasyFirst | HardFirst | MixedOrder, Field(discriminator="order")]
 
 
-class AnyOptimiser(Table):
+class AnyOptimiser(RecipeTable):
     """The optimiser."""
 
     learning_rate: Positive = 0.1
@@ -103,7 +103,7 @@ class AdaGrad(AnyOptimiser):
 Optimiser = Annotated[Sgd | AdamW | AdaGrad, Field(discriminator="name")]
 
 
-class AnyRate(Table):
+class AnyRate(RecipeTable):
     """The schedule of the learning rate."""
 
     warmup: Fraction = 0.0

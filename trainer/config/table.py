@@ -12,7 +12,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 
 
-class Table(BaseModel):
+class RecipeTable(BaseModel):
     """One table of a recipe, or one kind of it."""
 
     model_config = ConfigDict(

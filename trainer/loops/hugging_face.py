@@ -35,17 +35,17 @@ def attach(
     changed: Any = loop  # its methods are replaced
     if not isinstance(loop.train_dataset, IndexedDataset):
         changed.train_dataset = IndexedDataset(changed.train_dataset)
-    attached = _Loop(loop, objective, sampler)
+    attached = _TrainerLoop(loop, objective, sampler)
     changed.compute_loss, changed.train = attached.compute_loss, attached.train
     changed.model_accepts_loss_kwargs = False  # a mean of the batch, whatever accumulates
     if sampler is not None:
         changed.get_train_dataloader = attached.training_batches
     if objective.learns:
         changed.compute_metrics = attached.compute_metrics
-    loop.add_callback(_Callback(attached))
+    loop.add_callback(_TrainerCallback(attached))
 
 
-class _Loop(Attached):
+class _TrainerLoop(Attached):
     """What a Trainer calls in place of its own methods."""
 
     def __init__(
@@ -108,10 +108,10 @@ class _Loop(Attached):
         return {} if self.own_metrics is None else self.own_metrics(evaluated)
 
 
-class _Callback(TrainerCallback):
+class _TrainerCallback(TrainerCallback):
     """Tells the objective where the Trainer is."""
 
-    def __init__(self, attached: _Loop) -> None:
+    def __init__(self, attached: _TrainerLoop) -> None:
         self.attached = attached
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

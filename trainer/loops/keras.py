@@ -78,10 +78,10 @@ def attach(
         return own_metrics(x, y, y_pred)
 
     network.compute_loss, network.compute_metrics = compute_loss, compute_metrics
-    return _Callback(Attached(objective, sampler), validation, memory)
+    return _KerasCallback(Attached(objective, sampler), validation, memory)
 
 
-class _Callback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+class _KerasCallback(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
     """Tells the objective where `fit` is."""
 
     def __init__(

@@ -29,10 +29,10 @@ def attach(
             is resumed within an epoch goes on at its next batch. On several processes it needs
             `Trainer(use_distributed_sampler=False)`.
     """
-    return _Callback(Attached(objective, sampler))
+    return _LightningCallback(Attached(objective, sampler))
 
 
-class _Callback(lightning.Callback):
+class _LightningCallback(lightning.Callback):
     def __init__(self, attached: Attached) -> None:
         self.attached = attached
         self.predictions: list[tuple[Tensor, Tensor]] = []

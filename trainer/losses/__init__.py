@@ -48,13 +48,13 @@ from trainer.losses.focal import (
     lambert_focal,
 )
 from trainer.losses.mmce import mmce, mmce_weighted
-from trainer.own_code import Settings, find_own, is_own, settings_of
+from trainer.own_code import OwnSettings, find_own, is_own, settings_of
 
 INPUTS = 2
 """Number of the first parameters of a function, logits and targets, that are no constants."""
 
 
-def own_constants(name: str) -> Settings:
+def own_constants(name: str) -> OwnSettings:
     """The constants of a loss from outside the package."""
     own = find_own(name)
     if not inspect.isroutine(own):

@@ -37,7 +37,7 @@ from trainer.models.residual import (
 from trainer.models.timm_models import timm_model
 from trainer.models.transformers_models import transformers_model
 from trainer.models.word_networks import text_cnn, tree_lstm
-from trainer.own_code import Settings, find_own, is_own, settings_of
+from trainer.own_code import OwnSettings, find_own, is_own, settings_of
 from trainer.samples import InputSpec
 from trainer.transformers_files import PREFIX as TRANSFORMERS_PREFIX
 
@@ -45,7 +45,7 @@ RESERVED = ("num_classes", "spec")
 """Parameters of a builder that are no options."""
 
 
-def own_options(name: str) -> Settings:
+def own_options(name: str) -> OwnSettings:
     """The options of a network from outside the package."""
     own = find_own(name)
     parameters = settings_of(own, ())

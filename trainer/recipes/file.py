@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from difficulty_service.base.errors import ConfigError
 from trainer.config import LossConfig, Recipe
-from trainer.config.table import Needs, Table
+from trainer.config.table import Needs, RecipeTable
 from trainer.recipes.checks import contradictions, wrong_settings
 from trainer.recipes.overrides import (
     Change,
@@ -209,7 +209,7 @@ def _parse(file: Traversable, source: str) -> dict[str, Any]:
         raise ConfigError(f"{source} cannot be read: {error.strerror}") from error
 
 
-def _read_table(table: str, values: object) -> tuple[Table | None, list[str]]:
+def _read_table(table: str, values: object) -> tuple[RecipeTable | None, list[str]]:
     """The configuration of one table, None if it is invalid, and its problems."""
     if not isinstance(values, Mapping):
         return None, [wrong_value(table, values, f"must be a table, [{table}]")]

@@ -7,7 +7,7 @@ from typing import Any
 
 from difficulty_service.base.errors import ConfigError
 from trainer.config import Recipe
-from trainer.config.table import Table
+from trainer.config.table import RecipeTable
 
 Change = tuple[list[str], Any]
 """The table and key of one change, or only the latter, and its value; None removes the key."""
@@ -138,7 +138,7 @@ def with_scores(recipe: Recipe, scores: str) -> Recipe:
     """The recipe with a score file for every part that needs one."""
     if not used_scores(recipe):
         raise ConfigError(f"{scores} {NEEDS_SCORES}", parameter="scores")
-    parts: dict[str, Table] = {}
+    parts: dict[str, RecipeTable] = {}
     if recipe.regulariser.weights == "scores":
         parts["regulariser"] = recipe.regulariser.model_copy(update={"scores": scores})
     if recipe.loss.doubts_labels:

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
 from trainer.config import Recipe
-from trainer.config.table import Needs, Table, needs
+from trainer.config.table import Needs, RecipeTable, needs
 
 LONGEST_VALUE = 80
 
@@ -107,14 +107,14 @@ class Kinds:
     """
 
     tag: str | None
-    members: Mapping[str, type[Table]]
+    members: Mapping[str, type[RecipeTable]]
 
     @property
     def default(self) -> str:
         """Kind of a table that names none."""
         return next(iter(self.members))
 
-    def of(self, values: Mapping[str, Any]) -> type[Table]:
+    def of(self, values: Mapping[str, Any]) -> type[RecipeTable]:
         """The model of some values; the default where they name no kind that there is."""
         kind = values.get(self.tag) if self.tag else None
         return self.members.get(kind if isinstance(kind, str) else "", self.members[self.default])
@@ -128,7 +128,7 @@ class Kinds:
 
 
 def _kinds(field: FieldInfo) -> Kinds:
-    members: tuple[type[Table], ...] = get_args(field.annotation) or (field.annotation,)
+    members: tuple[type[RecipeTable], ...] = get_args(field.annotation) or (field.annotation,)
     tag = field.discriminator
     if not isinstance(tag, str):
         return Kinds(None, {"": members[0]})

@@ -11,7 +11,7 @@ from typing import Literal
 
 from difficulty_service.base.errors import Setting, TrainingError
 from trainer.metrics.selective import CERTAINTIES
-from trainer.reports.comparison import Comparison, ComparisonIntervals, summarise
+from trainer.reports.comparison import ComparisonIntervals, RunComparison, summarise
 from trainer.reports.other_data import CORRUPTED_METRICS, OF, OOD_METRICS
 
 PERCENT, PER_MILLE = 100, 1000
@@ -21,7 +21,7 @@ COLUMN_ARROWS = {"higher": " ↑", "lower": " ↓", "neither": ""}
 
 
 @dataclass(frozen=True)
-class Column:
+class TableColumn:
     """One metric in a table; `scale`, a key of UNITS, leads from the value to the one shown."""
 
     metric: str
@@ -51,25 +51,29 @@ class Column:
         return self.shown(value) == self.shown(best)
 
 
-def _by_certainty(by: str, name: str) -> tuple[Column, ...]:
+def _by_certainty(by: str, name: str) -> tuple[TableColumn, ...]:
     """Misclassification detection and selective prediction by one of CERTAINTIES."""
     detection = f"misclassification_{{}}_{by}"
     return (
-        Column(detection.format("auroc"), f"AUROC, {name}", "higher", PERCENT),
-        Column(detection.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT),
-        Column(detection.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
-        Column(detection.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT),
-        Column(
+        TableColumn(detection.format("auroc"), f"AUROC, {name}", "higher", PERCENT),
+        TableColumn(
+            detection.format("aupr_success"), f"AUPR of successes, {name}", "higher", PERCENT
+        ),
+        TableColumn(detection.format("aupr_error"), f"AUPR of errors, {name}", "higher", PERCENT),
+        TableColumn(
+            detection.format("fpr_at_95_tpr"), f"FPR at 95 % TPR, {name}", "lower", PERCENT
+        ),
+        TableColumn(
             detection.format("fpr_at_95_tpr_crl"),
             f"FPR at 95 % TPR as in CRL, {name}",
             "lower",
             PERCENT,
         ),
-        Column(f"aurc_{by}", f"AURC, {name}", "lower", PER_MILLE),
-        Column(f"e_aurc_{by}", f"E-AURC, {name}", "lower", PER_MILLE),
-        Column(f"augrc_{by}", f"AUGRC, {name}", "lower", PER_MILLE),
+        TableColumn(f"aurc_{by}", f"AURC, {name}", "lower", PER_MILLE),
+        TableColumn(f"e_aurc_{by}", f"E-AURC, {name}", "lower", PER_MILLE),
+        TableColumn(f"augrc_{by}", f"AUGRC, {name}", "lower", PER_MILLE),
         *(
-            Column(
+            TableColumn(
                 f"accuracy_rejecting_{share}_percent_{by}",
                 f"accuracy, {share} % rejected, {name}",
                 "higher",
@@ -80,32 +84,32 @@ def _by_certainty(by: str, name: str) -> tuple[Column, ...]:
     )
 
 
-TEMPERATURE = Column("temperature", "temperature", "neither")
+TEMPERATURE = TableColumn("temperature", "temperature", "neither")
 
 COLUMNS = {
     column.metric: column
     for column in (
-        Column("accuracy", "accuracy", "higher", PERCENT),
-        Column("top_5_accuracy", "top-5 accuracy", "higher", PERCENT),
-        Column("nll", "NLL", "lower", decimals=4),
-        Column("brier_score", "Brier score", "lower", decimals=4),
-        Column("ece", "ECE", "lower", PERCENT),
-        Column("adaptive_ece", "adaptive ECE", "lower", PERCENT),
-        Column("classwise_ece", "class-wise ECE", "lower", PERCENT, decimals=3),
-        Column("l2_ece", "L2-ECE", "lower", PERCENT),
-        Column("mce", "MCE", "lower", PERCENT),
+        TableColumn("accuracy", "accuracy", "higher", PERCENT),
+        TableColumn("top_5_accuracy", "top-5 accuracy", "higher", PERCENT),
+        TableColumn("nll", "NLL", "lower", decimals=4),
+        TableColumn("brier_score", "Brier score", "lower", decimals=4),
+        TableColumn("ece", "ECE", "lower", PERCENT),
+        TableColumn("adaptive_ece", "adaptive ECE", "lower", PERCENT),
+        TableColumn("classwise_ece", "class-wise ECE", "lower", PERCENT, decimals=3),
+        TableColumn("l2_ece", "L2-ECE", "lower", PERCENT),
+        TableColumn("mce", "MCE", "lower", PERCENT),
         *(column for by in CERTAINTIES for column in _by_certainty(by, {"msp": "MSP"}.get(by, by))),
-        Column("s99_share", "share with confidence ≥ 0.99", "neither", PERCENT),
-        Column("s99_accuracy", "accuracy of that share", "higher", PERCENT),
+        TableColumn("s99_share", "share with confidence ≥ 0.99", "neither", PERCENT),
+        TableColumn("s99_accuracy", "accuracy of that share", "higher", PERCENT),
     )
 }
 """Columns by the name of their metric, in the order of a table."""
 
 OOD_COLUMNS = (
-    Column("auroc", "AUROC", "higher", PERCENT),
-    Column("aupr_ood", "AUPR, OOD positive", "higher", PERCENT),
-    Column("aupr_id", "AUPR, ID positive", "higher", PERCENT),
-    Column("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", PERCENT),
+    TableColumn("auroc", "AUROC", "higher", PERCENT),
+    TableColumn("aupr_ood", "AUPR, OOD positive", "higher", PERCENT),
+    TableColumn("aupr_id", "AUPR, ID positive", "higher", PERCENT),
+    TableColumn("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", PERCENT),
 )
 """Columns of the detection of OOD samples by one score."""
 
@@ -132,7 +136,7 @@ SCORE_TITLES = {
 """Titles of certainties and OOD scores."""
 
 
-def column_of(metric: str) -> Column:
+def column_of(metric: str) -> TableColumn:
     """The column of any metric of a run, also of OOD data and of corrupted images."""
     if metric in CORRUPTED_METRICS:
         name, severity = CORRUPTED_METRICS[metric]
@@ -146,7 +150,7 @@ def column_of(metric: str) -> Column:
     return COLUMNS[metric]
 
 
-def choose_metrics(comparison: Comparison, names: Sequence[str]) -> tuple[str, ...]:
+def choose_metrics(comparison: RunComparison, names: Sequence[str]) -> tuple[str, ...]:
     """The metrics of a comparison that are named, in that order.
 
     The name of a metric of OOD detection without that of the data stands for all OOD data.
@@ -189,7 +193,7 @@ def _absent(name: str) -> TrainingError:
 
 
 def best_run(
-    comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals
+    comparison: RunComparison, stage: str, column: TableColumn, intervals: ComparisonIntervals
 ) -> int | None:
     """Position of the run that is better than every other, beyond the intervals; None for none."""
     best = leading_run(comparison, stage, column)
@@ -203,7 +207,7 @@ def best_run(
     return best
 
 
-def leading_run(comparison: Comparison, stage: str, column: Column) -> int | None:
+def leading_run(comparison: RunComparison, stage: str, column: TableColumn) -> int | None:
     """Position of the run with the best mean; None where fewer than two runs have one."""
     means = _means(comparison, stage, column)
     if len(means) < 2 or column.better == "neither":  # noqa: PLR2004
@@ -212,7 +216,7 @@ def leading_run(comparison: Comparison, stage: str, column: Column) -> int | Non
     return max(means, key=lambda number: sign * means[number])
 
 
-def _means(comparison: Comparison, stage: str, column: Column) -> dict[int, float]:
+def _means(comparison: RunComparison, stage: str, column: TableColumn) -> dict[int, float]:
     """Mean over the seeds of each run that has the metric, by its position."""
     return {
         number: summary.mean

@@ -76,7 +76,7 @@ class Summary:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RunComparison:
     """Runs evaluated on the same samples."""
 
     runs: tuple[Run, ...]
@@ -100,7 +100,7 @@ class Comparison:
         return any(summarise(run, stage, metric) for run in self.runs for stage in self.stages)
 
 
-def compare_runs(folders: Sequence[Path]) -> Comparison:
+def compare_runs(folders: Sequence[Path]) -> RunComparison:
     """Reads the finished seeds of runs; runs of the same name are told apart by their folders."""
     if not folders or len({folder.resolve() for folder in folders}) < len(folders):
         raise TrainingError(
@@ -109,7 +109,9 @@ def compare_runs(folders: Sequence[Path]) -> Comparison:
     runs = [_read_run(folder) for folder in folders]
     _check_same_samples(runs)
     names = unique_names([(run.name, run.folder) for run in runs])
-    return Comparison(tuple(replace(run, name=name) for run, name in zip(runs, names, strict=True)))
+    return RunComparison(
+        tuple(replace(run, name=name) for run, name in zip(runs, names, strict=True))
+    )
 
 
 def unique_names(named: Sequence[tuple[str, Path]]) -> list[str]:
@@ -331,7 +333,7 @@ def error_over_seeds(*runs: Mapping[int, float]) -> tuple[float, int]:
 
 
 def resample_comparison(
-    comparison: Comparison,
+    comparison: RunComparison,
     metrics: Sequence[str],
     resampling: Resampling,
     advance: Callable[[], None] = lambda: None,

@@ -24,7 +24,7 @@ from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.ranking import RocCurve, roc_curve
 from trainer.metrics.selective import CERTAINTIES, accuracy_over_rejection, certainty_and_correct
 from trainer.reports.columns import SCORE_TITLES
-from trainer.reports.comparison import Comparison, Run, seed_predictions
+from trainer.reports.comparison import Run, RunComparison, seed_predictions
 from trainer.reports.diagrams import COVERAGES, FORMATS, line_of, save_picture, style, title_of
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class _OfSeed:
 class CurvesOfRuns:
     """The curves of a comparison."""
 
-    comparison: Comparison
+    comparison: RunComparison
 
     @cached_property
     def accuracies(self) -> Sequence[Panel]:
@@ -136,7 +136,7 @@ class CurvesOfRuns:
         return panels
 
 
-def has_distances(comparison: Comparison) -> bool:
+def has_distances(comparison: RunComparison) -> bool:
     """Whether any seed has the Mahalanobis distances of its test samples."""
     return any(
         (run_folder.seed_folder(run.folder, seed) / run_folder.DISTANCES).is_file()

@@ -20,15 +20,15 @@ from trainer import run_folder
 from trainer.reports.columns import (
     MAIN_COLUMNS,
     NO_VALUE,
-    Column,
+    TableColumn,
     best_run,
     column_of,
     leading_run,
 )
 from trainer.reports.comparison import (
-    Comparison,
     ComparisonIntervals,
     Run,
+    RunComparison,
     seed_predictions,
     summarise,
 )
@@ -78,13 +78,13 @@ class DifferenceCell:
 class DifferenceRow:
     """One metric."""
 
-    column: Column
+    column: TableColumn
     best: int
     cells: Sequence[DifferenceCell]
 
 
 def difference_rows(
-    comparison: Comparison, stage: str, metrics: Sequence[str], intervals: ComparisonIntervals
+    comparison: RunComparison, stage: str, metrics: Sequence[str], intervals: ComparisonIntervals
 ) -> Sequence[DifferenceRow]:
     """The differences of all runs from the best, without metrics that fewer than two runs have."""
     rows = []
@@ -100,11 +100,11 @@ def difference_rows(
 
 
 def _cell(
-    comparison: Comparison,
+    comparison: RunComparison,
     intervals: ComparisonIntervals,
     pair: tuple[int, int],
     stage: str,
-    column: Column,
+    column: TableColumn,
 ) -> DifferenceCell:
     if pair[0] == pair[1]:
         return DifferenceCell("")
@@ -148,7 +148,7 @@ class BestMetrics:
 
 def write_page(
     path: Path,
-    comparison: Comparison,
+    comparison: RunComparison,
     intervals: ComparisonIntervals | None,
     diagrams: Sequence[Diagram],
     metrics: Sequence[str] = MAIN_COLUMNS,
@@ -186,7 +186,7 @@ def write_page(
 
 
 def best_metrics(
-    comparison: Comparison,
+    comparison: RunComparison,
     intervals: ComparisonIntervals,
     metrics: Sequence[str] = MAIN_COLUMNS,
 ) -> Sequence[BestMetrics]:
@@ -250,7 +250,7 @@ def require_table_file(out: Path) -> None:
 
 
 def write_comparison(
-    comparison: Comparison,
+    comparison: RunComparison,
     out: Path,
     intervals: ComparisonIntervals | None = None,
     metrics: Sequence[str] | None = None,
@@ -304,7 +304,7 @@ def _write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def _draw_curves(comparison: Comparison, out: Path) -> list[str]:
+def _draw_curves(comparison: RunComparison, out: Path) -> list[str]:
     """Draws the curves by all scores; gives the names of those that there are."""
     curves, names = CurvesOfRuns(comparison), [run.name for run in comparison.runs]
     accuracies = curves.accuracies
@@ -331,7 +331,7 @@ def _remove_pictures(out: Path, name: str) -> None:
         out.with_name(f"{out.stem}-{name}{suffix}").unlink(missing_ok=True)
 
 
-def _draw(comparison: Comparison, out: Path) -> list[Diagram]:
+def _draw(comparison: RunComparison, out: Path) -> list[Diagram]:
     """Draws the diagrams; gives those for the page."""
     panels: dict[str, SeedPredictions] = {}
     for run in comparison.runs:
@@ -369,7 +369,7 @@ def _predictions(run: Run, stage: str) -> SeedPredictions:
     return [(each.logits, each.targets) for each in seeds]
 
 
-def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
+def _weights_by_runs(comparison: RunComparison) -> dict[str, WeightsOfRun]:
     """The weights of all runs that have some, by the names of the runs that share them."""
     names: dict[str, list[str]] = {}
     weights: dict[str, WeightsOfRun] = {}
@@ -385,7 +385,7 @@ def _weights_by_runs(comparison: Comparison) -> dict[str, WeightsOfRun]:
 
 
 def _summary_rows(
-    comparison: Comparison, intervals: ComparisonIntervals | None, chosen: Sequence[str] | None
+    comparison: RunComparison, intervals: ComparisonIntervals | None, chosen: Sequence[str] | None
 ) -> list[dict[str, Any]]:
     """The metrics chosen, or every metric that any record has, in the order of the records."""
     records = [record for run in comparison.runs for record in run.records.values()]
@@ -407,7 +407,7 @@ def _summary_rows(
 
 
 def _difference_rows(
-    comparison: Comparison, intervals: ComparisonIntervals | None
+    comparison: RunComparison, intervals: ComparisonIntervals | None
 ) -> list[dict[str, Any]]:
     """The difference of every pair of runs, the first minus the second."""
     if intervals is None:
@@ -426,7 +426,7 @@ def _difference_rows(
     return rows
 
 
-def _seed_rows(comparison: Comparison, chosen: Sequence[str] | None) -> list[dict[str, Any]]:
+def _seed_rows(comparison: RunComparison, chosen: Sequence[str] | None) -> list[dict[str, Any]]:
     return [
         {"run": run.name, "seed": seed, "stage": stage, "metric": metric, "value": metrics[metric]}
         for run in comparison.runs

@@ -8,7 +8,7 @@ from trainer.reports.columns import (
     MAIN_COLUMNS,
     NO_VALUE,
     TEMPERATURE,
-    Column,
+    TableColumn,
     best_run,
     column_of,
 )
@@ -16,8 +16,8 @@ from trainer.reports.comparison import (
     SEEDS_ALONE,
     TOO_FEW,
     TWO_SEEDS,
-    Comparison,
     ComparisonIntervals,
+    RunComparison,
     error_over_seeds,
     has_seeds_alone,
     summarise,
@@ -94,12 +94,12 @@ class StageTable:
     """The metrics of one stage."""
 
     heading: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[Sequence[Cell]]
 
 
 def markdown_table(
-    comparison: Comparison,
+    comparison: RunComparison,
     metrics: Sequence[str] = MAIN_COLUMNS,
     intervals: ComparisonIntervals | None = None,
 ) -> str:
@@ -126,7 +126,7 @@ def markdown_table(
     return "\n".join(parts)
 
 
-def advice(comparison: Comparison) -> Sequence[str]:
+def advice(comparison: RunComparison) -> Sequence[str]:
     """What to do where runs have two seeds, which is too few; otherwise nothing."""
     names = [run.name for run in comparison.runs if len(run.records) == TWO_SEEDS]
     if not names:
@@ -138,7 +138,7 @@ def advice(comparison: Comparison) -> Sequence[str]:
     )
 
 
-def lacks_seeds(comparison: Comparison) -> bool:
+def lacks_seeds(comparison: RunComparison) -> bool:
     """Whether a pair of runs has too few seeds for an interval of their difference."""
     seeds = [dict.fromkeys(run.records, 0.0) for run in comparison.runs]
     return any(
@@ -149,7 +149,7 @@ def lacks_seeds(comparison: Comparison) -> bool:
 
 
 def stage_table(
-    comparison: Comparison,
+    comparison: RunComparison,
     stage: str,
     metrics: Sequence[str],
     intervals: ComparisonIntervals | None,
@@ -183,7 +183,7 @@ def seeds_alone(intervals: ComparisonIntervals) -> Sequence[str]:
     return [SEEDS_ALONE] if any(has_seeds_alone(name) for _, name in intervals.metrics) else []
 
 
-def _objectives(comparison: Comparison) -> str:
+def _objectives(comparison: RunComparison) -> str:
     rows = []
     for run in comparison.runs:
         cells = objective_cells(run.objectives[min(run.objectives)])
@@ -192,7 +192,10 @@ def _objectives(comparison: Comparison) -> str:
 
 
 def _cells(
-    comparison: Comparison, stage: str, column: Column, intervals: ComparisonIntervals | None
+    comparison: RunComparison,
+    stage: str,
+    column: TableColumn,
+    intervals: ComparisonIntervals | None,
 ) -> list[Cell]:
     """One metric of every run."""
     best = None if intervals is None else best_run(comparison, stage, column, intervals)

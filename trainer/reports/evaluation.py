@@ -46,7 +46,7 @@ from trainer.evaluation.record import (
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
-from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, Column
+from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, TableColumn
 from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.reports.other_data import ALL_OOD_SCORES, UNSCALED
@@ -272,12 +272,12 @@ def _mean_over(
 
 
 def _cell(
-    seeds: Sequence[Mapping[str, float | None]], column: Column, *, show_intervals: bool
+    seeds: Sequence[Mapping[str, float | None]], column: TableColumn, *, show_intervals: bool
 ) -> str:
     return _spread(seeds, column) + (_interval(seeds, column) if show_intervals else "")
 
 
-def _spread(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:
+def _spread(seeds: Sequence[Mapping[str, float | None]], column: TableColumn) -> str:
     """Mean and standard deviation of a metric over the seeds, formatted for its column."""
     values = [value for each in seeds if (value := each.get(column.metric)) is not None]
     if not values:
@@ -286,7 +286,7 @@ def _spread(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:
     return f"{mean} ± {column.shown(statistics.stdev(values))}" if len(values) > 1 else mean
 
 
-def _interval(seeds: Sequence[Mapping[str, float | None]], column: Column) -> str:
+def _interval(seeds: Sequence[Mapping[str, float | None]], column: TableColumn) -> str:
     """The ends of a metric's interval, each averaged over the seeds; "" where there are none."""
     ends = []
     for end in ("low", "high"):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from trainer.reports.columns import MAIN_COLUMNS, column_of
-from trainer.reports.comparison import Comparison, ComparisonIntervals
+from trainer.reports.comparison import ComparisonIntervals, RunComparison
 from trainer.reports.comparison_table import advice, seeds_alone
 from trainer.reports.pair_tables import PAIR_NOTE, Pair, PairTable, other_tables, pair_table
 
@@ -28,7 +28,7 @@ BEST = "Bold: better than every other run as trained, beyond the interval of the
 
 
 def latex_tables(
-    comparison: Comparison,
+    comparison: RunComparison,
     metrics: Sequence[str] = MAIN_COLUMNS,
     intervals: ComparisonIntervals | None = None,
 ) -> str:

@@ -12,15 +12,15 @@ from trainer.reports.columns import (
     NO_VALUE,
     SCORE_TITLES,
     TEMPERATURE,
-    Column,
+    TableColumn,
     best_run,
     column_of,
 )
 from trainer.reports.comparison import (
     TWO_SEEDS,
-    Comparison,
     ComparisonIntervals,
     Run,
+    RunComparison,
     Summary,
     summarise,
 )
@@ -79,7 +79,7 @@ class PairTable:
 
     heading: str
     note: str
-    columns: Sequence[Column]
+    columns: Sequence[TableColumn]
     rows: Sequence[tuple[str, Sequence[Pair]]]
 
 
@@ -91,8 +91,8 @@ PAIR_NOTE = "Each cell: as trained / at the temperature of least ECE of validati
 
 
 def pair_table(
-    comparison: Comparison,
-    columns: Sequence[Column],
+    comparison: RunComparison,
+    columns: Sequence[TableColumn],
     heading: str,
     note: str,
     intervals: ComparisonIntervals | None = None,
@@ -121,7 +121,7 @@ def pair_table(
 
 
 def other_tables(
-    comparison: Comparison, intervals: ComparisonIntervals | None = None
+    comparison: RunComparison, intervals: ComparisonIntervals | None = None
 ) -> Sequence[PairTable]:
     """The tables of OOD data and of corrupted images that some of the runs were evaluated on."""
     tables = []
@@ -148,7 +148,7 @@ def other_tables(
     return tables
 
 
-def tabulated_metrics(comparison: Comparison, metrics: Sequence[str]) -> tuple[str, ...]:
+def tabulated_metrics(comparison: RunComparison, metrics: Sequence[str]) -> tuple[str, ...]:
     """Every metric in the tables: with the default ones also those of `other_tables`."""
     if tuple(metrics) != MAIN_COLUMNS:
         return tuple(metrics)
@@ -156,13 +156,13 @@ def tabulated_metrics(comparison: Comparison, metrics: Sequence[str]) -> tuple[s
     return (*metrics, *others)
 
 
-def _missing(comparison: Comparison, metric: str, what: str) -> str:
+def _missing(comparison: RunComparison, metric: str, what: str) -> str:
     """A sentence that names the runs without a metric; empty where all have it."""
     names = [run.name for run in comparison.runs if summarise(run, "raw", metric) is None]
     return f" {', '.join(names)} {what}." if names else ""
 
 
-def _pair(run: Run, column: Column, *, is_best: bool) -> Pair:
+def _pair(run: Run, column: TableColumn, *, is_best: bool) -> Pair:
     raw = summarise(run, "raw", column.metric)
     if raw is None:
         return Pair(NO_VALUE)
@@ -178,7 +178,7 @@ def _pair(run: Run, column: Column, *, is_best: bool) -> Pair:
 
 
 def _with_intervals(
-    pair: Pair, number: int, column: Column, intervals: ComparisonIntervals | None
+    pair: Pair, number: int, column: TableColumn, intervals: ComparisonIntervals | None
 ) -> Pair:
     """A pair with the intervals of the run at a position."""
     if intervals is None:
@@ -190,7 +190,7 @@ def _with_intervals(
     return replace(pair, raw_interval=raw, scaled_interval=scaled)
 
 
-def short(summary: Summary, column: Column) -> str:
+def short(summary: Summary, column: TableColumn) -> str:
     """Mean and deviation over the seeds; of two seeds, both values."""
     if summary.num_seeds == TWO_SEEDS:
         return f"{column.shown(summary.lowest)}\N{EN DASH}{column.shown(summary.highest)}"

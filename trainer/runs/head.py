@@ -17,7 +17,7 @@ from trainer.models import build_model
 from trainer.recipes.file import recipe_as_dict
 from trainer.runs.model_file import load_parameters
 from trainer.samples import Samples
-from trainer.training.loop import Callbacks
+from trainer.training.loop import TrainingCallbacks
 from trainer.training.state import Checkpoint, load_checkpoint, require_same_run, save_checkpoint
 from trainer.uncertainty.cached_features import open_source, read_cached_features
 from trainer.uncertainty.head import TrainedHead, UncertaintyHead, write_head
@@ -88,7 +88,7 @@ def train_uncertainty(
         save_checkpoint(folder / run_folder.HEAD_CHECKPOINT, checkpoint)
         run_folder.write_history(folder / run_folder.HEAD_HISTORY, state.progress.history)
 
-    callbacks = Callbacks(lambda _: None, on_epoch, save, should_stop)
+    callbacks = TrainingCallbacks(lambda _: None, on_epoch, save, should_stop)
     if not train_head(state, samples, validation, config, run.seed, callbacks):
         return False
     described = _describe(run, identity, source.description.precision_pilot)

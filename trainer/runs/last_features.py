@@ -46,7 +46,7 @@ class WithFeatures(nn.Module):
 
 
 @dataclass(frozen=True)
-class _Rows:
+class _LastRows:
     """The inputs of some samples of a split, at ascending positions."""
 
     inputs: Inputs
@@ -101,7 +101,7 @@ def fit_distances(
     def features() -> Iterator[tuple[Tensor, Tensor]]:
         for positions in torch.arange(len(train)).split(SAMPLES_AT_ONCE):
             labels = train.labels[positions]
-            some = replace(train, labels=labels, inputs=_Rows(train.inputs, positions))
+            some = replace(train, labels=labels, inputs=_LastRows(train.inputs, positions))
             both = predict_split(network, some, settings, accelerator)
             yield both[:, num_classes:], labels
 

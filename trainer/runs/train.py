@@ -24,9 +24,9 @@ from trainer.runs.outcome import describe_objective, finish
 from trainer.runs.trackers import require_trackers, track
 from trainer.samples import Samples
 from trainer.training.accelerator import any_process, emulated_precision, make_accelerator
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.state import (
-    Progress,
+    TrainingProgress,
     make_train_state,
     require_same_run,
     resume_train_state,
@@ -84,7 +84,7 @@ class RunCallbacks:
         on_head_epoch: Called with the record of each epoch of the uncertainty head.
     """
 
-    on_start: Callable[[int, Progress, WeightsDistribution | None], None] = ignore
+    on_start: Callable[[int, TrainingProgress, WeightsDistribution | None], None] = ignore
     on_step: Callable[[int], None] = ignore
     on_epoch: Callable[[dict[str, Any]], None] = ignore
     should_stop: Callable[[], bool] = lambda: False
@@ -152,7 +152,9 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> boo
             callbacks.on_epoch(record)
 
         data = TrainingData(splits.train, weights, splits.validation, supervision, difficulty)
-        loop_callbacks = Callbacks(callbacks.on_step, end_epoch, save, callbacks.should_stop)
+        loop_callbacks = TrainingCallbacks(
+            callbacks.on_step, end_epoch, save, callbacks.should_stop
+        )
         finished = train(state, data, recipe, request.seed, accelerator, loop_callbacks)
     if finished:
         finish(folder, state, splits, recipe, accelerator)

@@ -31,7 +31,7 @@ from trainer.training.plan import (
     rate_at,
     seed_of,
 )
-from trainer.training.state import Progress, TrainState
+from trainer.training.state import TrainingProgress, TrainState
 from trainer.training.step import GradientStep, TrainingData
 
 STEPS_BETWEEN_CHECKS = 20
@@ -41,7 +41,7 @@ VALIDATION_METRICS = ("accuracy", "nll", "ece", "adaptive_ece")
 
 
 @dataclass(frozen=True)
-class Callbacks:
+class TrainingCallbacks:
     """Functions that the loop calls."""
 
     on_step: Callable[[int], None]
@@ -56,7 +56,7 @@ def train(
     recipe: Recipe,
     seed: int,
     accelerator: Accelerator,
-    callbacks: Callbacks,
+    callbacks: TrainingCallbacks,
 ) -> bool:
     """Trains until the last epoch, or until a callback stops it; returns whether it is finished."""
     progress, settings = state.progress, recipe.training
@@ -82,7 +82,7 @@ def _train_epoch(
     recipe: Recipe,
     seed: int,
     accelerator: Accelerator,
-    callbacks: Callbacks,
+    callbacks: TrainingCallbacks,
 ) -> bool:
     """Takes the remaining steps of an epoch; returns False when stopped before its end."""
     progress, samples = state.progress, data.train
@@ -164,7 +164,7 @@ def _end_epoch(
     return record
 
 
-def _norms(progress: Progress, model: nn.Module) -> dict[str, float]:
+def _norms(progress: TrainingProgress, model: nn.Module) -> dict[str, float]:
     """Norms of the last layer: of the weights now, of the gradient on average over the steps."""
     norms = {}
     if (layer := last_layer(model)) is not None:
@@ -181,7 +181,7 @@ def _set_rate(state: TrainState, recipe: Recipe, step: int, steps_per_epoch: int
         group["lr"] = recipe.optimiser.learning_rate * fraction
 
 
-def _add_sums(sums: list[Tensor], progress: Progress, accelerator: Accelerator) -> None:
+def _add_sums(sums: list[Tensor], progress: TrainingProgress, accelerator: Accelerator) -> None:
     """Adds the sums of the latest steps, in order, so that a resumed epoch adds the same."""
     for loss, correct, norm, measured in accelerator.reduce(torch.stack(sums), "sum").tolist():
         progress.loss += loss
@@ -192,7 +192,7 @@ def _add_sums(sums: list[Tensor], progress: Progress, accelerator: Accelerator) 
         raise _divergence(f"the loss is no longer finite by step {progress.step}", progress)
 
 
-def _divergence(problem: str, progress: Progress) -> TrainingError:
+def _divergence(problem: str, progress: TrainingProgress) -> TrainingError:
     return TrainingError(
         f"{problem} of epoch {progress.epoch + 1}",
         "lower optimiser.learning_rate or set optimiser.gradient_clip (the focal family's papers "

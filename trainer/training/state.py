@@ -35,7 +35,7 @@ VERSION = 1
 
 
 @dataclass
-class Progress:
+class TrainingProgress:
     """Progress of a run, updated in place by the loop.
 
     Loss, correct predictions, seconds and norms of the last layer's gradient are sums over the
@@ -58,7 +58,7 @@ class Checkpoint:
     """A run after one step, known by its identity; what the run does not have is empty."""
 
     identity: Mapping[str, Any]
-    progress: Progress
+    progress: TrainingProgress
     model: Mapping[str, Tensor]
     optimiser: Mapping[str, Any]
     loss: Mapping[str, Any]
@@ -93,7 +93,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
             f"{path} has version {version} of checkpoints, but this package reads {VERSION}",
             "delete it and train from the start",
         )
-    return Checkpoint(**(values | {"progress": Progress(**values["progress"])}))
+    return Checkpoint(**(values | {"progress": TrainingProgress(**values["progress"])}))
 
 
 def require_same_run(path: Path, saved: Mapping[str, Any], current: Mapping[str, Any]) -> None:
@@ -154,7 +154,7 @@ class TrainState:
     optimiser: torch.optim.Optimizer
     objective: Objective
     average: AveragedModel | None
-    progress: Progress
+    progress: TrainingProgress
     best: BestEpoch | None = None
     unsharded: nn.Module | None = None
 
@@ -207,7 +207,7 @@ def make_train_state(
         optimiser = accelerator.prepare(make_optimiser(model, recipe.optimiser))
     else:
         model, optimiser = accelerator.prepare(model, make_optimiser(model, recipe.optimiser))
-    return TrainState(model, optimiser, objective, average, Progress(), best, unsharded)
+    return TrainState(model, optimiser, objective, average, TrainingProgress(), best, unsharded)
 
 
 def _synchronised(model: nn.Module, accelerator: Accelerator) -> nn.Module:

@@ -21,9 +21,9 @@ from difficulty_service.base.errors import TrainingError
 from trainer.config import Head
 from trainer.config.steps import CosineRate
 from trainer.metrics.ranking import auroc
-from trainer.training.loop import Callbacks
+from trainer.training.loop import TrainingCallbacks
 from trainer.training.plan import Purpose, plan_epoch, rate_at, seed_of
-from trainer.training.state import Progress
+from trainer.training.state import TrainingProgress
 from trainer.uncertainty.head import UncertaintyHead
 
 
@@ -84,7 +84,7 @@ class HeadState:
 
     head: UncertaintyHead
     optimiser: torch.optim.Optimizer
-    progress: Progress
+    progress: TrainingProgress
 
 
 @torch.no_grad()
@@ -125,7 +125,7 @@ def make_head_state(config: Head, seed: int, features: Tensor) -> HeadState:
     optimiser = torch.optim.AdamW(
         head.parameters(), lr=config.learning_rate, betas=BETAS, weight_decay=config.weight_decay
     )
-    return HeadState(head, optimiser, Progress())
+    return HeadState(head, optimiser, TrainingProgress())
 
 
 def train_head(
@@ -134,7 +134,7 @@ def train_head(
     validation: HeadSamples | None,
     config: Head,
     seed: int,
-    callbacks: Callbacks,
+    callbacks: TrainingCallbacks,
 ) -> bool:
     """Trains until the last epoch or until a callback stops it; returns whether it is finished."""
     progress = state.progress

@@ -15,7 +15,7 @@ from tests.factories import write_image_folder, write_score_file
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
 from trainer.recipes.file import read_recipe, shipped_recipes
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.state import make_train_state
 from trainer.training.step import TrainingData
 from trainer.transformers_files import encoder_of
@@ -133,7 +133,7 @@ def test_every_shipped_recipe_takes_a_step(
     before = {key: value.detach().clone() for key, value in parameters.items()}
     steps: list[int] = []
     data = TrainingData(splits.train, weights_of(splits, recipe, tmp_path), splits.validation)
-    callbacks = Callbacks(steps.append, lambda _: None, lambda: None, lambda: True)
+    callbacks = TrainingCallbacks(steps.append, lambda _: None, lambda: None, lambda: True)
 
     train(state, data, recipe, 0, accelerator, callbacks)
 

@@ -16,9 +16,9 @@ from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling, paired_differences, resamples
 from trainer.reports.columns import COLUMNS, best_run
 from trainer.reports.comparison import (
-    Comparison,
     ComparisonIntervals,
     ResampledMetric,
+    RunComparison,
     compare_runs,
     error_over_seeds,
     resample_comparison,
@@ -58,7 +58,7 @@ def write_run(
     return folder
 
 
-def compared(*folders: Path) -> Comparison:
+def compared(*folders: Path) -> RunComparison:
     return compare_runs(folders)
 
 

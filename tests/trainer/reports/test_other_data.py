@@ -30,7 +30,7 @@ from trainer.metrics.selective import aurc, certainty_and_correct
 from trainer.reports.columns import MAIN_COLUMNS, choose_metrics, column_of
 from trainer.reports.comparison import (
     SEEDS_ALONE,
-    Comparison,
+    RunComparison,
     compare_runs,
     resample_comparison,
     summarise,
@@ -99,12 +99,12 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def comparison(folders: list[Path]) -> Comparison:
+def comparison(folders: list[Path]) -> RunComparison:
     return compare_runs(folders)
 
 
 def test_results_on_other_data_are_metrics_of_a_run(
-    comparison: Comparison, folders: list[Path]
+    comparison: RunComparison, folders: list[Path]
 ) -> None:
     records = [run_folder.read_json(folders[0] / f"seed-{seed}" / "ood.json") for seed in range(3)]
     corrupted = run_folder.read_json(folders[0] / "seed-1" / "corruptions.json")
@@ -132,7 +132,7 @@ def test_results_on_other_data_are_metrics_of_a_run(
 
 
 def test_tables_of_other_data_have_pairs_and_name_the_runs_without(
-    comparison: Comparison,
+    comparison: RunComparison,
 ) -> None:
     table = markdown_table(comparison)
 
@@ -159,7 +159,7 @@ def test_tables_of_other_data_have_pairs_and_name_the_runs_without(
     assert "ECE, severity 5 (%) ↓" in table.partition("### Corrupted test images")[2]
 
 
-def test_the_page_has_the_tables_of_other_data(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_page_has_the_tables_of_other_data(comparison: RunComparison, tmp_path: Path) -> None:
     metrics = tabulated_metrics(comparison, MAIN_COLUMNS)
     intervals = resample_comparison(comparison, metrics, Resampling(50))
 
@@ -255,7 +255,7 @@ def test_without_distances_a_sentence_says_how_to_have_them(
 
 
 def test_metrics_are_chosen_in_their_order_and_ood_ones_for_all_data(
-    comparison: Comparison,
+    comparison: RunComparison,
 ) -> None:
     names = ("ece", "ood_aupr_id_entropy", "corrupted_nll", "accuracy")
 
@@ -280,14 +280,14 @@ def test_metrics_are_chosen_in_their_order_and_ood_ones_for_all_data(
     ],
 )
 def test_metrics_that_cannot_be_shown_are_named(
-    comparison: Comparison, names: tuple[str, ...], message: str
+    comparison: RunComparison, names: tuple[str, ...], message: str
 ) -> None:
     with pytest.raises(TrainingError, match=message):
         choose_metrics(comparison, names)
 
 
 def test_latex_prints_pairs_with_the_temperature_and_the_best_in_bold(
-    comparison: Comparison,
+    comparison: RunComparison,
 ) -> None:
     metrics = ("accuracy", "nll")
     intervals = resample_comparison(comparison, metrics, Resampling(50))
@@ -318,7 +318,7 @@ def test_latex_prints_pairs_with_the_temperature_and_the_best_in_bold(
     )
 
 
-def test_the_ending_chooses_the_format(comparison: Comparison, tmp_path: Path) -> None:
+def test_the_ending_chooses_the_format(comparison: RunComparison, tmp_path: Path) -> None:
     metrics = ("nll", "accuracy")
     for name in ("x.tex", "x.csv", "x.json"):
         write_comparison(comparison, tmp_path / name, metrics=metrics)
@@ -334,7 +334,7 @@ def test_the_ending_chooses_the_format(comparison: Comparison, tmp_path: Path) -
     assert {row["metric"] for row in seeds} == set(metrics)
 
 
-def test_curves_have_the_areas_of_the_records(comparison: Comparison, tmp_path: Path) -> None:
+def test_curves_have_the_areas_of_the_records(comparison: RunComparison, tmp_path: Path) -> None:
     curves = CurvesOfRuns(comparison)
 
     titles = [panel.title for panel in curves.accuracies]

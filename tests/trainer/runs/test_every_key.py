@@ -23,7 +23,7 @@ from trainer.runs.outcome import predictions_of
 from trainer.runs.train import RunRequest, run_seed
 from trainer.samples import Inputs
 from trainer.training.accelerator import make_accelerator
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.state import make_train_state
 from trainer.training.step import TrainingData
 
@@ -204,7 +204,7 @@ def saves_of(recipe: Recipe, _folder: Path) -> object:
     accelerator, splits = _accelerator(recipe), open_splits(recipe.data, 0, CPU)
     state = make_train_state(recipe, 0, splits, accelerator)
     saved: list[int] = []
-    callbacks = Callbacks(
+    callbacks = TrainingCallbacks(
         lambda _: None, lambda _: None, lambda: saved.append(state.progress.epoch), lambda: False
     )
     data = TrainingData(splits.train, None, splits.validation)

@@ -11,7 +11,7 @@ from difficulty_service.base.checksums import add_checksum
 from difficulty_service.base.errors import TrainingError
 from trainer.training.state import (
     Checkpoint,
-    Progress,
+    TrainingProgress,
     load_checkpoint,
     require_same_run,
     save_checkpoint,
@@ -21,7 +21,7 @@ from trainer.training.state import (
 def make_checkpoint() -> Checkpoint:
     return Checkpoint(
         identity={"seed": 0},
-        progress=Progress(epoch=2, step=5, loss=1 / 3, correct=7, history=[{"epoch": 1}]),
+        progress=TrainingProgress(epoch=2, step=5, loss=1 / 3, correct=7, history=[{"epoch": 1}]),
         model={"weight": torch.rand(3, 3)},
         optimiser={"state": {0: {"momentum_buffer": torch.rand(3)}}, "param_groups": [{"lr": 0.1}]},
         loss={"sample_ids": ["a", "b"], "counts": torch.tensor([1, 0])},
@@ -62,7 +62,7 @@ def test_a_failed_write_leaves_the_checkpoint_before(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint.pt"
     save_checkpoint(path, make_checkpoint())
     before = path.read_bytes()
-    cannot_be_saved = Checkpoint({}, Progress(), {"model": lambda: None}, {}, {}, {}, {})  # type: ignore[dict-item]
+    cannot_be_saved = Checkpoint({}, TrainingProgress(), {"model": lambda: None}, {}, {}, {}, {})  # type: ignore[dict-item]
 
     with pytest.raises(Exception, match="pickle"):
         save_checkpoint(path, cannot_be_saved)

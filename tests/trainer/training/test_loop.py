@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.plan import plan_epoch, rate_at
 from trainer.training.state import TrainState, make_train_state
 from trainer.training.step import TrainingData
@@ -57,8 +57,8 @@ class CallbackRecorder:
         self.saves: list[int] = []
         self.stop_after = stop_after
 
-    def callbacks(self) -> Callbacks:
-        return Callbacks(
+    def callbacks(self) -> TrainingCallbacks:
+        return TrainingCallbacks(
             self.steps.append,
             self.epochs.append,
             lambda: self.saves.append(len(self.steps)),

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from trainer.config import Recipe
 from trainer.data import open_splits
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.observations import (
     gradient_norm,
     last_layer,
@@ -132,7 +132,7 @@ def test_the_record_has_the_mean_norm_of_the_last_layers_gradient_before_it_is_c
     state = make_train_state(recipe, 0, splits, accelerator)
     data = TrainingData(splits.train, None, splits.validation)
     records: list[dict[str, Any]] = []
-    callbacks = Callbacks(lambda _: None, records.append, lambda: None, lambda: False)
+    callbacks = TrainingCallbacks(lambda _: None, records.append, lambda: None, lambda: False)
     model = copy.deepcopy(state.model)
 
     train(state, data, recipe, 0, accelerator, callbacks)

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from trainer.config import Recipe
 from trainer.data import open_splits
 from trainer.recipes.file import recipe_from_dict
-from trainer.training.loop import Callbacks, train
+from trainer.training.loop import TrainingCallbacks, train
 from trainer.training.state import make_train_state
 from trainer.training.step import GradientStep, TrainingData
 from trainer.training.strided_convolutions import RightGradients
 
 CPU = torch.device("cpu")
-UNHEARD = Callbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
+UNHEARD = TrainingCallbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
 Size = int | tuple[int, ...]
 CHANNELS = (1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 17, 33)
 

@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from difficulty_service.base.errors import TrainingError
 from trainer.config import Head, RankingHead, SquaredHead
-from trainer.training.loop import Callbacks
+from trainer.training.loop import TrainingCallbacks
 from trainer.uncertainty.training import (
     HeadSamples,
     HeadState,
@@ -28,7 +28,7 @@ SHARED: dict[str, Any] = {
     "learning_rate": 0.01,
 }
 CONFIG = RankingHead(**SHARED)
-QUIET = Callbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
+QUIET = TrainingCallbacks(lambda _: None, lambda _: None, lambda: None, lambda: False)
 
 
 def make_classifier() -> nn.Module:
@@ -49,7 +49,9 @@ def make_targets() -> HeadSamples:
     return HeadSamples(features, losses, losses < 1)
 
 
-def trained(samples: HeadSamples, config: Head = CONFIG, callbacks: Callbacks = QUIET) -> HeadState:
+def trained(
+    samples: HeadSamples, config: Head = CONFIG, callbacks: TrainingCallbacks = QUIET
+) -> HeadState:
     state = make_head_state(config, 0, samples.features)
     train_head(state, samples, samples, config, 0, callbacks)
     return state
@@ -150,7 +152,7 @@ def test_batches_of_any_size_can_be_trained_on(batch_size: int) -> None:
 def test_a_callback_stops_the_training_after_an_epoch() -> None:
     samples, saved = make_targets(), []
     state = make_head_state(CONFIG, 0, samples.features)
-    callbacks = Callbacks(
+    callbacks = TrainingCallbacks(
         lambda _: None, lambda _: None, lambda: saved.append(1), lambda: len(saved) == 2
     )
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from trainer.reports.diagrams import GREY, save_picture, style
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, Row, draw_lines
 from trainer.reports.figures.sources import ADAFOCAL, Sources
 
 if TYPE_CHECKING:
@@ -91,20 +91,20 @@ def _figure(sources: Sources, name: str) -> Drawn:
         for run, seed in sources.seeds()
         for record in seed.history
     ]
-    found: list[Figure | LeftOut] = []
+    found: list[Figure | LeftOutOfFigure] = []
     kept = []
     for run in sources.runs:
         own = [row for row in rows if row["run"] == run.name]
         lacking = [column for column in plan.panels if all(row[column] is None for row in own)]
         if not own:
-            found.append(LeftOut(name, f"{run.name} has not saved an epoch"))
+            found.append(LeftOutOfFigure(name, f"{run.name} has not saved an epoch"))
         elif lacking:
             names = ", ".join(lacking)
-            found.append(LeftOut(name, f"{run.name} has no {names}: {plan.missing}"))
+            found.append(LeftOutOfFigure(name, f"{run.name} has no {names}: {plan.missing}"))
         if len(lacking) < len(plan.panels):
             kept += own
     if not sources.runs:
-        return [LeftOut(name, "no run is given")]
+        return [LeftOutOfFigure(name, "no run is given")]
     panels = {
         column: label
         for column, label in plan.panels.items()
@@ -135,13 +135,15 @@ def gamma_figures(sources: Sources) -> Drawn:
         for row in seed.adafocal
     ]
     drawn = {row["run"] for row in rows}
-    found: list[Figure | LeftOut] = [
-        LeftOut(NAME, f"{run.name} has no {ADAFOCAL}, which runs with loss.name = 'adafocal' write")
+    found: list[Figure | LeftOutOfFigure] = [
+        LeftOutOfFigure(
+            NAME, f"{run.name} has no {ADAFOCAL}, which runs with loss.name = 'adafocal' write"
+        )
         for run in sources.runs
         if run.name not in drawn
     ]
     if not sources.runs:
-        return [LeftOut(NAME, "no run is given")]
+        return [LeftOutOfFigure(NAME, "no run is given")]
     if rows:
         caption = (
             "Gamma of each bin of validation confidence after each epoch, and the gap between mean "

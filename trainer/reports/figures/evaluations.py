@@ -14,7 +14,7 @@ from trainer.evaluation.record import MISCLASSIFICATION, STAGES, NamedCurve, rea
 from trainer.reports.comparison_table import STAGE_TITLES
 from trainer.reports.diagrams import GREY, line_of, save_picture, style, title_of
 from trainer.reports.diagrams import ROC_PANELS_PER_ROW as PANELS_PER_ROW
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, Row
 from trainer.reports.figures.sources import RunSource, SeedFolder, Sources
 
 
@@ -49,8 +49,8 @@ ROC_FIGURES: Mapping[str, _Roc] = {
 def roc_figures(sources: Sources) -> Drawn:
     """ROC_FIGURES, of the seeds that `difficulty evaluate` has written curves of."""
     if not sources.runs:
-        return [LeftOut(name, "no run is given") for name in ROC_FIGURES]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(name, "no run is given") for name in ROC_FIGURES]
+    found: list[Figure | LeftOutOfFigure] = []
     rows: dict[str, list[Row]] = {name: [] for name in ROC_FIGURES}
     for run, seed in sources.seeds():
         path = seed.folder / run_folder.ROC
@@ -60,7 +60,7 @@ def roc_figures(sources: Sources) -> Drawn:
                 f"seed {seed.seed} of {run.name} has no curve of OOD samples; evaluate it with "
                 f"`difficulty evaluate {run.folder} --ood DATASET`"
             )
-            found += [LeftOut(name, reason) for name in ROC_FIGURES]
+            found += [LeftOutOfFigure(name, reason) for name in ROC_FIGURES]
         for name, plan in ROC_FIGURES.items():
             rows[name] += _curve_rows(run, seed, plan, curves)
     found += [
@@ -137,13 +137,15 @@ ERRORS: Mapping[str, str] = {
 def interval_figures(sources: Sources) -> Drawn:
     """The figure INTERVALS, of the seeds that `difficulty evaluate` has resampled."""
     if not sources.runs:
-        return [LeftOut(INTERVALS, "no run is given")]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(INTERVALS, "no run is given")]
+    found: list[Figure | LeftOutOfFigure] = []
     rows: list[Row] = []
     levels = set()
     for run, seed, record in _records(sources, run_folder.EVALUATION, INTERVALS, found):
         if "intervals" not in record:
-            found.append(LeftOut(INTERVALS, f"seed {seed.seed} of {run.name} has no intervals"))
+            found.append(
+                LeftOutOfFigure(INTERVALS, f"seed {seed.seed} of {run.name} has no intervals")
+            )
             continue
         levels.add(f"{100 * record['intervals']['level']:g} %")
         rows += [
@@ -173,7 +175,7 @@ def interval_figures(sources: Sources) -> Drawn:
 
 
 def _records(
-    sources: Sources, file: str, name: str, left_out: list[Figure | LeftOut]
+    sources: Sources, file: str, name: str, left_out: list[Figure | LeftOutOfFigure]
 ) -> Iterator[tuple[RunSource, SeedFolder, dict[str, Any]]]:
     """The record of every seed that has one, and what is left out of the figure for the others."""
     option = " --corruptions" if file == run_folder.CORRUPTIONS else ""
@@ -184,7 +186,7 @@ def _records(
         else:
             reason = f"seed {seed.seed} of {run.name} has no {file}; evaluate it with "
             command = f"`difficulty evaluate {run.folder}{option}`"
-            left_out.append(LeftOut(name, f"{reason}{command}"))
+            left_out.append(LeftOutOfFigure(name, f"{reason}{command}"))
 
 
 def _draw_intervals(rows: Sequence[Row], path: Path) -> None:
@@ -233,8 +235,8 @@ SEVERITY = "ece-over-severity"
 def corruption_figures(sources: Sources) -> Drawn:
     """The figure SEVERITY, of the seeds that were evaluated on corrupted images."""
     if not sources.runs:
-        return [LeftOut(SEVERITY, "no run is given")]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(SEVERITY, "no run is given")]
+    found: list[Figure | LeftOutOfFigure] = []
     rows: list[Row] = []
     for run, seed, record in _records(sources, run_folder.CORRUPTIONS, SEVERITY, found):
         rows += [

@@ -32,14 +32,14 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeftOutOfFigure:
     """A figure, or a part of one, that the data do not allow."""
 
     name: str
     reason: str
 
 
-Drawn = Sequence[Figure | LeftOut]
+Drawn = Sequence[Figure | LeftOutOfFigure]
 
 
 PANELS_PER_ROW = 2

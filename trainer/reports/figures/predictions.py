@@ -23,7 +23,7 @@ from trainer.reports.diagrams import (
     save_picture,
     style,
 )
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, Row, draw_lines
 from trainer.reports.figures.sources import Sources
 from trainer.runs.model_file import read_recipe
 
@@ -47,14 +47,14 @@ NAMES = (
 def prediction_figures(sources: Sources) -> Drawn:
     """The figures of NAMES, of the runs that have predictions."""
     if not sources.runs:
-        return [LeftOut(name, "no run is given") for name in NAMES]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(name, "no run is given") for name in NAMES]
+    found: list[Figure | LeftOutOfFigure] = []
     seeds: dict[str, list[tuple[int, Tensor, Tensor]]] = {}
     scaled: dict[str, list[tuple[int, Tensor, Tensor]]] = {}
     for run, seed in sources.seeds():
         if (saved := seed.predictions) is None:
             reason = f"seed {seed.seed} of {run.name} is not finished and has no predictions"
-            found += [LeftOut(name, reason) for name in NAMES]
+            found += [LeftOutOfFigure(name, reason) for name in NAMES]
             continue
         seeds.setdefault(run.name, []).append((seed.seed, saved.logits, saved.targets))
         if seed.temperature is None:
@@ -62,7 +62,7 @@ def prediction_figures(sources: Sources) -> Drawn:
                 f"seed {seed.seed} of {run.name} has no temperature, which takes validation "
                 "samples besides test data"
             )
-            found.append(LeftOut("reliability-temperature-scaled", reason))
+            found.append(LeftOutOfFigure("reliability-temperature-scaled", reason))
             continue
         divided = saved.logits.double() / seed.temperature
         scaled.setdefault(run.name, []).append((seed.seed, divided, saved.targets))
@@ -145,16 +145,20 @@ def _over_seeds(seeds: Seeds, by: str) -> dict[str, tuple[Tensor, Tensor]]:
 def gradient_figures(sources: Sources) -> Drawn:
     """The figure GRADIENTS, of the runs whose loss is a sum over samples."""
     if not sources.runs:
-        return [LeftOut(GRADIENTS, "no run is given")]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(GRADIENTS, "no run is given")]
+    found: list[Figure | LeftOutOfFigure] = []
     parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for run, seed in sources.seeds():
         where = f"seed {seed.seed} of {run.name}"
         loss = read_recipe(seed.folder)[0].loss
         if loss.name not in LOSSES.keys() - LOSSES_OF_BATCHES:
-            found.append(LeftOut(GRADIENTS, f"the loss of {where}, {loss.name}, {NOT_OF_SAMPLES}"))
+            found.append(
+                LeftOutOfFigure(GRADIENTS, f"the loss of {where}, {loss.name}, {NOT_OF_SAMPLES}")
+            )
         elif (saved := seed.predictions) is None:
-            found.append(LeftOut(GRADIENTS, f"{where} is not finished and has no predictions"))
+            found.append(
+                LeftOutOfFigure(GRADIENTS, f"{where} is not finished and has no predictions")
+            )
         else:
             norms = gradient_norms(
                 make_loss(loss.name, **loss.constants), saved.logits, saved.targets

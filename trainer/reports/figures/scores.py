@@ -15,7 +15,7 @@ from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.reports.diagrams import ORANGE, save_picture, style
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut, Row, draw_lines
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, Row, draw_lines
 from trainer.reports.figures.sources import ScoreSource, SeedFolder, Sources
 
 if TYPE_CHECKING:
@@ -29,9 +29,9 @@ def error_figures(sources: Sources) -> Drawn:
     """The figure ERROR_NAME, of every run with every score file of images as they are."""
     if not sources.runs or not sources.clean_scores:
         missing = "score file of images without corruption" if sources.runs else "run"
-        return [LeftOut(ERROR_NAME, f"no {missing} is given; it takes both")]
+        return [LeftOutOfFigure(ERROR_NAME, f"no {missing} is given; it takes both")]
     rows: list[Row] = []
-    found: list[Figure | LeftOut] = []
+    found: list[Figure | LeftOutOfFigure] = []
     for scores in sources.clean_scores:
         difficulty = dict(zip(scores.sample_ids, scores.scores.tolist(), strict=True))
         for run, seed in sources.seeds():
@@ -41,7 +41,7 @@ def error_figures(sources: Sources) -> Drawn:
             rows += [{"run": name, "seed": seed.seed, **row} for row in binned]
             if problem:
                 where = f"seed {seed.seed} of {run.name} and {scores.path}"
-                found.append(LeftOut(ERROR_NAME, f"{where}: {problem}"))
+                found.append(LeftOutOfFigure(ERROR_NAME, f"{where}: {problem}"))
     if rows:
         column = " and ".join(dict.fromkeys(each.column for each in sources.clean_scores))
         caption = (
@@ -96,13 +96,13 @@ def severity_figures(sources: Sources) -> Drawn:
     corrupted = [each for each in sources.scores if each.corruption is not None]
     if not corrupted:
         reason = "no score file of corrupted images is given; `difficulty score --corrupt` makes it"
-        return [LeftOut(SEVERITY_NAME, reason)]
-    found: list[Figure | LeftOut] = []
+        return [LeftOutOfFigure(SEVERITY_NAME, reason)]
+    found: list[Figure | LeftOutOfFigure] = []
     usable: dict[tuple[Group, str], ScoreSource] = {}
     for each in corrupted:
         key = (_group(each.provenance), str(each.corruption))
         if reason := _problem(each, usable.get(key)):
-            found.append(LeftOut(SEVERITY_NAME, reason))
+            found.append(LeftOutOfFigure(SEVERITY_NAME, reason))
         else:
             usable[key] = each
     groups = list(dict.fromkeys(group for group, _ in usable))
@@ -118,7 +118,7 @@ def severity_figures(sources: Sources) -> Drawn:
         clean = next(same, None)
         if clean is None:
             reason = f"{own[0].path}: no score file of the same images without corruption is given"
-            found.append(LeftOut(SEVERITY_NAME, f"{reason}, so that severity 0 is missing"))
+            found.append(LeftOutOfFigure(SEVERITY_NAME, f"{reason}, so that severity 0 is missing"))
         rows += _severity_rows(own, clean, f", {_title(own[0], number)}" if len(groups) > 1 else "")
     if rows:
         caption = (
@@ -191,7 +191,7 @@ LONGEST_TITLE = 14
 def sheet_figures(sources: Sources) -> Drawn:
     """A sheet for each score file of images as they are, whose dataset can be opened."""
     if not sources.clean_scores:
-        return [LeftOut(SHEET_NAME, "no score file of images without corruption is given")]
+        return [LeftOutOfFigure(SHEET_NAME, "no score file of images without corruption is given")]
     return [part for each in sources.clean_scores for part in _sheet(each, sources)]
 
 
@@ -212,9 +212,9 @@ def _sheet(scores: ScoreSource, sources: Sources) -> Drawn:
         }
     except (DifficultyError, OSError) as error:
         problem = error.problem if isinstance(error, DifficultyError) else error
-        return [LeftOut(name, f"the images of {scores.path} cannot be shown: {problem}")]
-    found: list[Figure | LeftOut] = [
-        LeftOut(name, f"sample {sample_id} of {scores.path} cannot be shown: {problem}")
+        return [LeftOutOfFigure(name, f"the images of {scores.path} cannot be shown: {problem}")]
+    found: list[Figure | LeftOutOfFigure] = [
+        LeftOutOfFigure(name, f"sample {sample_id} of {scores.path} cannot be shown: {problem}")
         for sample_id, problem in problems.items()
     ]
     if not pictures:

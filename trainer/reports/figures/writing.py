@@ -12,7 +12,7 @@ from trainer.reports.figures.evaluations import (
     interval_figures,
     roc_figures,
 )
-from trainer.reports.figures.figure import Drawn, Figure, LeftOut
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure
 from trainer.reports.figures.predictions import gradient_figures, prediction_figures
 from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import Sources
@@ -40,7 +40,7 @@ class Written:
     """What was written."""
 
     figures: tuple[Figure, ...]
-    left_out: tuple[LeftOut, ...]
+    left_out: tuple[LeftOutOfFigure, ...]
     index: Path
 
 
@@ -48,7 +48,7 @@ def write_figures(sources: Sources, out: Path, kind: str) -> Written:
     """Draws every figure that the sources allow into a folder, with its numbers as CSV."""
     parts = [part for family in FAMILIES for part in family(sources)]
     figures = tuple(part for part in parts if isinstance(part, Figure))
-    left_out = tuple(part for part in parts if isinstance(part, LeftOut))
+    left_out = tuple(part for part in parts if isinstance(part, LeftOutOfFigure))
     if not figures:
         reasons = "; ".join(f"{each.name}: {each.reason}" for each in left_out)
         raise TrainingError(f"no figure can be drawn: {reasons}")
@@ -62,7 +62,7 @@ def write_figures(sources: Sources, out: Path, kind: str) -> Written:
     return Written(figures, left_out, index)
 
 
-def _page(figures: Sequence[Figure], left_out: Sequence[LeftOut], kind: str) -> str:
+def _page(figures: Sequence[Figure], left_out: Sequence[LeftOutOfFigure], kind: str) -> str:
     shown = [
         f"## {each.name}\n\n![{each.name}]({each.name}.{kind})\n\n{each.caption}\n\n"
         f"Corresponds to: {each.paper}. Numbers: [{each.name}.csv]({each.name}.csv).\n"
