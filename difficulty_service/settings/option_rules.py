@@ -67,7 +67,7 @@ RULES = (
         "{option} takes decisions back and {others} adds some: run them in turn",
     ),
     OptionRule(
-        ("ray_address", "ray_actors"), ("engine",), "{option} needs {others}=ray", unless="engine"
+        ("ray_address", "ray_actors"), ("engine",), "{option} needs {others} ray", unless="engine"
     ),
 )
 

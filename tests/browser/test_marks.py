@@ -130,7 +130,9 @@ def test_downloaded_marks_are_what_clean_reads(
     other = rows[0]["nearest_label_name"]
     expected = ((Mark.RELABEL, other), (Mark.DROP, None), (Mark.KEEP, None))
     assert marks.samples == {
-        row["sample_id"]: MarkedSample(mark, label, given_label=row["label_name"], order="doubtful")
+        row["sample_id"]: MarkedSample(
+            row["sample_id"], mark, label, given_label=row["label_name"], order="doubtful"
+        )
         for row, (mark, label) in zip(rows[:3], expected, strict=True)
     }
     decisions = decide(read_scores(scored), CleaningRules(marks.samples))
@@ -270,6 +272,7 @@ def test_hostile_ids_and_classes_are_text_and_come_back_from_the_download(
     assert page.locator("b:text-is('bird')").count() == 0
     assert marks.samples == {
         row["sample_id"]: MarkedSample(
+            row["sample_id"],
             Mark.RELABEL,
             row["nearest_label_name"].strip(),
             given_label=row["label_name"],

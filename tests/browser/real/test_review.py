@@ -19,7 +19,6 @@ from PIL import Image
 
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.record import MarkedSample
 from tests.ports import unused_port
 
 if TYPE_CHECKING:
@@ -362,12 +361,13 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
     nearest = rows[0]["nearest_label_name"]
     assert shown == [nearest, "drop"]
     assert after == [nearest, "drop", "keep"]
-    assert read_marks(tmp_path / "marks.csv", {row["sample_id"] for row in rows}).samples == {
-        rows[0]["sample_id"]: MarkedSample(
-            rows[0]["sample_id"], Mark.RELABEL, nearest, order="doubtful"
-        ),
-        rows[1]["sample_id"]: MarkedSample(rows[1]["sample_id"], Mark.DROP, order="doubtful"),
-        rows[2]["sample_id"]: MarkedSample(rows[2]["sample_id"], Mark.KEEP, order="doubtful"),
+    marks = read_marks(tmp_path / "marks.csv", {row["sample_id"] for row in rows}).samples
+    choices = ((Mark.RELABEL, nearest), (Mark.DROP, None), (Mark.KEEP, None))
+    said = {name: (each.choice, each.given_label, each.order) for name, each in marks.items()}
+    assert said == {
+        row["sample_id"]: (choice, row["label_name"], "doubtful")
+        for row, choice in zip(rows, choices, strict=True)
     }
+    assert {each.round for each in marks.values()} == {1}
     assert [text for text in problems if REFUSED not in text] == []
     problems.clear()
