@@ -17,11 +17,10 @@ from api.http.problems import conflict, invalid
 from api.jobs.marks import JobMarks, SampleMark, all_marks, encode_marks
 from api.jobs.store import Job, own_job
 from api.results.score_columns import ScoreColumns
-from difficulty_service.marks.record import SCHEMA, MarkedSample
+from difficulty_service.marks.record import SCHEMA, MarkedSample, to_table
 
-MARKS_SCHEMA = pa.schema(
-    [*SCHEMA, pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False)]
-)
+MARKED_AT = pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False)
+MARKS_SCHEMA = SCHEMA.append(MARKED_AT)
 
 
 def to_records(marks: Sequence[SampleMark], scores: ScoreColumns) -> list[MarkedSample]:
@@ -41,9 +40,8 @@ def marks_tables(
 ) -> Iterator[pa.Table]:
     """All marks of an owner as `MARKS_SCHEMA`, some at a time, in the order of the score file."""
     for marks in all_marks(engine, owner, job_id):
-        records = to_records(marks, scores)
-        columns = [[getattr(each, name) for each in records] for name in SCHEMA.names]
-        yield pa.table([*columns, to_times([each.at for each in marks])], schema=MARKS_SCHEMA)
+        times = pa.array(to_times([each.at for each in marks]), MARKED_AT.type)
+        yield to_table(to_records(marks, scores)).append_column(MARKED_AT, times)
 
 
 def to_times(seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:

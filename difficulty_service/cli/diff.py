@@ -115,9 +115,9 @@ def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> N
     if out is not None:
         require_output_file(out, WRITERS, DatasetError)
     if report is not None:
-        from difficulty_service.analyses.versions.page import require_change_page
+        from difficulty_service.pages.html_page import require_page_file
 
-        require_change_page(report)
+        require_page_file(report)
 
 
 def compare_gaussians(old: Path, new: Path) -> "ChangeReport":

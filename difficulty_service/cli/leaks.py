@@ -68,9 +68,9 @@ def leaks(
     if report is None and (train_images or test_images):
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
     if report is not None:
-        from difficulty_service.analyses.leaks.page import require_leak_page
+        from difficulty_service.pages.html_page import require_page_file
 
-        require_leak_page(report)
+        require_page_file(report)
     from difficulty_service.analyses.leaks.leaks import find_leaks
     from difficulty_service.analyses.leaks.near_search import gpu_if_any
     from difficulty_service.scoring.splits import open_split

@@ -56,9 +56,9 @@ def missing(
     if scores.resolve() in {each.resolve() for each in (out, report) if each is not None}:
         raise WrongCall(f"{scores} would be written over, but is read")
     if report is not None:
-        from difficulty_service.analyses.missing_boxes.page import require_missing_page
+        from difficulty_service.pages.html_page import require_page_file
 
-        require_missing_page(report)
+        require_page_file(report)
     split = open_split(scores)
     description = split.source.description
     request = encoding_request(description, device)

@@ -5,17 +5,14 @@ from pathlib import Path
 
 from difficulty_service.analyses.selection.selection import measure_table, read_measure
 from difficulty_service.analyses.versions.changes import ChangeReport, find_changes
-from difficulty_service.analyses.versions.page import (
-    ChangePage,
-    require_change_page,
-    write_change_page,
-)
+from difficulty_service.analyses.versions.page import ChangePage, write_change_page
 from difficulty_service.base.errors import DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
+from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.settings.options import DiffOptions
 
 
@@ -62,7 +59,7 @@ def diff(  # noqa: PLR0913 - one parameter for each option
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:
-        require_change_page(Path(report))
+        require_page_file(Path(report))
     first = split_of("old", old)
     second = split_of("new", new, first)
     measure = None

@@ -5,13 +5,14 @@ from pathlib import Path
 
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_search import gpu_if_any
-from difficulty_service.analyses.leaks.page import LeakPage, require_leak_page, write_leak_page
+from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
 from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import warn
 from difficulty_service.interface.splits import Samples, split_of
+from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.settings.options import LeakOptions
 
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
@@ -64,7 +65,7 @@ def leaks(  # noqa: PLR0913 - one parameter for each option
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:
-        require_leak_page(Path(report))
+        require_page_file(Path(report))
     splits = [split_of("train", train)]
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))

@@ -8,7 +8,7 @@ from difficulty_service.analyses.missing_boxes.find import (
     encoding_request,
     find_missing,
 )
-from difficulty_service.analyses.missing_boxes.page import require_missing_page, write_missing_page
+from difficulty_service.analyses.missing_boxes.page import write_missing_page
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
@@ -19,6 +19,7 @@ from difficulty_service.interface.options import (
     require_names,
 )
 from difficulty_service.interface.scores import warn
+from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring.pipeline import Callbacks
@@ -74,7 +75,7 @@ def missing_boxes(  # noqa: PLR0913 - one parameter for each option
     if out is not None:
         require_output_file(Path(out), WRITERS, DatasetError)
     if report is not None:
-        require_missing_page(Path(report))
+        require_page_file(Path(report))
     split = open_split(Path(scores))
     description = split.source.description
     request = encoding_request(description, device)

@@ -8,10 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
+from difficulty_service.base.errors import ReportError
+from difficulty_service.base.files import require_output_file
 from difficulty_service.base.wording import UNUSUAL, one_of
 from difficulty_service.marks.mark_kinds import script_data
 
@@ -24,6 +27,11 @@ POLICY = (
 """Content security policy: no request leaves the page, and nothing runs but its own script."""
 
 MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+
+
+def require_page_file(path: Path) -> None:
+    """Raises ReportError where a page cannot be written to a path."""
+    require_output_file(path, (".html", ".htm"), ReportError)
 
 
 def render_template(

@@ -17,7 +17,7 @@ from difficulty_service.analyses.audit.explanation import (
 )
 from difficulty_service.analyses.audit.files import read_explanation
 from difficulty_service.base.errors import AuditError, ReportError, Setting, Spell, as_keyword
-from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.files import replacing
 from difficulty_service.base.wording import count_of
 from difficulty_service.pages.cards import (
     Pictures,
@@ -26,7 +26,7 @@ from difficulty_service.pages.cards import (
     read_pictures,
     with_suggestion,
 )
-from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.html_page import render_template, require_page_file
 from difficulty_service.pages.origin import describe_provenance
 from difficulty_service.pages.stored_images import ImageSource
 from difficulty_service.reports.card_columns import card_columns
@@ -218,7 +218,7 @@ class WrittenReport:
 
 def require_report_file(path: Path, max_mb: float = DEFAULT_MAX_MB) -> None:
     """Raises ReportError where `write_report` could not write to a path."""
-    require_output_file(path, (".html", ".htm"), ReportError)
+    require_page_file(path)
     require_size(max_mb)
 
 

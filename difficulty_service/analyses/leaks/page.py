@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from difficulty_service.analyses.leaks.leaks import LeakReport, SetLeaks
-from difficulty_service.base.errors import ReportError, Setting, Spell
-from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.errors import Setting, Spell
+from difficulty_service.base.files import replacing
 from difficulty_service.pages.cards import Pictures, dataset_name
-from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.html_page import render_template, require_page_file
 from difficulty_service.pages.split_samples import (
     ShownSample,
     facts_of,
@@ -73,11 +73,6 @@ class ShownSet:
     has_pictures: bool
 
 
-def require_leak_page(path: Path) -> None:
-    """Raises ReportError where a page cannot be written to a path."""
-    require_output_file(path, (".html", ".htm"), ReportError)
-
-
 def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
     """Writes the page, which appears whole or not at all; gives sentences about missing pictures.
 
@@ -87,7 +82,7 @@ def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
     Raises:
         DifficultyError: A dataset that was named cannot be read.
     """
-    require_leak_page(path)
+    require_page_file(path)
     report = page.report
     chosen = [_chosen(test) for test in report.tests]
     notes: list[str] = []

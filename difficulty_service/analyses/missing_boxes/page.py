@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from difficulty_service.analyses.missing_boxes.find import MissingBoxes
-from difficulty_service.base.errors import ReportError
-from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.files import replacing
 from difficulty_service.pages.cards import dataset_name, read_pictures
-from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.html_page import render_template, require_page_file
 from difficulty_service.pages.split_samples import ShownSample, shown_sample
 from difficulty_service.pages.stored_images import ImageSource
 
@@ -29,14 +28,9 @@ class ShownRegion:
     score: float
 
 
-def require_missing_page(path: Path) -> None:
-    """Raises ReportError where a page cannot be written to a path."""
-    require_output_file(path, (".html", ".htm"), ReportError)
-
-
 def write_missing_page(path: Path, found: MissingBoxes) -> None:
     """Writes the page, which appears whole or not at all."""
-    require_missing_page(path)
+    require_page_file(path)
     values = {
         "found": found,
         "name": dataset_name(found.dataset),

@@ -11,9 +11,9 @@ import pyarrow as pa
 from difficulty_service.analyses.versions.changes import ChangeReport
 from difficulty_service.analyses.versions.version_matches import ADDED, CHANGED
 from difficulty_service.base.errors import ReportError, Setting, Spell
-from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.files import replacing
 from difficulty_service.pages.cards import Pictures, dataset_name
-from difficulty_service.pages.html_page import render_template
+from difficulty_service.pages.html_page import render_template, require_page_file
 from difficulty_service.pages.split_samples import (
     ShownSample,
     facts_of,
@@ -67,11 +67,6 @@ class ShownSection:
     total: int
 
 
-def require_change_page(path: Path) -> None:
-    """Raises ReportError where a page cannot be written to a path."""
-    require_output_file(path, (".html", ".htm"), ReportError)
-
-
 def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[str]:
     """Writes the page, which appears whole or not at all; gives sentences about missing pictures.
 
@@ -82,7 +77,7 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
         ReportError: There are moments only, which tell nothing of samples.
         DifficultyError: A dataset that was named cannot be read.
     """
-    require_change_page(path)
+    require_page_file(path)
     report = page.report
     if report.table is None:
         raise ReportError("moments tell nothing of samples, so there is no page of them")
