@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from api.results.column_conditions import ASCENDING, DESCENDING, HAS, IS, MAX, MIN, by_parameter
-from api.results.image_query import ImageQuery
+from api.results.conditions import ImageQuery
 from difficulty_service.bodies.results import ColumnKind
 from difficulty_service.reports.sample_columns import (
     MISSING,

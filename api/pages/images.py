@@ -18,8 +18,9 @@ from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.marking import Choice, Verb
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
-from api.results import image_query
-from api.results.image_query import ImagePage, ImageQuery
+from api.results import conditions, image_pages
+from api.results.conditions import ImageQuery
+from api.results.image_pages import ImagePage
 from api.results.overview import BINS, typical_rows
 from api.results.saved_views import (
     LONGEST_NAME,
@@ -77,14 +78,14 @@ def _list_page(
 ) -> Response:
     job = scored_job(request, key, job_id)
     if not request.query_params and job.samples.is_doubtful.any():
-        query = replace(query, margin=image_query.DOUBTFUL)
+        query = replace(query, margin=conditions.DOUBTFUL)
     problem, number, restored = "", PAGE, None
     try:
         beside = job.beside(query)
         if through is not None and through < len(job.samples):
-            restored = image_query.neighbours(job.samples, query, through, 1, beside).place
+            restored = image_pages.neighbours(job.samples, query, through, 1, beside).place
             number = PAGE * (restored // PAGE + 1) if restored < MOST_RESTORED else PAGE
-        page = image_query.find_images(job.samples, query, number, beside)
+        page = image_pages.find_images(job.samples, query, number, beside)
     except BadQuery as error:
         problem, page = (
             "; ".join(filter(None, (str(error), error.remedy))),
@@ -183,9 +184,9 @@ def _similar_part(job: ScoredJob, row: int) -> Response:
 def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: bool) -> Response:
     card = existing_card(job, row)
     try:
-        around = image_query.neighbours(job.samples, query, row, AHEAD, job.beside(query))
+        around = image_pages.neighbours(job.samples, query, row, AHEAD, job.beside(query))
     except BadQuery:
-        around = image_query.Neighbours(0, None, [])
+        around = image_pages.Neighbours(0, None, [])
     samples = job.samples
     strips = [
         (samples.name_of(label), job.cards(typical_rows(samples, label, TYPICAL, row)))
@@ -263,7 +264,7 @@ def _change(
 def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str, Any]:
     samples, columns = job.samples, job.columns
     views, of = _views(job)
-    like = image_query.row_of(query.like, samples) if query.like else None
+    like = conditions.row_of(query.like, samples) if query.like else None
     knows_words = _knows_words(job)
     return job.values(IMAGES) | {
         "cards": job.cards(page.rows),
@@ -280,14 +281,15 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "knows_words": knows_words,
         "column_sorts": column_orders(columns),
         "column_filters": column_filters(columns, query),
+        "in_words": query.in_words(job.scores.provenance.noun),
         "captions": captions(columns, query, page.rows),
         "like": None if like is None else job.cards([like])[0],
         "saved_views": views.all(of),
         "mark_filters": {
-            **image_query.marks_of(samples),
-            **(image_query.REVIEWED if job.shows_reviewers else {}),
+            **conditions.marks_of(samples),
+            **(conditions.REVIEWED if job.shows_reviewers else {}),
         },
-        "verified_filters": {} if samples.verified is None else image_query.VERIFIED,
+        "verified_filters": {} if samples.verified is None else conditions.VERIFIED,
         **job.classes(),
         "most_at_once": MOST_AT_ONCE,
         "has_doubtful": bool(samples.is_doubtful.any()),
@@ -303,8 +305,8 @@ def _knows_words(job: ScoredJob) -> bool:
 def _sorts(job: ScoredJob, query: ImageQuery) -> dict[str, str]:
     """The orders that a list offers; the first is the one of an address that names none."""
     usual = {"": USUAL_ORDER} if _knows_words(job) else {}
-    alike = {image_query.ALIKE: "Most alike first"} if query.like else {}
-    return usual | alike | image_query.orders_of(job.samples)
+    alike = {conditions.ALIKE: "Most alike first"} if query.like else {}
+    return usual | alike | image_pages.orders_of(job.samples)
 
 
 def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:

@@ -13,7 +13,7 @@ from api.http.api_keys import WriteKey
 from api.jobs.marks import SampleMark
 from api.pages.rendering import query_of, redirect
 from api.pages.scored import ScoredJob, scored_job
-from api.results.image_query import ImageQuery, matching_rows
+from api.results.conditions import ImageQuery, matching_rows
 from api.results.score_pages import BadQuery
 from api.routes.conditions import Conditions, as_problem, searched
 from api.routes.jobs import in_turn

@@ -11,7 +11,7 @@ from api.http.principals import Principal
 from api.jobs.reviewers import share_job, unshare_job
 from api.pages.rendering import redirect, render
 from api.pages.scored import ScoredJob, may_submit_again, scored_job
-from api.results.image_query import DOUBTFUL
+from api.results.conditions import DOUBTFUL
 from api.routes.jobs import in_turn
 from api.routes.reviewers import find, owned_job
 from api.services import services_of

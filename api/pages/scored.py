@@ -14,7 +14,8 @@ from api.jobs.marks import SampleMark, by_mark, count_marks, marks_of_rows
 from api.jobs.reviewers import NO_KEY, keys_by_id, marks_of_sample
 from api.jobs.store import Job
 from api.pages.rendering import job_name
-from api.results.image_query import SORTS, Beside, ImageQuery
+from api.results.conditions import Beside, ImageQuery
+from api.results.image_pages import SORTS
 from api.results.maps import Layout
 from api.results.overview import Overview
 from api.results.score_columns import OpenScores, ScoreColumns

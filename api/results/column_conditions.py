@@ -29,7 +29,6 @@ from difficulty_service.scores.score_columns import FAULT_COLUMN
 from difficulty_service.scoring.image_faults import FAULT_NAMES
 
 IS, HAS, MIN, MAX = "is.", "has.", "min.", "max."
-OPERATORS = (IS, HAS, MIN, MAX)
 ASCENDING, DESCENDING = "asc.", "desc."
 
 MOST_CONDITIONS = 200
@@ -57,7 +56,9 @@ def column_conditions(parameters: Iterable[tuple[str, str]]) -> ColumnConditions
     Raises:
         BadQuery: There are too many, or one is too long.
     """
-    found = {pair for pair in parameters if pair[0].startswith(OPERATORS) and pair[1].strip()}
+    found = {
+        pair for pair in parameters if pair[0].startswith(tuple(OPERATORS)) and pair[1].strip()
+    }
     if len(found) > MOST_CONDITIONS:
         raise BadQuery(
             "query",
@@ -149,18 +150,7 @@ class _Condition:
 
     def mask(self, go_on: Callable[[], None]) -> NDArray[np.bool_]:
         """Which samples fulfil the condition. Shape (samples,)."""
-        operator = f"{self.parameter.partition('.')[0]}."
-        if operator == IS:
-            return _is_one_of(self, go_on)
-        if operator == HAS:
-            return _has(self, go_on)
-        bounds = [_bound(self.column, value, self.parameter) for value in self.values]
-        if operator == MIN:
-            lowest = min(bound for bound, _ in bounds)
-            return self.column.numbers >= lowest
-        # Of two equal ends, the one that is included is the later.
-        bound, is_day = max(bounds, key=lambda each: (each[0], not each[1]))
-        return self.column.numbers < bound if is_day else self.column.numbers <= bound
+        return OPERATORS[f"{self.parameter.partition('.')[0]}."](self, go_on)
 
 
 def sort_keys(columns: SampleColumns, sort: str) -> NDArray[np.float64]:
@@ -215,7 +205,7 @@ def _is_one_of(condition: _Condition, go_on: Callable[[], None]) -> NDArray[np.b
                 is_sought[place] = True
         mask = is_sought[np.where(column.is_missing, -1, column.numbers).astype(np.int64)]
     elif others:
-        raise _unfitting(column, condition.parameter, MIN)
+        raise _unfitting(column, condition.parameter)
     if MISSING in values:
         mask |= column.is_missing
     if PRESENT in values:
@@ -241,7 +231,7 @@ def _place(column: SampleColumn, value: str, parameter: str) -> int | None:
 def _has(condition: _Condition, go_on: Callable[[], None]) -> NDArray[np.bool_]:
     column, parameter = condition.column, condition.parameter
     if column.texts is None:
-        raise _unfitting(column, parameter, IS if column.kind == "category" else MIN)
+        raise _unfitting(column, parameter)
     if max(map(len, condition.values)) > LONGEST_SOUGHT:
         raise BadQuery(
             parameter[:SHOWN],
@@ -257,12 +247,36 @@ def _has(condition: _Condition, go_on: Callable[[], None]) -> NDArray[np.bool_]:
     return search_texts(column.texts, find, go_on)
 
 
+def _is_from(condition: _Condition, _go_on: Callable[[], None]) -> NDArray[np.bool_]:
+    return condition.column.numbers >= min(bound for bound, _ in _bounds(condition))
+
+
+def _is_up_to(condition: _Condition, _go_on: Callable[[], None]) -> NDArray[np.bool_]:
+    # Of two equal ends, the one that is included is the later.
+    bound, is_day = max(_bounds(condition), key=lambda each: (each[0], not each[1]))
+    numbers = condition.column.numbers
+    return numbers < bound if is_day else numbers <= bound
+
+
+OPERATORS: Mapping[str, Callable[[_Condition, Callable[[], None]], NDArray[np.bool_]]] = {
+    IS: _is_one_of,
+    HAS: _has,
+    MIN: _is_from,
+    MAX: _is_up_to,
+}
+"""Which samples fulfil a condition, by the beginning of its parameter. Each of shape (samples,)."""
+
+
+def _bounds(condition: _Condition) -> list[tuple[float, bool]]:
+    return [_bound(condition.column, value, condition.parameter) for value in condition.values]
+
+
 def _bound(column: SampleColumn, value: str, parameter: str) -> tuple[float, bool]:
     """A number, or a moment in seconds; the end of a day is excluded, as the next one begins."""
     if column.kind == "date":
         return _moment(value, parameter, is_end=parameter.startswith(MAX))
     if column.kind != "number":
-        raise _unfitting(column, parameter, HAS if column.kind == "text" else IS)
+        raise _unfitting(column, parameter)
     try:
         number = float(value)
     except ValueError:
@@ -287,8 +301,9 @@ def _moment(value: str, parameter: str, *, is_end: bool) -> tuple[float, bool]:
         ) from None
 
 
-def _unfitting(column: SampleColumn, parameter: str, operator: str) -> BadQuery:
+def _unfitting(column: SampleColumn, parameter: str) -> BadQuery:
     what = {"category": "a few values", "text": "texts"}.get(column.kind, f"{column.kind}s")
+    operator = {"category": IS, "text": HAS}.get(column.kind, MIN)
     return BadQuery(
         parameter[:SHOWN],
         f"the column {column.name[:SHOWN]!r} has {what}",

@@ -1,6 +1,7 @@
 """The conditions of an address that lists images, and what of a job they are about."""
 
-from collections.abc import Callable, Collection, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, ParamSpec, TypeVar, cast
 
@@ -18,15 +19,15 @@ from api.jobs.marks import marked_rows
 from api.jobs.store import Job
 from api.online.words import Closeness
 from api.results.column_conditions import ColumnConditions, column_conditions
-from api.results.image_query import ALIKE, REVIEWED, Beside, ImageQuery, row_of
-from api.results.maps import LONGEST_AREA, MOST_ALIKE, layout_of
+from api.results.conditions import ALIKE, CONDITIONS, REVIEWED, Beside, ImageQuery, row_of
+from api.results.maps import MOST_ALIKE, layout_of
 from api.results.reviews import open_review
 from api.results.score_pages import BadQuery
 from api.results.searches import go_on
 from api.services import services_of
 from difficulty_service.base.errors import BackboneError
 from difficulty_service.cli.wrong_call import as_option
-from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
+from difficulty_service.marks.mark_kinds import Mark
 
 NO_WORDS = "the features of these samples share no space with words"
 KNOWS_WORDS = "score the dataset again with a CLIP, such as clip-vit-b16"
@@ -35,7 +36,6 @@ ASK_OPERATOR = "ask the operator of the service for the weights that made the fe
 P = ParamSpec("P")
 T = TypeVar("T")
 Text = Annotated[str, Query(max_length=1000)]
-AreaText = Annotated[str, Query(max_length=LONGEST_AREA)]
 
 
 def read_columns(request: Request) -> ColumnConditions:
@@ -49,67 +49,51 @@ def read_columns(request: Request) -> ColumnConditions:
 ReadColumns = Annotated[ColumnConditions, Depends(read_columns)]
 
 
-def read_query(  # noqa: PLR0913, PLR0917 - one parameter for each condition
-    columns: ReadColumns,
-    label: Text = "",
-    near: Text = "",
-    pmin: Text = "",
-    pmax: Text = "",
-    margin: Text = "",
-    q: Text = "",
-    mark: Text = "",
-    verified: Text = "",
-    area: AreaText = "",
-    like: Text = "",
-    text: Text = "",
-    share: Text = "",
-    sort: Text = "",
-    after: Text = "",
+def taking(
+    defaults: Mapping[str, str],
+) -> Callable[[Callable[..., ImageQuery]], Callable[..., ImageQuery]]:
+    """Gives a function a parameter for each of some conditions, which FastAPI reads."""
+    parameters = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Annotated[str, Query(max_length=entry.longest, description=entry.sentence)],
+        )
+        for name, default in defaults.items()
+        for entry in [CONDITIONS[name]]
+    ]
+
+    def give(function: Callable[..., ImageQuery]) -> Callable[..., ImageQuery]:
+        signature = inspect.signature(function)
+        columns, *own, _ = signature.parameters.values()
+        function.__signature__ = signature.replace(  # type: ignore[attr-defined]
+            parameters=[columns, *parameters, *own]
+        )
+        return function
+
+    return give
+
+
+@taking(dict.fromkeys(CONDITIONS, ""))
+def read_query(
+    columns: ReadColumns, *, sort: Text = "", after: Text = "", **given: str
 ) -> ImageQuery:
     """The conditions in the address of a page."""
-    text = text.strip()
-    conditions = (label, near, pmin, pmax, margin, q, mark, verified, area, like, text, share)
-    query = ImageQuery(*conditions, sort, after, columns)
+    given["text"] = given["text"].strip()
+    query = ImageQuery(**given, sort=sort, after=after, columns=columns)
     return replace(query, sort=query.usual_sort) if sort in ("", ALIKE) else query
 
 
-Conditions = Annotated[ImageQuery, Depends(read_query)]
-
-
-def read_filter(  # noqa: PLR0913, PLR0917 - one parameter for each condition
-    columns: ReadColumns,
-    near: Annotated[Text, Query(description="Class that fits best, or a part of its name")] = "",
-    pmin: Annotated[Text, Query(description="Lowest percentile of difficulty, 0 to 100")] = "",
-    pmax: Annotated[Text, Query(description="Highest percentile of difficulty")] = "",
-    margin: Annotated[
-        Text, Query(description="Suspicion (or margin, without it) to be exceeded")
-    ] = "",
-    q: Annotated[Text, Query(description="Text in the sample id")] = "",
-    mark: Annotated[
-        Text, Query(description=f"none, any, {', '.join(MARK_KINDS)}, disagree, tie or final")
-    ] = "",
-    verified: Annotated[
-        Text, Query(description="only or all: decided in an earlier round, or whatever")
-    ] = "all",
-    area: Annotated[
-        AreaText, Query(description="Corners on the map: x_y_x_y_x_y, as its page writes them")
-    ] = "",
-    like: Annotated[
-        Text, Query(description="Row of a sample that they are like, with itself")
-    ] = "",
-    text: Annotated[
-        Text, Query(description=f"Words, of which the {MOST_ALIKE} closest samples are listed")
-    ] = "",
-    share: Annotated[
-        Text, Query(description="One of several shares by sample id: 1of3, 2of3 or 3of3")
-    ] = "",
-) -> ImageQuery:
+@taking({name: entry.listed for name, entry in CONDITIONS.items() if name != "label"})
+def read_filter(columns: ReadColumns, **given: str) -> ImageQuery:
     """The conditions of a list of scores, which has an order and a class of its own."""
-    compared = (like, text.strip())
-    conditions = (near, pmin, pmax, margin, q, mark, verified or "all", area, *compared, share)
-    return ImageQuery("", *conditions, sort="file", columns=columns)
+    given["text"] = given["text"].strip()
+    values = {name: value or CONDITIONS[name].listed for name, value in given.items()}
+    return ImageQuery(**values, sort="file", columns=columns)
 
 
+Conditions = Annotated[ImageQuery, Depends(read_query)]
 Filter = Annotated[ImageQuery, Depends(read_filter)]
 
 

@@ -25,7 +25,7 @@ from api.http.public_text import hide_paths, public_names
 from api.jobs.files import ERRORS_FILE, SCORES_FILE, TAGS_FILE, open_stored, open_stored_parquet
 from api.jobs.missing_table import read_missing, read_region_picture
 from api.jobs.store import Job
-from api.results.image_query import ALIKE, ImageQuery, alike_keys, matching_rows
+from api.results.conditions import ALIKE, ImageQuery, alike_keys, matching_rows
 from api.results.score_pages import SORTABLE, BadQuery, PageQuery, read_page
 from api.results.thumbnails import Wanted
 from api.routes.conditions import Filter, as_problem, beside, searched

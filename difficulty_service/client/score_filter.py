@@ -1,4 +1,4 @@
-"""Conditions of a list of samples with their scores."""
+"""Conditions of a list of samples; written by `python docs/conditions.py`."""
 
 from typing import TypedDict
 
@@ -7,18 +7,18 @@ class ScoreFilter(TypedDict, total=False):
     """Which samples are listed.
 
     Attributes:
-        label: Name or index of a class.
+        label: Name or index.
         near: Class that fits best, or a part of its name.
         pmin: Lowest percentile of difficulty, 0 to 100.
         pmax: Highest percentile of difficulty.
-        margin: Suspicion, or margin where there is none, to be exceeded.
+        margin: Suspicion (or margin, without it) to be exceeded.
         q: Text in the sample id.
         mark: none, any, keep, relabel, drop, misplaced, disagree, tie or final.
-        verified: `only`: decided in an earlier round; `all` (default): whatever was decided.
-        area: Corners of an area of the map.
-        like: Row of a sample that they are like.
-        text: Words, of which the closest samples are listed.
-        share: One of several shares, such as 1of3.
+        verified: only or all: decided in an earlier round, or whatever.
+        area: Corners on the map: x_y_x_y_x_y, as its page writes them.
+        like: Row of a sample that they are like, with itself.
+        text: Words, of which the 200 closest samples are listed.
+        share: One of several shares by sample id: 1of3, 2of3 or 3of3.
     """
 
     label: str

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 from api.jobs.store import Job, get_job
 from api.online.process import ScoringProcess
 from api.online.word_encoder import WordEncoder
-from api.results import image_query
+from api.results import conditions
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions, image_preprocessing
 from difficulty_service.backbones.clip_text import load_text_encoder
@@ -129,7 +129,7 @@ def test_the_closest_of_those_that_fulfil_the_other_conditions_are_listed_and_ma
 ) -> None:
     address = f"/jobs/{job.id}/images?text={quote(WORDS)}"
     every = rows_of(client.get(address).text)
-    monkeypatch.setattr(image_query, "MOST_ALIKE", 4)
+    monkeypatch.setattr(conditions, "MOST_ALIKE", 4)
     cats = [row for row in every if 10 <= row < 20][:4]
 
     assert rows_of(client.get(address).text) == every[:4]
@@ -149,7 +149,7 @@ def test_scores_are_listed_in_the_order_of_the_words_page_by_page(
     client: TestClient, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     every = rows_of(client.get(f"/jobs/{job.id}/images?text=red").text)
-    monkeypatch.setattr(image_query, "MOST_ALIKE", 7)
+    monkeypatch.setattr(conditions, "MOST_ALIKE", 7)
     query = {"text": "red", "sort": "alike", "limit": "4"}
 
     first = client.get(f"/v1/jobs/{job.id}/scores", params=query).json()

@@ -7,17 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from api.results import image_query as first_places
-from api.results.image_query import (
-    ALIKE,
-    NOTHING_BESIDE,
-    SORTS,
-    Beside,
-    ImageQuery,
-    find_images,
-    neighbours,
-    orders_of,
-)
+from api.results import first_places
+from api.results.conditions import ALIKE, NOTHING_BESIDE, Beside, ImageQuery
+from api.results.image_pages import SORTS, find_images, neighbours, orders_of
 from api.results.score_pages import BadQuery
 from difficulty_service.reports.sample_columns import SampleColumn, to_sample_column
 from difficulty_service.scores.samples import ScoredSamples
