@@ -22,6 +22,7 @@ import pyarrow as pa
 
 import difficulty_service as ds
 from benchmarks.machine import browser_program, machine
+from difficulty_service.pages.scripts import module_body
 from difficulty_service.reports.map import ImageMap
 from difficulty_service.reports.map_points import MapPoints
 from difficulty_service.scores.file import read_scores, write_scores
@@ -90,7 +91,7 @@ def measure(name: str, scores: Path, page: Path) -> None:
     )
 
 
-MAP_SCRIPTS = ("theme", "keys", "map_points", "map_data", "map_colours", "map_view", "map")
+MAP_SCRIPTS = ("page", "keys", "map_points", "map_data", "map_colours", "map_view", "map")
 FRAMES = 90
 WAYS = {
     # Imitated by the processor on a machine without a graphics processor.
@@ -172,7 +173,10 @@ def measure_map(num_points: int, folder: Path) -> None:
 def open_map(tab: "Page", content: bytes) -> None:
     """Opens a page with the scripts of the map, which fetches its points."""
     static = files("difficulty_service.pages") / "static"
-    scripts = "".join((static / f"{name}.js").read_text("utf-8") for name in MAP_SCRIPTS)
+    # In the scope of the page, where they are measured.
+    scripts = "".join(
+        module_body((static / f"{name}.js").read_text("utf-8")) for name in MAP_SCRIPTS
+    )
     page = f"{MAP_PAGE}<script>{scripts}</script>"
     tab.route("http://map/points", lambda route: route.fulfill(body=content))
     tab.route("http://map/", lambda route: route.fulfill(body=page, content_type="text/html"))

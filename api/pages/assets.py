@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from difficulty_service.pages.scripts import classic_script
+
 ASK_AGAIN = "no-cache"
 """Browsers keep a file but ask about it, so that an upgrade shows at once."""
 
@@ -29,14 +31,16 @@ class Assets:
     Anybody may ask for them without a key, so an answer must cost little: reading the file in a
     thread took longer than all the rest. Each file has two addresses: `/NAME`, and `/VERSION/NAME`,
     which pages use. A script that imports another one by a relative address asks for the same
-    version. With several folders, `/PREFIX/NAME` tells the one.
+    version. With several folders, `/PREFIX/NAME` tells the one. `made` are contents without a file.
 
     Attributes:
         version: Digest of all names and contents.
     """
 
-    def __init__(self, folders: Mapping[str, Path]) -> None:
-        contents = {
+    def __init__(
+        self, folders: Mapping[str, Path], made: Mapping[str, bytes] | None = None
+    ) -> None:
+        contents = {**(made or {})} | {
             f"{prefix}/{path.relative_to(folder).as_posix()}".lstrip("/"): path.read_bytes()
             for prefix, folder in folders.items()
             for path in sorted(filter(Path.is_file, folder.rglob("*")))
@@ -73,7 +77,9 @@ def page_assets() -> Assets:
     """The files of all pages, as they were when they were first asked for."""
     report = Path(str(files("difficulty_service.pages") / "static"))
     own = Path(str(files("api.pages") / "static"))
-    return Assets({"": own, "report": report})
+    # Before a page is drawn, which a module would come after.
+    theme = classic_script(["theme.js"], lambda name: (report / name).read_text("utf-8"))
+    return Assets({"": own, "report": report}, {"theme_first.js": theme.encode()})
 
 
 def _answers(name: str, content: bytes, caching: str) -> tuple[Response, Response]:

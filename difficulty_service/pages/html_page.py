@@ -17,6 +17,7 @@ from difficulty_service.base.errors import ReportError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.wording import UNUSUAL, one_of
 from difficulty_service.marks.mark_kinds import script_data
+from difficulty_service.pages.scripts import classic_script
 
 PACKAGE = "difficulty_service.pages"
 
@@ -44,11 +45,11 @@ def render_template(
 ) -> str:
     """Fills a template; every value is escaped.
 
-    What a package lacks in its folders `templates` and `static` is taken from this one.
+    Scripts bring along what they import. What a package lacks in its folders `templates` and
+    `static` is taken from this one.
     """
     style = "".join(_asset(package, name) for name in styles)
-    script = "".join(_asset(package, name) for name in scripts)
-    script = f'"use strict";\n(() => {{\n{script}}})();\n'
+    script = classic_script(scripts, lambda name: _asset(package, name))
     policy = POLICY.format(style=_hash(style), script=_hash(script))
     page = environment_of(package).get_template(template)
     return page.render(style=style, script=script, policy=policy, **values)

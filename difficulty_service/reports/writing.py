@@ -142,17 +142,8 @@ def _to_shown(backbone: str, explanation: Explanation) -> ShownExplanation:
 
 
 STYLES = ("base.css", "report.css", "review.css")
-SCRIPTS = (
-    # Which the service has, too.
-    *("theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
-    *("class_choice.js", "decisions.js"),
-    *("stored_marks.js", "card_columns.js", "copy_groups.js", "dialog.js", "report.js"),
-    *("map_points.js", "map_data.js", "map_colours.js", "map_view.js", "map.js"),
-)
-REVIEW_SCRIPTS = (
-    *("theme.js", "parent_storage.js"),
-    *(name for name in SCRIPTS if name != "theme.js" and not name.startswith("map")),
-)
+SCRIPTS = ("theme.js", "report.js", "map.js")
+REVIEW_SCRIPTS = ("theme.js", "parent_storage.js", "report.js")
 """Scripts of the page that has the samples to check alone."""
 
 NO_OTHER_SECTIONS: Mapping[str, Any] = {

@@ -1,5 +1,7 @@
 // Lines drawn around points of the map select them, add to the selection, or take points out.
 
+import { GRID } from "./report/map_view.js";
+
 const OUTSIDE = 9999, MOST_POLYGONS = 8, MOST_CORNERS = 40;
 const STEP_OF_LINE = 3;
 

@@ -1,5 +1,7 @@
 // Colours of the map by columns beside the scores, which are fetched when they are asked for.
 
+import { besideColumn, unpackColumn } from "./report/map_colours.js";
+
 export class MapColumns {
   constructor(address, map, say) {
     Object.assign(this, { address, map, say, known: new Map() });
@@ -16,7 +18,6 @@ export class MapColumns {
       this.say("The values of this column cannot be fetched. Choose it again later.");
       return;
     }
-    // Of the scripts of the map, which reports have, too.
     this.known.set(value, unpackColumn(await answer.json()));
     this.give(value);
   }

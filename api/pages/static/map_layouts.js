@@ -1,5 +1,8 @@
 // The layouts of the map: two directions at once, and the t-SNE once the service has made it.
 
+import { MapPoints } from "./report/map_data.js";
+import { byId } from "./report/page.js";
+
 const SECONDS_BETWEEN = 1, SECONDS_AFTER_MISS = 5, MOST_MISSES = 12;
 const UNREACHABLE = "The points of the map cannot be fetched. Load the page again, or sign in again.";
 

@@ -5,6 +5,13 @@ import { MapColumns } from "./map_columns.js";
 import { Layouts } from "./map_layouts.js";
 import { RestMarks } from "./rest_marks.js";
 import { classNames } from "./review_page.js";
+import { ClassChoice } from "./report/class_choice.js";
+import { listenForKeys } from "./report/keys.js";
+import { ImageMap } from "./report/map.js";
+import { markColumn, MARKS } from "./report/map_colours.js";
+import { NO_LEVEL } from "./report/map_data.js";
+import { isSame, Marks } from "./report/marks.js";
+import { byId } from "./report/page.js";
 
 const count = (number) => number.toLocaleString("en");
 const inWords = (mark) => (mark === "none" ? "without a mark now" : `marked ${mark}`);
@@ -15,7 +22,6 @@ async function start(box) {
   const layouts = new Layouts(box.dataset.map, box.dataset.tsne, (sentence) => { status.textContent = sentence; });
   const points = await layouts.first();
   if (!points) return;
-  // Of the scripts of the map, which reports have, too.
   const map = new ImageMap(points);
   status.textContent = first;
   const columns = new MapColumns(box.dataset.map, map, (sentence) => { status.textContent = sentence; });

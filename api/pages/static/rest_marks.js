@@ -1,5 +1,8 @@
 // The store of marks behind the service: conflicts, other tabs and the tray.
 
+import { isSame, markOf, showMark } from "./report/marks.js";
+import { byId } from "./report/page.js";
+
 const AT_ONCE = 1000;
 const CONFLICT = 409;
 

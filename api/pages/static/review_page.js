@@ -3,6 +3,12 @@
 import { PictureZoom } from "./picture_zoom.js";
 import { RestMarks } from "./rest_marks.js";
 import { SessionPast } from "./session_past.js";
+import { ClassChoice } from "./report/class_choice.js";
+import { DecisionBar } from "./report/decisions.js";
+import { listenForKeys } from "./report/keys.js";
+import { isSame } from "./report/marks.js";
+import { byId } from "./report/page.js";
+import { Grid, Review } from "./report/review.js";
 
 const READ_ONLY = "This key may only read. Sign in with one that has the scope write.";
 

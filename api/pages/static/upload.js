@@ -1,5 +1,7 @@
 // Sends a dataset in parts, which goes on where it stopped after a lost connection.
 
+import { byId } from "./report/page.js";
+
 const PART = 8 << 20;
 const RETRIES = 5;
 const FORMATS = ["zip", "tar", "parquet"];

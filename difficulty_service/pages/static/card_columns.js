@@ -1,8 +1,10 @@
 // Columns beside the scores: filters of the cards of a report, and what captions say of them.
 
+import { byId } from "./page.js";
+
 const DAY_IN_SECONDS = 86400;
 
-class CardColumns {
+export class CardColumns {
   // Calls `onChange` when a filter has changed.
   constructor(columns, onChange) {
     this.columns = columns;

@@ -17,7 +17,7 @@ function matchingNames(names, text) {
     .map(([name]) => name);
 }
 
-class ClassChoice {
+export class ClassChoice {
   // Calls `onChoose` with a name; `names` gives all of them, perhaps later. Other text than a name
   // is refused unless it `isFree`.
   constructor(input, names, onChoose, { isFree = false } = {}) {

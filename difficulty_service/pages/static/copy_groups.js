@@ -1,6 +1,8 @@
 // What people decide about groups of copies in a report, in the words and to the effect of the service.
 
-class CopyGroups {
+import { isSame, labelOf } from "./marks.js";
+
+export class CopyGroups {
   // `groups` are those of the page in their order, null where one is too large.
   constructor(groups, review) {
     const items = [...document.querySelectorAll(".copies > li")];

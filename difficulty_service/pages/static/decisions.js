@@ -1,8 +1,14 @@
 // The bar of decisions about the one sample that is shown, at the same place whatever is shown.
 
+import { ClassChoice } from "./class_choice.js";
+import { MARK_KINDS } from "./keys.js";
+import { isSame } from "./marks.js";
+import { byId } from "./page.js";
+import { choicesOf } from "./review.js";
+
 const percentOf = (share) => (share < 1 ? "< 1 %" : share > 99 ? "> 99 %" : `${share} %`);
 
-class DecisionBar {
+export class DecisionBar {
   // `names` gives the classes; `decide`, `relabel` and `undo` do what a person chooses.
   constructor(bar, review, names, { decide, relabel, undo }) {
     Object.assign(this, { bar, review, box: byId("other") });

@@ -1,5 +1,10 @@
 // The dialog that shows one doubtful image between typical images of both classes.
 
+import { DecisionBar } from "./decisions.js";
+import { listenForKeys, showKeys, togglePixels } from "./keys.js";
+import { byId } from "./page.js";
+import { look } from "./review.js";
+
 function typicalPictures(rows, name) {
   return rows.flatMap((row) => {
     const known = document.querySelector(`img[data-row="${row}"]`);
@@ -12,7 +17,7 @@ function typicalPictures(rows, name) {
   });
 }
 
-class Closer {
+export class Closer {
   constructor(report) {
     const dialog = byId("dialog");
     Object.assign(this, { report, dialog, card: null });

@@ -1,7 +1,9 @@
 // The keys of a review, in reports and on the pages of the service.
 
+import { byId, readJson } from "./page.js";
+
 // The marks that a page offers, as mark_kinds.py has them.
-const MARK_KINDS = byId("mark-kinds") ? readJson("mark-kinds") : [];
+export const MARK_KINDS = byId("mark-kinds") ? readJson("mark-kinds") : [];
 
 // What each key does and to what. Places that know no such action leave the key to the browser.
 const KEYS = {
@@ -18,7 +20,7 @@ const TYPED = "input, select, textarea, [contenteditable]";
 
 // Calls the function of `actions` for a key, which gives false where the key is not for it. Other keys
 // with a modifier, typed text and keys for an open dialog other than this one are left alone.
-function listenForKeys(target, actions, dialog = null) {
+export function listenForKeys(target, actions, dialog = null) {
   target.addEventListener("keydown", (event) => {
     const isHeld = event.ctrlKey || event.metaKey;  // as Macs have ⌘ in place of Ctrl
     const [action, what] = KEYS[`${isHeld ? "ctrl+" : ""}${event.key.toLowerCase()}`] ?? [];
@@ -28,13 +30,13 @@ function listenForKeys(target, actions, dialog = null) {
   });
 }
 
-const showKeys = () => byId("keys").showModal();
+export const showKeys = () => byId("keys").showModal();
 
 // Pictures are smooth or show their pixels, which small ones hide otherwise.
-const togglePixels = () => { document.documentElement.classList.toggle("pixels"); };
+export const togglePixels = () => { document.documentElement.classList.toggle("pixels"); };
 
 // Place in a list of cards to which a move leads from another one; may be beyond its ends.
-function placeAfter(move, place, cards) {
+export function placeAfter(move, place, cards) {
   const below = cards.findIndex((card) => card.offsetTop > cards[0].offsetTop);
   const columns = below < 1 ? cards.length : below;
   return {

@@ -1,9 +1,15 @@
 // The map of images: points in the colours of a column, with names where the mouse is.
 
+import { besideColumn, colourBy, columnsOf, paintLevels, unpackColumn } from "./map_colours.js";
+import { LEVELS, MapPoints, NO_LEVEL } from "./map_data.js";
+import { PointCanvas } from "./map_points.js";
+import { GRID, MapGestures, MapView } from "./map_view.js";
+import { byId, readJson } from "./page.js";
+
 const NEAR = 12, RADIUS = 1.9, SMALLEST_RADIUS = 0.7, MANY = 20_000, LARGEST = 3;
 const WAIT_FOR_ID = 120;
 
-class ImageMap {
+export class ImageMap {
   constructor(points, { isPart = false } = {}) {
     this.canvas = byId("map-canvas");
     byId("map-box").hidden = false;

@@ -1,5 +1,8 @@
 // What colours the points of a map: any column of categories or numbers.
 
+import { MARK_KINDS } from "./keys.js";
+import { LEVELS } from "./map_data.js";
+
 const CLASS_COLOURS = [
   "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1",
   "#9c755f", "#76b7b2", "#d4a72c", "#ff9da7", "#5b6770",
@@ -26,7 +29,7 @@ function scaleColour(position) {
 // `chosen` are the categories that a person has chosen: all others are grey.
 // The answer has a level for each point, below 256; the colour and opacity of each level, of which
 // later ones are drawn over earlier ones; and the entries of the key.
-function colourBy(column, chosen = new Set()) {
+export function colourBy(column, chosen = new Set()) {
   return column.names ? colourCategories(column, chosen) : colourNumbers(column);
 }
 
@@ -80,7 +83,7 @@ function countsOf(values, column) {
 }
 
 // Four bytes of colour for each point, and the points in the order of their levels.
-function paintLevels({ levels, palette }) {
+export function paintLevels({ levels, palette }) {
   const colours = new Uint8Array(4 * levels.length), order = new Uint32Array(levels.length);
   const bytes = palette.map(([colour, opacity]) => [...bytesOf(colour), Math.round(255 * opacity)]);
   const starts = new Uint32Array(palette.length + 1);
@@ -96,7 +99,7 @@ function paintLevels({ levels, palette }) {
 }
 
 // The columns that every map has, by the value of their choice on the page.
-function columnsOf({ columns, names, tiers }) {
+export function columnsOf({ columns, names, tiers }) {
   const tierColours = [HARD_COLOUR, AMBER_COLOUR, CALM_COLOUR];
   const hasWrong = columns.tiers.includes(0);
   const shown = [2, 1, 0].filter((category) => category > 0 || hasWrong).map((category) => ({
@@ -115,20 +118,20 @@ function columnsOf({ columns, names, tiers }) {
 const LARGEST_VALUE = 65534;  // of map_columns.py
 
 // The values of a column as map_columns.py packs them, and what they mean.
-function unpackColumn({ values, ...meaning }) {
+export function unpackColumn({ values, ...meaning }) {
   const bytes = Uint8Array.from(atob(values), (letter) => letter.charCodeAt(0));
   return { ...meaning, values: new Uint16Array(bytes.buffer) };
 }
 
 // Such values of points as `colourBy` takes them.
-function besideColumn({ values, names, texts }) {
+export function besideColumn({ values, names, texts }) {
   return names ? { values, names } : { values, low: 0, high: LARGEST_VALUE, texts };
 }
 
 // Of a mark of each point: an index of MARKS.
-const MARKS = ["no mark", ...MARK_KINDS.map(({ mark }) => mark)];
+export const MARKS = ["no mark", ...MARK_KINDS.map(({ mark }) => mark)];
 
-function markColumn(values) {
+export function markColumn(values) {
   const shown = MARKS.map((_, category) => ({
     category, colour: MARK_KINDS[category - 1]?.colour ?? OTHER_COLOUR, opacity: category ? 0.95 : FAINT,
   }));

@@ -1,9 +1,9 @@
 // The points of a map, as map_points.py packs them.
 
-const NO_LEVEL = 255, LEVELS = 254;
+export const NO_LEVEL = 255, LEVELS = 254;
 const TYPES = { Uint8Array, Uint16Array, Uint32Array, Int16Array, Int32Array };
 
-class MapPoints {
+export class MapPoints {
   constructor(facts, columns) { Object.assign(this, facts, { columns }); }
 
   // From JSON in a page, whose columns are in base64.

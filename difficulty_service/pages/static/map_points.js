@@ -174,7 +174,7 @@ function pixelsOf(radius, thickness = Infinity) {
 }
 
 // The points of a map; what changes is drawn with the next frame, once.
-class PointCanvas {
+export class PointCanvas {
   // Calls `onResize` with the size of the canvas on the page, which is read there alone.
   constructor(canvas, onResize) {
     Object.assign(this, { canvas, onResize, chosen: new Uint32Array(0), isDue: false, afterDraw: () => {} });

@@ -1,9 +1,12 @@
 // Which part of a map is seen, and how it is moved: by wheel, pinch, drag, buttons and keys.
 
-const MARGIN = 12, GRID = 65535, MOST_ZOOM = 400;
+import { byId } from "./page.js";
+
+export const GRID = 65535;
+const MARGIN = 12, MOST_ZOOM = 400;
 const STEP = 1.5, MOVE = 0.2, SHORTEST_DRAG = 5;
 
-class MapView {
+export class MapView {
   constructor() { Object.assign(this, { zoom: 1, left: 0, bottom: 0, width: 0, height: 0 }); }
 
   // Position from 0 to 1 of the corner and size of the whole map, in pixels from the lower left.
@@ -47,7 +50,7 @@ class MapView {
 }
 
 // Moves a view. `lasso`, where there is one, takes the drags that it `wants`.
-class MapGestures {
+export class MapGestures {
   // Calls `onChange` after each change. A wheel scrolls the page instead of a map that is only a part
   // of it (`isPart`), unless the map has the focus or Ctrl is held, as in a pinch of a touchpad.
   constructor(canvas, view, onChange, { isPart = false } = {}) {

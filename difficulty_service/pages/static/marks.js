@@ -1,16 +1,16 @@
 // Marks of a person, their history, and how a card shows its mark.
 
-const isSame = (one, other) =>
+export const isSame = (one, other) =>
   one?.mark === other?.mark && (one?.label || null) === (other?.label || null);
 
-const labelOf = (mark) => (mark ? mark.label || mark.mark : "");
+export const labelOf = (mark) => (mark ? mark.label || mark.mark : "");
 
-function markOf(card) {
+export function markOf(card) {
   const { mark, label } = card.dataset;
   return mark ? { mark, label: label || null } : null;
 }
 
-function showMark(card, mark) {
+export function showMark(card, mark) {
   if (mark) {
     card.dataset.mark = mark.mark;
     card.dataset.label = mark.label || "";
@@ -23,7 +23,7 @@ function showMark(card, mark) {
 
 // What was changed, over a store of marks: `get(id)` gives a mark or null, `write(changes)` a promise
 // of the changes that were `done`, of those that `failed` and may be tried again, and the `reason`.
-class Marks {
+export class Marks {
   // `past` is what can be undone; its `keep` is called when that has changed.
   constructor(store, past = { steps: [], keep() {} }) {
     this.store = store;

@@ -1,6 +1,9 @@
 // In a frame of a notebook, its parent keeps the marks: of a page without an origin, browsers keep
 // nothing.
 
+import { storage } from "./page.js";
+import { THEME_KEY } from "./theme.js";
+
 const inMemory = { theme: null, marks: null, marksKey: null };
 
 storage.get = (key) => {

@@ -1,5 +1,14 @@
 // The review of a report: labels to check with their filters, copies, and the tray.
 
+import { CardColumns } from "./card_columns.js";
+import { CopyGroups } from "./copy_groups.js";
+import { Closer } from "./dialog.js";
+import { showKeys } from "./keys.js";
+import { showMark } from "./marks.js";
+import { byId, readJson } from "./page.js";
+import { Grid, look, Review } from "./review.js";
+import { download, plural, StoredMarks } from "./stored_marks.js";
+
 class Report {
   constructor(data) {
     this.data = data;

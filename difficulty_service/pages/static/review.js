@@ -1,13 +1,18 @@
 // Samples on cards that people look at and mark, many in a grid or one closely.
 
+import { listenForKeys, MARK_KINDS, placeAfter } from "./keys.js";
+import { Marks } from "./marks.js";
+import { byId } from "./page.js";
+import { RubberBand } from "./rubber_band.js";
+
 // The classes that fit a card best, each with its share in percent; the one that fits better alone
 // where the shares are unknown.
-function choicesOf(card) {
+export function choicesOf(card) {
   const { likely, nearest } = card.dataset;
   return likely ? JSON.parse(likely) : nearest ? [[nearest, null]] : [];
 }
 
-class Review {
+export class Review {
   // `idOf` and `cardOf` lead from a card to the id of its mark and back; `refusal` says why nothing
   // may be marked here, and `say` tells it; `past` holds what can be undone.
   constructor(store, idOf, cardOf, { refusal = "", say = () => {}, past } = {}) {
@@ -54,7 +59,7 @@ class Review {
   }
 }
 
-const look = (card) => card.querySelector(".look");
+export const look = (card) => card.querySelector(".look");
 
 // Cards as they are drawn, row by row.
 function rowsOf(cards) {
@@ -68,7 +73,7 @@ function rowsOf(cards) {
 
 // A grid of cards, of which Tab reaches one and the arrow keys the others. Some of them may be selected,
 // which the next mark is for; who may not mark has no bar for them, and cannot select by mouse.
-class Grid {
+export class Grid {
   constructor(place, review) {
     const bar = byId("selection");
     Object.assign(this, { place, review, bar, current: null, anchor: null, awaited: 0, count: 0, said: 0, rows: [] });

@@ -3,7 +3,7 @@
 const FIRST_MOVE = 5;  // CSS pixels, below which it is a click
 const EDGE = 72, FASTEST = 20;  // CSS pixels: where the page scrolls, and by how many a frame
 
-class RubberBand {
+export class RubberBand {
   constructor(grid) {
     Object.assign(this, { grid, drag: null });
     grid.place.addEventListener("pointerdown", (event) => this.press(event));

@@ -1,6 +1,9 @@
 // The marks of a report, kept in this browser for each dataset and downloaded as CSV.
 
-class StoredMarks {
+import { MARK_KINDS } from "./keys.js";
+import { storage } from "./page.js";
+
+export class StoredMarks {
   // `order` is that of the samples, `among` the number of all those that nobody had looked at,
   // `formula` what text a spreadsheet might run begins with, as csv_cells.py has it;
   // `detailsOf` gives what else is stored beside a mark; `onChange` is called here and for other tabs.
@@ -110,11 +113,11 @@ function wilson({ hits, cases }) {
   return [centre - half, centre + half].map((value) => Math.min(1, Math.max(0, value / scale)));
 }
 
-function plural(count, noun) {
+export function plural(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-function download(name, text) {
+export function download(name, text) {
   const link = document.createElement("a");
   // The mark of UTF-8 at the beginning is for spreadsheets.
   link.href = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv;charset=utf-8" }));

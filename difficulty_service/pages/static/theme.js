@@ -1,20 +1,9 @@
-// What every page uses, and the switch between light and dark, chosen before a page is drawn.
+// The switch between light and dark, which is chosen before a page is drawn.
 
-const byId = (id) => document.getElementById(id);
-const readJson = (id) => JSON.parse(byId(id).textContent);
-
-// Browsers may forbid storage, also for pages that are opened as files.
-const storage = {
-  get(key) {
-    try { return window.localStorage.getItem(key); } catch { return null; }
-  },
-  set(key, value) {
-    try { window.localStorage.setItem(key, value); return true; } catch { return false; }
-  },
-};
+import { byId, storage } from "./page.js";
 
 const THEMES = ["auto", "light", "dark"];
-const THEME_KEY = "difficulty-theme";
+export const THEME_KEY = "difficulty-theme";
 
 function setTheme(theme) {
   if (theme === "auto") delete document.documentElement.dataset.theme;

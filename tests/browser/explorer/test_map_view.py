@@ -155,7 +155,9 @@ def test_marks_colour_the_map_as_they_are_made(map_page: "Page", draw_around: Dr
 
 
 def test_any_column_colours_the_map(map_page: "Page") -> None:
-    script = """() => {
+    script = """async () => {
+        const { href } = document.querySelector("link[href$='map_colours.js']");
+        const { colourBy } = await import(href);
         const number = (count) => Float32Array.from({ length: count }, (_, index) => index);
         const column = { values: number(5), low: 0, high: 4, texts: [[1, "many"]] };
         column.values[1] = NaN;

@@ -1,6 +1,7 @@
 """Reports and the service have one review: the same scripts, keys, cards and decisions."""
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from difficulty_service.marks.mark_kinds import kinds_for, script_data
-from difficulty_service.reports import writing
+from difficulty_service.pages.scripts import module_body
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -17,7 +18,7 @@ Explorer = Any  # of conftest.py, which tests cannot import
 Keys = dict[str, list[str]]
 
 SHARED = (
-    *("theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
+    *("page.js", "theme.js", "keys.js", "marks.js", "review.js", "rubber_band.js"),
     *("class_choice.js", "decisions.js"),
     *("base.css", "report.css", "review.css"),
 )
@@ -42,7 +43,9 @@ def keys(browser: Any) -> Keys:  # noqa: ANN401 - a browser
     page = browser.new_page()
     known = json.dumps(script_data(kinds_for(boxes=False)))
     page_parts = f"const byId = (id) => id === 'mark-kinds', readJson = () => {known};"
-    table = page.evaluate(f"(() => {{ {page_parts} {text_of('keys.js')}; return KEYS; }})()")
+    table = page.evaluate(
+        f"(() => {{ {page_parts} {module_body(text_of('keys.js'))}; return KEYS; }})()"
+    )
     page.close()
     assert len(table) > 15
     return table
@@ -392,11 +395,12 @@ def test_a_report_holds_the_files_that_the_service_sends(report: Path, explorer:
     with explorer.client() as client:
         shown = client.get(f"/jobs/{explorer.job}/images", headers={"Accept": "text/html"}).text
         sent = {name: client.get(f"/static/report/{name}").text for name in SHARED}
+        first = client.get(re.search(r'<script src="(.*theme_first.js)"></script>', shown)[1]).text
 
     assert sent == {name: text_of(name) for name in SHARED}
-    assert [name for name in SHARED if text_of(name) not in page] == []
-    assert [name for name in SHARED if f'/report/{name}"' not in shown] == []
-    assert {*writing.SCRIPTS, *writing.STYLES} >= set(SHARED)
+    assert [name for name in SHARED if module_body(text_of(name)) not in page] == []
+    assert [name for name in {*SHARED} - {"theme.js"} if f'/report/{name}"' not in shown] == []
+    assert module_body(text_of("theme.js")) in first
 
 
 def test_an_undo_that_does_not_reach_the_service_is_kept_for_another_try(
