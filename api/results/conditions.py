@@ -1,10 +1,9 @@
-"""Which samples a list shows: one table of conditions, each a field of `ImageQuery`.
+"""The conditions of a list of samples: one table, whose entries are the fields of `ImageQuery`.
 
-A field has what its value is in a sentence, the longest value and the expression that finds the
-samples. Parameters of the pages and of the API are made of it, the client's `ScoreFilter`, the
-list of conditions in docs/explorer.md, and what a page says of a condition without an entry in its
-form. Conditions on columns beside the scores have their names from those columns
-(`column_conditions.py`).
+An entry has a sentence about its value, the longest value, and the expression that finds the
+samples. The parameters of the pages and of the API, the client's `ScoreFilter`, the table in
+docs/explorer.md and the words of a page about an active condition are made from it. Conditions on
+columns beside the scores are named after these columns; see `column_conditions.py`.
 """
 
 import re
@@ -102,12 +101,12 @@ class ListCondition:
 
     Attributes:
         sentence: What the value is.
-        fulfilled: Is not asked for an empty value, which is no condition; see `leaves_out`.
+        fulfilled: Finds the samples. It is not called for an empty value, unless `leaves_out`.
         longest: Number of characters of a value.
-        listed: Value of an address of the API that names none.
+        listed: Value in the API, where an address has none.
         leaves_out: Whether an empty value is a condition, too.
         takes_long: Whether samples are looked at for longer than a few milliseconds.
-        words: What the form says beside a value that has no entry in it, of samples called a noun.
+        words: What the form says of a value that it has no entry for, of samples called a noun.
     """
 
     sentence: str
