@@ -433,8 +433,8 @@ def _leaks(
 
 
 def _diff(body: DiffCreate, files: Sequence[KeptFiles], folder: Path) -> DiffResult:
-    from difficulty_service.analyses.selection.selection import read_measure
     from difficulty_service.analyses.versions.changes import find_changes
+    from difficulty_service.scores.measures import read_measure
 
     new, old = (open_split(each) for each in files)
     scores = read_measure(files[0].scores, None)
@@ -467,9 +467,9 @@ def _select(
         Known,
         SelectionRequest,
         read_ids,
-        read_measure,
         select_samples,
     )
+    from difficulty_service.scores.measures import read_measure
 
     pool = replace(open_split(files[0]), ignores_labels=False)
     known = Known(

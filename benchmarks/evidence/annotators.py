@@ -33,7 +33,6 @@ from benchmarks.evidence.probes import cross_validated, standardise
 from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
-from difficulty_service.analyses.annotators.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.analyses.annotators.given_labels import GivenLabels, majority
 from difficulty_service.analyses.annotators.scores import (
     SURE,
@@ -41,11 +40,12 @@ from difficulty_service.analyses.annotators.scores import (
     Source,
     judge_annotators,
 )
-from difficulty_service.analyses.class_evidence import witness_of_features
+from difficulty_service.datasets.label_tables import LabelColumns, open_label_table
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, Marks
+from difficulty_service.scoring.class_evidence import witness_of_features
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.store import score_in_memory
 from difficulty_service.settings.options import ScorerOptions

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
-from difficulty_service.analyses.audit.files import read_columns
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.reports.label_flips import FlipOptions, flip_and_score
 from difficulty_service.reports.wrong_labels import estimate_cuts, number_of_wrong_labels
+from difficulty_service.scores.joined_files import read_columns
 
 REVIEWED, REVIEWS = 300, 1000
 

@@ -27,7 +27,7 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from difficulty_service.base.files import file_sha256
+from difficulty_service.base.files import file_sha256, replacing
 from difficulty_service.base.json_text import parse_json
 
 PREFIX = b"difficulty-xxh3-128 "
@@ -285,3 +285,10 @@ def verify_zip(path: Path) -> None:
         file.seek(max(0, path.stat().st_size - LINE_BYTES - END_BYTES))
         if file.read(len(END_MAGIC)) == END_MAGIC:
             raise DamagedFile("its checksum is lost")
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Writes JSON values as a file that appears whole or not at all."""
+    with replacing(path) as temporary:
+        text = dump_checked(values, indent=1, ensure_ascii=False, allow_nan=False)
+        temporary.write_text(text + "\n", "utf-8")

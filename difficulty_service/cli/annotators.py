@@ -53,16 +53,13 @@ def annotators(
         marks: Marks of people, as for `difficulty clean`: they tell who errs, and how far to trust
             the probabilities.
     """
-    from difficulty_service.analyses.annotators.annotator_labels import (
-        LabelColumns,
-        open_label_table,
-    )
     from difficulty_service.analyses.annotators.scores import (
         ConsensusOptions,
         judge_annotators,
         open_source,
         require_report_file,
     )
+    from difficulty_service.datasets.label_tables import LabelColumns, open_label_table
     from difficulty_service.marks.files import read_marks
 
     require_report_file(out)

@@ -39,13 +39,13 @@ def audit(
     """
     from difficulty_service.analyses.audit.audit import AuditOptions
     from difficulty_service.analyses.audit.audit import audit as compare
-    from difficulty_service.analyses.audit.files import read_columns
     from difficulty_service.analyses.audit.prediction_columns import (
         JOIN,
         is_predictions,
         read_prediction_columns,
     )
     from difficulty_service.scores.file import read_scores
+    from difficulty_service.scores.joined_files import read_columns
 
     of_run = is_predictions(against)
     if of_run and join is not None:

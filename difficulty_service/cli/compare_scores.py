@@ -76,7 +76,7 @@ def write_result(
     images: ImagesOption,
 ) -> None:
     """Writes the comparison as a page with the images of the first file, or as JSON."""
-    from difficulty_service.analyses.audit.files import write_json
+    from difficulty_service.base.checksums import write_json
 
     if out.suffix.lower() != PAGE:
         write_json(out, {"files": [str(path) for path, _ in files], **comparison.to_json()})

@@ -140,8 +140,8 @@ def compare_versions(
     splits: "tuple[Split, Split]", new: Path, shift: DiffOptions
 ) -> "ChangeReport":
     """What differs between two versions, with the difficulty of new samples where it is known."""
-    from difficulty_service.analyses.selection.selection import read_measure
     from difficulty_service.analyses.versions.changes import find_changes
+    from difficulty_service.scores.measures import read_measure
 
     scores = None if splits[1].given is None else read_measure(new, None)
     return find_changes(*splits, shift.permutations, shift.seed, scores)

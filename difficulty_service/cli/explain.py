@@ -20,9 +20,9 @@ from difficulty_service.settings.options import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from difficulty_service.analyses.audit.explanation import Explanation, GroupFindings
     from difficulty_service.features.store import FeatureStore
     from difficulty_service.pages.stored_images import ImageSource
+    from difficulty_service.scores.explanation import Explanation, GroupFindings
     from difficulty_service.scoring.pipeline import ExtractRequest
 
 GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
@@ -61,10 +61,10 @@ def explain(
         read_explained,
         write_explanation,
     )
-    from difficulty_service.analyses.audit.explanation import explanation_file
     from difficulty_service.backbones.clip_text import load_text_encoder
     from difficulty_service.base.errors import AuditError
     from difficulty_service.base.files import require_output_file
+    from difficulty_service.scores.explanation import explanation_file
 
     out = out or explanation_file(scores)
     require_output_file(out, (".json",), AuditError)
@@ -127,8 +127,8 @@ def explain_silence(
     explanation: "Explanation", num_examined: int, found: "Sequence[GroupFindings]"
 ) -> list[str]:
     """Sentences about classes that are not in the table."""
-    from difficulty_service.analyses.audit.explanation import HARD_SHARE, MIN_HARD
     from difficulty_service.base.wording import count_of, is_or_are
+    from difficulty_service.scores.explanation import HARD_SHARE, MIN_HARD
 
     with_findings = sum(group.class_name is not None for group in found)
     sentences = []

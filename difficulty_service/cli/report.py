@@ -46,9 +46,9 @@ def report(
         max_mb: Leave pictures out above this size in megabytes.
         draw_map: Also draw a map of the images, from the features beside the scores.
     """
-    from difficulty_service.analyses.audit.explanation import explanation_file
     from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
     from difficulty_service.reports.writing import require_report_file
+    from difficulty_service.scores.explanation import explanation_file
 
     path = out or scores.with_suffix(".html")
     require_report_file(path, max_mb)

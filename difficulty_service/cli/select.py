@@ -60,9 +60,9 @@ def select(
         Known,
         SelectionRequest,
         read_ids,
-        read_measure,
         select_samples,
     )
+    from difficulty_service.scores.measures import read_measure
     from difficulty_service.scoring.splits import open_split
 
     split = replace(open_split(pool), ignores_labels=False)

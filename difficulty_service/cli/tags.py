@@ -47,11 +47,11 @@ def tags(
             them.
         least: Probability from which a missing tag gets a row.
     """
-    from difficulty_service.analyses.class_evidence import samples_of_features
     from difficulty_service.analyses.tags.scores import score_tags, tags_of_samples
     from difficulty_service.cli.annotators import split_columns
     from difficulty_service.datasets.tags import TagColumns, open_tags
     from difficulty_service.features.array_files import open_features
+    from difficulty_service.scoring.class_evidence import samples_of_features
 
     if out.resolve() in {features.resolve(), Path(table).resolve()}:
         raise WrongCall(f"{out} would be written over, but is read")

@@ -3,12 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.analyses.annotators.annotator_labels import (
-    ANNOTATOR_COLUMN,
-    LABEL_COLUMN,
-    LabelColumns,
-    open_label_table,
-)
 from difficulty_service.analyses.annotators.scores import (
     SURE,
     AnnotatorReport,
@@ -18,6 +12,12 @@ from difficulty_service.analyses.annotators.scores import (
     require_report_file,
 )
 from difficulty_service.base.errors import ConfigError
+from difficulty_service.datasets.label_tables import (
+    ANNOTATOR_COLUMN,
+    LABEL_COLUMN,
+    LabelColumns,
+    open_label_table,
+)
 from difficulty_service.interface.score import MarksOf, marks_of
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Frame, to_table

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.analyses.selection.selection import measure_table, read_measure
 from difficulty_service.analyses.versions.changes import ChangeReport, find_changes
 from difficulty_service.analyses.versions.page import ChangePage, write_change_page
 from difficulty_service.base.errors import DatasetError, as_keyword
@@ -13,6 +12,7 @@ from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
 from difficulty_service.pages.html_page import require_page_file
+from difficulty_service.scores.measures import measure_table, read_measure
 from difficulty_service.settings.options import DiffOptions
 
 

@@ -17,7 +17,6 @@ from difficulty_service.analyses.audit.explained_scores import (
     read_explained,
     write_explanation,
 )
-from difficulty_service.analyses.audit.explanation import Explanation, explanation_file
 from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import AuditError, BackboneError
@@ -33,6 +32,7 @@ from difficulty_service.interface.options import (
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.pages.stored_images import ImageSource, match_images
 from difficulty_service.pages.stored_images import open_images as open_scored_images
+from difficulty_service.scores.explanation import Explanation, explanation_file
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scoring.pipeline import (
     Callbacks,

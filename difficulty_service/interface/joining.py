@@ -2,12 +2,12 @@
 
 import pyarrow as pa
 
-from difficulty_service.analyses.audit.audit import match_ids
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.interface.arrays import to_column
 from difficulty_service.interface.tables import Frame, is_pandas, to_table
 from difficulty_service.reports.joined_tables import describe_unmatched
+from difficulty_service.scores.compared_values import match_ids
 
 KEY = "sample_id"
 """Name of the column of ids where none is named."""

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from difficulty_service.analyses.audit.explanation import explanation_file
 from difficulty_service.interface.image_sources import LabelledImages, images_of
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.reports.sections import Order
 from difficulty_service.reports.writing import DEFAULT_MAX_MB
+from difficulty_service.scores.explanation import explanation_file
 from difficulty_service.scores.file import ScoreFile
 
 

@@ -8,8 +8,6 @@ from difficulty_service.analyses.selection.selection import (
     Known,
     Selection,
     SelectionRequest,
-    measure_table,
-    read_measure,
     select_samples,
 )
 from difficulty_service.base.errors import ConfigError, DatasetError
@@ -19,6 +17,7 @@ from difficulty_service.interface.arrays import to_texts
 from difficulty_service.interface.options import read_options
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.splits import Samples, split_of
+from difficulty_service.scores.measures import measure_table, read_measure
 from difficulty_service.settings.options import SelectOptions
 
 

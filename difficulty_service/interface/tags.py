@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import torch
 
-from difficulty_service.analyses.class_evidence import samples_of_features
 from difficulty_service.analyses.tags.model import GivenTags
 from difficulty_service.analyses.tags.scores import LEAST, SampleTags, score_tags, tags_of_samples
 from difficulty_service.base.errors import ConfigError, DatasetError
@@ -21,6 +20,7 @@ from difficulty_service.interface.arrays import Matrix, read_arrays, to_column, 
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Column, is_arrow, is_pandas
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.class_evidence import samples_of_features
 
 
 @dataclass(frozen=True)

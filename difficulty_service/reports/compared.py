@@ -11,20 +11,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.analyses.audit.agreement import (
-    error_rate_by_bin,
-    flag_agreement,
-    rank_agreement,
-)
-from difficulty_service.analyses.audit.audit import (
-    choose_kind,
-    disagreement,
-    is_list,
-    label_numbers,
-    list_matrix,
-    match_ids,
-    rank_values,
-)
 from difficulty_service.analyses.audit.score_comparison import ScoreComparison
 from difficulty_service.base.errors import AuditError, ReportError, Setting
 from difficulty_service.base.files import replacing
@@ -34,6 +20,20 @@ from difficulty_service.pages.charts import shade_of
 from difficulty_service.pages.html_page import render_template
 from difficulty_service.pages.origin import describe_provenance
 from difficulty_service.pages.stored_images import ImageSource
+from difficulty_service.scores.agreement import (
+    error_rate_by_bin,
+    flag_agreement,
+    rank_agreement,
+)
+from difficulty_service.scores.compared_values import (
+    choose_kind,
+    disagreement,
+    is_list,
+    label_numbers,
+    list_matrix,
+    match_ids,
+    rank_values,
+)
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples
 

@@ -10,8 +10,6 @@ from pathlib import PurePosixPath
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from difficulty_service.analyses.audit.audit import match_ids
-from difficulty_service.analyses.audit.files import concatenate, open_tables
 from difficulty_service.base.errors import AuditError, DifficultyError, ReportError, Setting
 from difficulty_service.base.wording import count_of, did_you_mean, list_names
 from difficulty_service.datasets.sample import Dataset, TableLimits
@@ -30,6 +28,8 @@ from difficulty_service.reports.sample_columns import (
     can_show,
     to_sample_column,
 )
+from difficulty_service.scores.compared_values import match_ids
+from difficulty_service.scores.joined_files import concatenate, open_tables
 
 DATASET = "dataset"
 """Name of the table that the dataset is."""

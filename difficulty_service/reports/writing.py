@@ -7,15 +7,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from difficulty_service.analyses.audit.explanation import (
-    HARD_SHARE,
-    MIN_HARD,
-    Explanation,
-    Finding,
-    GroupFindings,
-    scored_by,
-)
-from difficulty_service.analyses.audit.files import read_explanation
 from difficulty_service.base.errors import AuditError, ReportError, Setting, Spell, as_keyword
 from difficulty_service.base.files import replacing
 from difficulty_service.base.wording import count_of
@@ -52,6 +43,15 @@ from difficulty_service.reports.sections import (
     review_data,
     select,
     summarise,
+)
+from difficulty_service.scores.explanation import (
+    HARD_SHARE,
+    MIN_HARD,
+    Explanation,
+    Finding,
+    GroupFindings,
+    read_explanation,
+    scored_by,
 )
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance

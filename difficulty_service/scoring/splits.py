@@ -23,7 +23,7 @@ from difficulty_service.base.tables import bytes_of, to_numpy
 from difficulty_service.base.wording import Noun, count_of, is_or_are
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.array_files import is_array_file, open_features
-from difficulty_service.features.description import is_store
+from difficulty_service.features.description import FeatureDescription, is_store
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, to_table
@@ -307,3 +307,25 @@ def _no_features(path: Path, problem: str, like: Split | None) -> FeatureStoreEr
         f"{path.with_suffix('.features')}`, with the same backbone for both sets, and name that "
         "folder",
     )
+
+
+def require_same_kind(train: Split, test: Split) -> None:
+    """Raises FeatureStoreError where the features of two sets cannot be compared."""
+    one, other = train.source.description, test.source.description
+    names = (f"in {train.name}", f"in {test.name}")
+    compare = one.known_differences if is_unknown(one, other) else one.kind_differences
+    different = compare(other, names)
+    lengths = (train.dim, test.dim)
+    if not different and None not in lengths and lengths[0] != lengths[1]:
+        different = [f"{lengths[0]} numbers {names[0]}, {lengths[1]} {names[1]}"]
+    if different:
+        raise FeatureStoreError(
+            f"{train.name} and {test.name} have different features ({'; '.join(different)}), and "
+            "so cannot be compared",
+            "extract both with the same backbone and preparation",
+        )
+
+
+def is_unknown(one: FeatureDescription, other: FeatureDescription) -> bool:
+    """Whether nobody knows what made one of two sets of features."""
+    return None in (one.backbone, other.backbone)

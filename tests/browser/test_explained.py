@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.analyses.audit.explanation import (
+from difficulty_service.base.checksums import write_json
+from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
+from difficulty_service.scores.explanation import (
     Explanation,
     Finding,
     GroupFindings,
     explanation_file,
     scored_by,
 )
-from difficulty_service.analyses.audit.files import write_json
-from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from tests.browser.kinds import Findings, OpenPage
 
 HOSTILE = "<img src=x onerror=alert(1)>"

@@ -18,11 +18,11 @@ from torch.nn import functional as F
 
 import difficulty_service as ds
 from difficulty_service.analyses.audit.explained_scores import read_attributes
-from difficulty_service.analyses.audit.files import read_explanation
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.features.store import open_store
+from difficulty_service.scores.explanation import read_explanation
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.small_clip import BACKBONE, known_to_open_clip, write_weights

@@ -11,13 +11,13 @@ import pytest
 import torch
 
 from benchmarks import linear_probe
-from difficulty_service.analyses.audit.agreement import FlagAgreement, RankAgreement
 from difficulty_service.analyses.audit.audit import Audit, AuditOptions, audit
-from difficulty_service.analyses.audit.files import read_columns
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.store import FeatureStore, create_store
+from difficulty_service.scores.agreement import FlagAgreement, RankAgreement
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.joined_files import read_columns
 from difficulty_service.scoring.pipeline import (
     ExtractRequest,
     ScoreRequest,

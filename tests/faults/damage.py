@@ -14,8 +14,7 @@ import pyarrow as pa
 import torch
 
 from api.results.score_columns import map_columns, write_columns
-from difficulty_service.analyses.audit.files import read_explanation, write_json
-from difficulty_service.base.checksums import ChangedFile, describe_change
+from difficulty_service.base.checksums import ChangedFile, describe_change, write_json
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.features.description import FeatureDescription, read_description
 from difficulty_service.features.errors_file import BadImage, read_errors, write_errors
@@ -27,6 +26,7 @@ from difficulty_service.gaussians.fitting import fit
 from difficulty_service.marks.files import read_marks, write_marks
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample
+from difficulty_service.scores.explanation import read_explanation
 from difficulty_service.scores.file import ScoreFile, read_scores, to_schema, write_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring.fitted_gaussians import load_gaussians, save_gaussians

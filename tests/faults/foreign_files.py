@@ -14,7 +14,6 @@ import pyarrow.parquet as pq
 import safetensors.torch
 import torch
 
-from difficulty_service.analyses.audit.files import read_columns
 from difficulty_service.analyses.audit.prediction_columns import read_prediction_columns
 from difficulty_service.backbones.weights import read_weights
 from difficulty_service.datasets import open_dataset
@@ -22,6 +21,7 @@ from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.features.array_files import read_array_file
 from difficulty_service.features.description import read_description
 from difficulty_service.marks.files import read_marks
+from difficulty_service.scores.joined_files import read_columns
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.recipes.file import read_recipe, shipped_recipes

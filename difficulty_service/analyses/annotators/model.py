@@ -20,9 +20,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from difficulty_service.analyses.annotators.given_labels import GivenLabels
-from difficulty_service.analyses.class_evidence import ClassEvidence
 from difficulty_service.gaussians.label_noise import any_class
 from difficulty_service.gaussians.products import one_thread_per_product
+from difficulty_service.scoring.class_evidence import ClassEvidence
 
 NODES = 7
 """Difficulties over which that of a sample is integrated, by the rule of Gauss and Hermite."""

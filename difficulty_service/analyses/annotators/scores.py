@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.analyses.annotators.annotator_labels import (
-    AnnotatorLabels,
-    LabelColumns,
-    LabelTable,
-    read_labels,
-)
+from difficulty_service.analyses.annotators.annotator_labels import AnnotatorLabels, read_labels
 from difficulty_service.analyses.annotators.given_labels import (
     agreement_with_others,
     error_rates,
@@ -32,7 +27,18 @@ from difficulty_service.analyses.annotators.model import (
     fit_annotators,
     judge_samples,
 )
-from difficulty_service.analyses.class_evidence import (
+from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.files import replacing, require_output_file
+from difficulty_service.base.tables import WRITERS, to_arrow
+from difficulty_service.base.wording import count_of, list_names
+from difficulty_service.datasets.label_tables import LabelColumns, LabelTable
+from difficulty_service.features.array_files import is_array_file, open_features
+from difficulty_service.features.source import FeatureSource
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Marks
+from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scores.samples import class_names_of
+from difficulty_service.scoring.class_evidence import (
     KnownSamples,
     Witness,
     samples_of_features,
@@ -40,16 +46,6 @@ from difficulty_service.analyses.class_evidence import (
     witness_of_features,
     witness_of_scores,
 )
-from difficulty_service.base.errors import DatasetError
-from difficulty_service.base.files import replacing, require_output_file
-from difficulty_service.base.tables import WRITERS, to_arrow
-from difficulty_service.base.wording import count_of, list_names
-from difficulty_service.features.array_files import is_array_file, open_features
-from difficulty_service.features.source import FeatureSource
-from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.marks.record import ID_COLUMN, LABEL_COLUMN, MARK_COLUMN, Marks
-from difficulty_service.scores.file import ScoreFile, read_scores
-from difficulty_service.scores.samples import class_names_of
 
 SURE = 0.95
 """Probability from which a consensus is taken for granted."""

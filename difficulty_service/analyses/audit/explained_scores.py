@@ -12,17 +12,18 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.analyses.audit.explanation import Explanation, explain, scored_by
-from difficulty_service.analyses.audit.files import write_json
+from difficulty_service.analyses.audit.explanation import explain
 from difficulty_service.backbones import DEFAULT_BACKBONE
 from difficulty_service.backbones.clip_space import PROJECTED
 from difficulty_service.backbones.clip_text import ClipTextEncoder, is_clip
+from difficulty_service.base.checksums import write_json
 from difficulty_service.base.errors import AuditError
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.features.description import is_store, read_description
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore, open_store
+from difficulty_service.scores.explanation import Explanation, scored_by
 from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
 
 SHIPPED_ATTRIBUTES = Path(__file__).with_name("attributes.txt")

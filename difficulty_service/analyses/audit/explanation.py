@@ -4,17 +4,23 @@ Differences of means between two groups of samples: tests, corrections and inter
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from difficulty_service.analyses.audit.files import EXPLANATION_VERSION
 from difficulty_service.base.errors import AuditError
-from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scores.explanation import (
+    EASY_SHARE,
+    HARD_SHARE,
+    MIN_HARD,
+    SIGNIFICANT,
+    Explanation,
+    Finding,
+    GroupFindings,
+)
 
 Numbers = NDArray[np.float64]
 
@@ -94,70 +100,7 @@ def _resampled_mean(rows: Numbers, rng: np.random.Generator) -> Numbers:
     return mean
 
 
-HARD_SHARE, EASY_SHARE = 0.1, 0.5
-"""Shares of a class that are its hard and its easy samples."""
-
-MIN_HARD = 10
-"""Number of hard samples below which a group is not examined."""
-
-SIGNIFICANT = 0.05
-
 Similarities = NDArray[np.floating[Any]]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """An attribute that hard samples have more, or less, than easy ones.
-
-    Attributes:
-        difference: Mean similarity of the hard samples minus that of the easy ones; a difference
-            of cosines.
-        low: Lower end of its 95 % bootstrap interval.
-        effect: The difference in standard deviations of the similarity; above 0, hard samples
-            are more like the phrase.
-    """
-
-    attribute: str
-    difference: float
-    low: float
-    high: float
-    effect: float
-    p_value: float
-
-
-@dataclass(frozen=True)
-class GroupFindings:
-    """The findings of one class, or of all classes together.
-
-    Attributes:
-        class_name: Name of the class; None for all classes, each compared within itself.
-        findings: What is significant, the largest effect first; empty where nothing stands out.
-    """
-
-    class_name: str | None
-    num_hard: int
-    num_easy: int
-    findings: Sequence[Finding]
-
-
-@dataclass(frozen=True)
-class Explanation:
-    """The findings of a dataset.
-
-    Attributes:
-        groups: All classes together, then each class that was examined, by name.
-        small_classes: Number of classes with too few samples to be examined on their own.
-    """
-
-    num_attributes: int
-    num_tests: int
-    groups: Sequence[GroupFindings]
-    small_classes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields as JSON values, and the shares that are hard and easy."""
-        shares = {"hard_share": HARD_SHARE, "easy_share": EASY_SHARE, "significant": SIGNIFICANT}
-        return {"format_version": EXPLANATION_VERSION, **shares, **asdict(self)}
 
 
 @dataclass(frozen=True)
@@ -168,16 +111,6 @@ class _Group:
     hard: Numbers
     easy: Numbers
     easy_means: int
-
-
-def explanation_file(scores: Path) -> Path:
-    """Where the explanation of a score file is, or will be."""
-    return scores.with_suffix(".explained.json")
-
-
-def scored_by(provenance: Provenance) -> dict[str, Any]:
-    """The network whose features were scored: scores of another one have another explanation."""
-    return {"backbone": provenance.backbone, "weights_sha256": provenance.weights_sha256}
 
 
 def explain(

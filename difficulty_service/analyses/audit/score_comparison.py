@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.analyses.audit.agreement import rank_agreement, ranks
-from difficulty_service.analyses.audit.audit import match_ids
 from difficulty_service.base.errors import AuditError
+from difficulty_service.scores.agreement import rank_agreement, ranks
+from difficulty_service.scores.compared_values import match_ids
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import require_columns

@@ -13,7 +13,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.analyses.consensus.density_consensus import density_consensus
-from difficulty_service.analyses.shared_samples import (
+from difficulty_service.analyses.consensus.shared_samples import (
     RANKED,
     LabelledIds,
     describe_consensus,

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.analyses.shared_samples import (
+from difficulty_service.analyses.consensus.shared_samples import (
     AVERAGED,
     LabelledIds,
     SharedSamples,

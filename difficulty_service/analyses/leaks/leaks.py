@@ -8,7 +8,6 @@ found is kept.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +22,18 @@ from difficulty_service.analyses.leaks.near_search import (
     NearSearch,
     Search,
 )
-from difficulty_service.base.errors import ConfigError, FeatureStoreError
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import Noun, count_of, differences, list_names
-from difficulty_service.features.description import FeatureDescription
-from difficulty_service.scoring.splits import NO_LABEL, ROWS_AT_ONCE, Block, Split
-
-HELD_BYTES = 1 << 28
-"""Features of a test set that are held in memory while the training set is read; inverted lists
-hold them once more."""
+from difficulty_service.scoring.exact_copies import blocks_at_once, exact_pairs
+from difficulty_service.scoring.splits import (
+    NO_LABEL,
+    Block,
+    Split,
+    is_unknown,
+    require_same_kind,
+)
 
 MOST_PAIRS = 1 << 21
 """Pairs of a test set that are listed: conflicts, and then those with the largest cosine."""
@@ -201,28 +202,6 @@ def find_leaks(
     )
 
 
-def require_same_kind(train: Split, test: Split) -> None:
-    """Raises FeatureStoreError where the features of two sets cannot be compared."""
-    one, other = train.source.description, test.source.description
-    names = (f"in {train.name}", f"in {test.name}")
-    compare = one.known_differences if _is_unknown(one, other) else one.kind_differences
-    different = compare(other, names)
-    lengths = (train.dim, test.dim)
-    if not different and None not in lengths and lengths[0] != lengths[1]:
-        different = [f"{lengths[0]} numbers {names[0]}, {lengths[1]} {names[1]}"]
-    if different:
-        raise FeatureStoreError(
-            f"{train.name} and {test.name} have different features ({'; '.join(different)}), and "
-            "so cannot be compared",
-            "extract both with the same backbone and preparation",
-        )
-
-
-def _is_unknown(one: FeatureDescription, other: FeatureDescription) -> bool:
-    """Whether nobody knows what made one of two sets of features."""
-    return None in (one.backbone, other.backbone)
-
-
 class _Found:
     """What is found of one test set, while both sets are read."""
 
@@ -238,10 +217,7 @@ class _Found:
 
     def search(self, near: NearSearch, on_compared: Callable[[int], None]) -> None:
         """Compares all samples of both sets."""
-        waiting = self.test.blocks()
-        while (first := next(waiting, None)) is not None:
-            at_once = max(1, HELD_BYTES // (ROWS_AT_ONCE * first.features[:1].nbytes))
-            held = [first, *islice(waiting, at_once - 1)]
+        for held in blocks_at_once(self.test):
             find = near.among(held)
             for references in self.train.blocks():
                 for queries, pairs in zip(held, find(references), strict=True):
@@ -342,7 +318,7 @@ def compare_blocks(queries: Block, references: Block, near: NearPairs) -> NDArra
     Args:
         near: The near copies among them.
     """
-    exact = np.union1d(_same_contents(queries, references), _same_features(queries, references))
+    exact = exact_pairs(queries, references)
     rows, columns, cosines = near
     near_codes = rows * len(references) + columns
     others = np.setdiff1d(exact, near_codes)
@@ -355,42 +331,6 @@ def compare_blocks(queries: Block, references: Block, near: NearPairs) -> NDArra
     pairs["cosine"] = np.concatenate([cosines, among.float().numpy()])
     pairs["exact"] = np.isin(codes, exact)
     return pairs
-
-
-def _same_contents(queries: Block, references: Block) -> Rows:
-    """Pairs that were read from the same bytes, by row and column in one number."""
-    one, other = queries.contents, references.contents
-    if one is None or other is None:
-        return np.empty(0, np.int64)
-    rows, columns = equal_pairs(first_numbers(one), first_numbers(other))
-    same = (one[rows] == other[columns]).all(axis=1)
-    codes: Rows = rows[same] * len(references) + columns[same]
-    return codes
-
-
-def _same_features(queries: Block, references: Block) -> Rows:
-    """Pairs with the same features, which are not all zeros."""
-    known, among = np.flatnonzero(queries.is_known), np.flatnonzero(references.is_known)
-    rows, columns = equal_pairs(queries.hashes[known], references.hashes[among])
-    rows, columns = known[rows], among[columns]
-    same = (queries.features[rows] == references.features[columns]).all(dim=1).numpy()
-    codes: Rows = rows[same] * len(references) + columns[same]
-    return codes
-
-
-def first_numbers(digests: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """First 64 bits of each digest. From shape (rows, bytes) to (rows,)."""
-    return np.ascontiguousarray(digests[:, :8]).view(np.uint64).ravel()
-
-
-def equal_pairs(one: NDArray[np.uint64], other: NDArray[np.uint64]) -> tuple[Rows, Rows]:
-    """Rows of all pairs of equal numbers of two arrays. Shapes (pairs,)."""
-    order = np.argsort(one, kind="stable")
-    first, last = (np.searchsorted(one[order], other, side) for side in ("left", "right"))
-    counts = last - first
-    columns = np.repeat(np.arange(len(other)), counts)
-    places = np.arange(len(columns)) + np.repeat(first - (counts.cumsum() - counts), counts)
-    return order[places], columns
 
 
 def _class_places(train: Split, test: Split) -> tuple[Rows, Rows]:
@@ -418,7 +358,7 @@ def _warnings(train: Split, test: Split) -> Iterator[str]:
         )
     yield from one.precision_warnings(other, test.name)
     values = [{name: getattr(each, name) for name in HOW_READ} for each in (one, other)]
-    if not _is_unknown(one, other) and (different := differences(*values, names=names)):
+    if not is_unknown(one, other) and (different := differences(*values, names=names)):
         yield f"the samples were read differently ({'; '.join(different)}), so copies may be missed"
     if train.has_labels and test.has_labels and set(train.names).isdisjoint(test.names):
         yield (

@@ -14,7 +14,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.analyses.leaks.leaks import find_leaks, require_same_kind
 from difficulty_service.base.errors import DatasetError, ScoreFileError, Setting
 from difficulty_service.base.files import replacing
 from difficulty_service.base.plugins import function_of
@@ -26,13 +25,11 @@ from difficulty_service.base.tables import (
     read_parquet,
 )
 from difficulty_service.base.wording import Noun, count_of, is_or_are, list_names
-from difficulty_service.features.array_files import is_array_file
-from difficulty_service.features.description import is_store
 from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.scorers.pool import Pool, Positions, ignore
 from difficulty_service.scorers.strategies import Strategy
-from difficulty_service.scores.file import ScoreFile, read_score_schema, read_scores
-from difficulty_service.scores.score_columns import measure_of, require_columns
+from difficulty_service.scores.file import ScoreFile, read_scores
+from difficulty_service.scoring.exact_copies import have_exact_copy
 from difficulty_service.scoring.splits import LEFT_OUT, NO_LABEL, Split
 from difficulty_service.settings.option_types import LARGEST_SEED
 from difficulty_service.settings.options import SelectOptions
@@ -176,9 +173,7 @@ class _Choice:
         """Whether each sample is an exact copy of a labelled one."""
         if self.known.labelled is None:
             return np.zeros(len(self.rows), np.bool_)
-        require_same_kind(self.known.labelled, self.pool)
-        (copies,) = find_leaks(self.known.labelled, [self.pool], None).tests
-        return _among(self.ids, copies.marks[ID_COLUMN].to_pylist())
+        return have_exact_copy(self.pool, self.known.labelled)[self.rows]
 
     def _scores(self) -> NDArray[np.float64] | None:
         table = self.known.scores
@@ -384,40 +379,6 @@ def chosen_scores(selection: Selection, path: Path) -> ScoreFile:
     ids = scores.table[ID_COLUMN].combine_chunks()
     rows = pc.index_in(selection.table[ID_COLUMN].combine_chunks(), value_set=ids)
     return ScoreFile(scores.table.take(rows), scores.provenance)
-
-
-def read_measure(path: Path, column: str | None) -> pa.Table:
-    """Columns `sample_id` and `score` of a score file.
-
-    Args:
-        column: Column of the score; None for that of difficulty.
-
-    Raises:
-        ScoreFileError: It is no score file, or has no such column of numbers.
-    """
-    if is_store(path) or is_array_file(path):
-        raise ScoreFileError(
-            f"{path} holds features and no scores",
-            f"make some with `difficulty score {path} --out scores.parquet`, and name that file",
-        )
-    names = read_score_schema(path).names
-    column = column or measure_of(names)
-    require_columns([column], names, str(path), parameter="by")
-    return measure_table(read_scores(path, [ID_COLUMN, column]).table, column)
-
-
-def measure_table(table: pa.Table, column: str | None) -> pa.Table:
-    """Columns `sample_id` and `score` of the table of scores; as `read_measure`."""
-    column = column or measure_of(table.column_names)
-    require_columns([column], table.column_names, "the scores", parameter="by")
-    kind = table.schema.field(column).type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
-        raise ScoreFileError(
-            f"the column {column} has no numbers, but {kind}",
-            "name another column",
-            parameter="by",
-        )
-    return pa.table({ID_COLUMN: table[ID_COLUMN], "score": table[column]})
 
 
 def read_ids(path: Path) -> list[str]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from difficulty_service.analyses.class_evidence import samples_of_features
 from difficulty_service.analyses.tags.scores import (
     TagReport,
     require_place,
@@ -15,6 +14,7 @@ from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.datasets.tags import TagTable
+from difficulty_service.scoring.class_evidence import samples_of_features
 from difficulty_service.scoring.pipeline import (
     NO_CALLBACKS,
     Callbacks,

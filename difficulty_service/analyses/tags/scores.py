@@ -15,18 +15,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.analyses.annotators.annotator_labels import (
-    LabelColumns,
-    LabelTable,
-    label_table,
-    sample_numbers,
-)
 from difficulty_service.analyses.tags.model import GivenTags, TagRule, fit_tags
 from difficulty_service.base.errors import DatasetError, FeatureStoreError, ScoreFileError, Setting
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS, strings_to_arrow
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.base.wording import count_of, is_or_are, list_names
+from difficulty_service.datasets.label_tables import (
+    LabelColumns,
+    LabelTable,
+    label_table,
+    sample_numbers,
+)
 from difficulty_service.datasets.sample import Revision
 from difficulty_service.datasets.storage import resolve
 from difficulty_service.datasets.tags import TagColumns, TagTable, open_tags

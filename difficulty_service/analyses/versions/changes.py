@@ -15,7 +15,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from difficulty_service.analyses.leaks.leaks import require_same_kind
 from difficulty_service.analyses.versions.shift import (
     area_under_curve,
     gaussian_shift,
@@ -42,7 +41,7 @@ from difficulty_service.gaussians.gaussian import covariance_within, covariances
 from difficulty_service.gaussians.moments import Moments, compute_moments, pilot_of
 from difficulty_service.marks.record import ID_COLUMN
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
-from difficulty_service.scoring.splits import LEFT_OUT, Split
+from difficulty_service.scoring.splits import LEFT_OUT, Split, require_same_kind
 
 FOLDS = 5
 """Parts of the samples, each of which is told apart by a classifier of the others."""

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from difficulty_service.analyses.class_evidence import (
+from difficulty_service.base.errors import StatisticsError
+from difficulty_service.interface.arrays import read_arrays
+from difficulty_service.scores.file import ScoreFile
+from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scoring.class_evidence import (
     samples_of_features,
     samples_of_scores,
     witness_of_features,
     witness_of_scores,
 )
-from difficulty_service.base.errors import StatisticsError
-from difficulty_service.interface.arrays import read_arrays
-from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring.fit_store import fit_store_posteriors
 from tests.factories import score_table
 

@@ -10,15 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from difficulty_service.analyses.audit.explanation import (
-    Explanation,
-    Finding,
-    GroupFindings,
-    explain,
-    scored_by,
-)
-from difficulty_service.analyses.audit.files import write_json
+from difficulty_service.analyses.audit.explanation import explain
+from difficulty_service.base.checksums import write_json
 from difficulty_service.reports.assemble import ReportOptions, make_report
+from difficulty_service.scores.explanation import Explanation, Finding, GroupFindings, scored_by
 from difficulty_service.scores.file import ScoreFile
 
 MakeScores = Callable[..., ScoreFile]

@@ -8,14 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.analyses.annotators.annotator_labels import (
-    AnnotatorLabels,
-    LabelColumns,
-    open_label_table,
-    read_labels,
-)
+from difficulty_service.analyses.annotators.annotator_labels import AnnotatorLabels, read_labels
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.tables import csv_writer
+from difficulty_service.datasets.label_tables import LabelColumns, open_label_table
 
 IDS = ("a", "b", "c", "7")
 CLASSES = ("cat", "dog", "owl")

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 import torch
 
-from difficulty_service.analyses.annotators.annotator_labels import LabelColumns, open_label_table
 from difficulty_service.analyses.annotators.scores import (
     GIVEN,
     AnnotatorReport,
@@ -18,6 +17,7 @@ from difficulty_service.analyses.annotators.scores import (
     judge_annotators,
 )
 from difficulty_service.base.errors import StatisticsError
+from difficulty_service.datasets.label_tables import LabelColumns, open_label_table
 from difficulty_service.features.arrays import ArrayFeatures
 from difficulty_service.features.store import FeatureStore
 from difficulty_service.gaussians.fit_options import FitOptions

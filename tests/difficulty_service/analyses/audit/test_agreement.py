@@ -6,12 +6,12 @@ from numpy.typing import NDArray
 from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from difficulty_service.analyses.audit.agreement import (
+from difficulty_service.base.errors import AuditError
+from difficulty_service.scores.agreement import (
     error_rate_by_bin,
     flag_agreement,
     rank_agreement,
 )
-from difficulty_service.base.errors import AuditError
 
 Numbers = NDArray[np.float64]
 

@@ -7,17 +7,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from difficulty_service.analyses.audit.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
-from difficulty_service.analyses.audit.audit import (
-    Audit,
-    AuditOptions,
-    audit,
-    choose_kind,
-    disagreement,
-    label_numbers,
-)
-from difficulty_service.analyses.audit.files import read_columns
+from difficulty_service.analyses.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.base.errors import AuditError, DatasetError
+from difficulty_service.scores.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
+from difficulty_service.scores.compared_values import choose_kind, disagreement, label_numbers
+from difficulty_service.scores.joined_files import read_columns
 from tests.factories import score_table
 
 NAMES = ("ant", "bee", "cat")

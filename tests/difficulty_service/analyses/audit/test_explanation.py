@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from difficulty_service.analyses.audit.explanation import Explanation, explain
-from difficulty_service.analyses.audit.files import read_explanation
+from difficulty_service.analyses.audit.explanation import explain
 from difficulty_service.base.errors import AuditError
+from difficulty_service.scores.explanation import Explanation, read_explanation
 
 CLASSES = ("bird", "cat", "dog")
 ATTRIBUTES = [f"attribute {number}" for number in range(40)]

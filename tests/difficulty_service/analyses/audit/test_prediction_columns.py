@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.analyses.audit.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
 from difficulty_service.analyses.audit.audit import AuditOptions, audit
 from difficulty_service.analyses.audit.prediction_columns import (
     COLUMNS,
@@ -20,6 +19,7 @@ from difficulty_service.analyses.audit.prediction_columns import (
 from difficulty_service.base.errors import AuditError
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.scores.agreement import ErrorRateByBin, FlagAgreement, RankAgreement
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table

@@ -17,7 +17,7 @@ from difficulty_service.marks.files import marks_of_table
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
-from difficulty_service.scoring import splits
+from difficulty_service.scoring import exact_copies, splits
 from difficulty_service.scoring.splits import Split, open_split
 from tests.factories import score_table, store_of
 
@@ -104,7 +104,7 @@ def test_the_pairs_are_those_of_a_naive_search_whatever_is_read_at_a_time(
 ) -> None:
     for module in (splits, leaks):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", rows_at_once)
-    monkeypatch.setattr(leaks, "HELD_BYTES", held)
+    monkeypatch.setattr(exact_copies, "HELD_BYTES", held)
     train, test = sets_of(tmp_path, runs)
 
     report = find_leaks(train, [test], COSINE)

@@ -15,7 +15,7 @@ from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_lists import NearLists
 from difficulty_service.analyses.leaks.near_search import Search
 from difficulty_service.base.errors import ConfigError
-from difficulty_service.scoring import splits
+from difficulty_service.scoring import exact_copies, splits
 from difficulty_service.scoring.splits import Split, open_split
 from tests.factories import store_of
 
@@ -36,8 +36,8 @@ def features() -> tuple[Tensor, Tensor]:
 def sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Split, Split]:
     """Both sets in parts, of which some rows are read, and fewer than all are held."""
     monkeypatch.setattr(splits, "ROWS_AT_ONCE", 64)
-    monkeypatch.setattr(leaks, "ROWS_AT_ONCE", 64)
-    monkeypatch.setattr(leaks, "HELD_BYTES", 3 * 64 * DIM * 4)
+    monkeypatch.setattr(exact_copies, "ROWS_AT_ONCE", 64)
+    monkeypatch.setattr(exact_copies, "HELD_BYTES", 3 * 64 * DIM * 4)
     opened = []
     for name, rows in zip(("train", "test"), features(), strict=True):
         labels = torch.arange(len(rows)) % 3
@@ -179,7 +179,7 @@ def test_nothing_is_said_of_what_is_missed_without_any_copy(
     sets: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(near_search, "CHECKED", 1)
-    monkeypatch.setattr(leaks, "HELD_BYTES", 1 << 20)
+    monkeypatch.setattr(exact_copies, "HELD_BYTES", 1 << 20)
 
     report = find_leaks(sets[1], [sets[0]], 1.0, search="lists")
 

@@ -17,7 +17,6 @@ from difficulty_service.analyses.selection.selection import (
     chosen_scores,
     fair_counts,
     read_ids,
-    read_measure,
     select_samples,
     turns_of,
 )
@@ -26,6 +25,7 @@ from difficulty_service.datasets.sample import UNLABELLED
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.scorers.strategies import STRATEGIES
 from difficulty_service.scores.file import write_scores
+from difficulty_service.scores.measures import read_measure
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring import splits
 from difficulty_service.scoring.splits import Split, open_split

@@ -1,0 +1,46 @@
+"""The column of a score file that says what is hard."""
+
+from pathlib import Path
+
+import pyarrow as pa
+
+from difficulty_service.base.errors import ScoreFileError
+from difficulty_service.features.array_files import is_array_file
+from difficulty_service.features.description import is_store
+from difficulty_service.marks.record import ID_COLUMN
+from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.score_columns import measure_of, require_columns
+
+
+def read_measure(path: Path, column: str | None) -> pa.Table:
+    """Columns `sample_id` and `score` of a score file.
+
+    Args:
+        column: Column of the score; None for that of difficulty.
+
+    Raises:
+        ScoreFileError: It is no score file, or has no such column of numbers.
+    """
+    if is_store(path) or is_array_file(path):
+        raise ScoreFileError(
+            f"{path} holds features and no scores",
+            f"make some with `difficulty score {path} --out scores.parquet`, and name that file",
+        )
+    names = read_score_schema(path).names
+    column = column or measure_of(names)
+    require_columns([column], names, str(path), parameter="by")
+    return measure_table(read_scores(path, [ID_COLUMN, column]).table, column)
+
+
+def measure_table(table: pa.Table, column: str | None) -> pa.Table:
+    """Columns `sample_id` and `score` of the table of scores; as `read_measure`."""
+    column = column or measure_of(table.column_names)
+    require_columns([column], table.column_names, "the scores", parameter="by")
+    kind = table.schema.field(column).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
+        raise ScoreFileError(
+            f"the column {column} has no numbers, but {kind}",
+            "name another column",
+            parameter="by",
+        )
+    return pa.table({ID_COLUMN: table[ID_COLUMN], "score": table[column]})
