@@ -12,15 +12,10 @@ from difficulty_service.analyses.backbones.backbone_trial import (
     NotTried,
     TriedBackbone,
 )
-from difficulty_service.analyses.missing_boxes.result import MissingResult
-from difficulty_service.bodies.comparisons import (
-    ClassShift,
-    DiffResult,
-    LeakResult,
-    ListsResult,
-    SelectResult,
-    SetResult,
-)
+from difficulty_service.analyses.leaks.comparison import LeakResult, ListsResult, SetResult
+from difficulty_service.analyses.selection.comparison import SelectResult
+from difficulty_service.analyses.versions.comparison import ClassShift, DiffResult
+from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.cli.score_result import KINDS, Labels, ScoreResult
 from docs.marked_parts import with_parts
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -22,6 +23,9 @@ from tests.fork_server import ForkedContext, LightContext, preload
 from tests.warm_command import Call, warm_command
 
 ROOT = Path(__file__).resolve().parent.parent
+
+WITHOUT = frozenset(os.environ.get("DIFFICULTY_WITHOUT_ANALYSES", "").split())
+"""Analyses that were taken out of the package, whose tests are left out."""
 
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -77,7 +81,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Puts files with slow tests first: a process that began one last would keep the others."""
+    """Puts files with slow tests first: a process that began one last would keep the others.
+
+    Single tests about analyses that were taken out are left out.
+    """
+    items[:] = [
+        item
+        for item in items
+        if not any(WITHOUT & set(mark.args) for mark in item.iter_markers("analysis"))
+    ]
     slow_files = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow_files)
 
@@ -228,3 +240,22 @@ def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
     transformers.BertModel(config).save_pretrained(folder)
     transformers.BertTokenizer(vocab=tokens).save_pretrained(folder)
     return folder
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leaves out the files about analyses that were taken out: they would import them.
+
+    So do benchmarks, which measure several of them.
+    """
+    if not WITHOUT or collection_path.suffix != ".py":
+        return None
+    folder = collection_path.parent
+    if collection_path.is_relative_to(ROOT / "tests" / "benchmarks"):
+        return True
+    if folder.parent.name == "analyses" and folder.name in WITHOUT:
+        return True
+    marks = re.findall(
+        r"^pytestmark = .*?analysis\((.*?)\)", collection_path.read_text(), re.MULTILINE
+    )
+    named = {name for mark in marks for name in re.findall(r'"(\w+)"', mark)}
+    return True if named & WITHOUT else None

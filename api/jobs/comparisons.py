@@ -43,7 +43,7 @@ class OtherJob:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class StoredComparison:
     """A comparison that was asked of a job.
 
     Attributes:
@@ -65,7 +65,7 @@ class Comparison:
 
 def find(
     engine: sa.Engine, viewer: Principal, job_id: str, comparison_id: str
-) -> Comparison | None:
+) -> StoredComparison | None:
     """A comparison of a job that the caller sees; None also where it does not see another job."""
     query = sa.select(COMPARISONS).where(_is(job_id, comparison_id))
     return next(iter(_visible(engine, viewer, query)), None)
@@ -78,7 +78,7 @@ def is_kept(engine: sa.Engine, job_id: str, comparison_id: str) -> bool:
         return connection.execute(query).one_or_none() is not None
 
 
-def list_of(engine: sa.Engine, viewer: Principal, job_id: str) -> list[Comparison]:
+def list_of(engine: sa.Engine, viewer: Principal, job_id: str) -> list[StoredComparison]:
     """Those of a job that the caller sees, the latest first; MOST_OF_A_JOB at most."""
     order = (COMPARISONS.c.asked_at.desc(), COMPARISONS.c.id)
     query = sa.select(COMPARISONS).where(COMPARISONS.c.job == job_id).order_by(*order)
@@ -86,7 +86,7 @@ def list_of(engine: sa.Engine, viewer: Principal, job_id: str) -> list[Compariso
 
 
 @retry
-def begin(engine: sa.Engine, comparison: Comparison, maker: str) -> bool:
+def begin(engine: sa.Engine, comparison: StoredComparison, maker: str) -> bool:
     """Records that a comparison is being made from now on; False where somebody else makes it.
 
     Args:
@@ -162,7 +162,7 @@ def _is(job_id: str, comparison_id: str) -> sa.ColumnElement[bool]:
     return (COMPARISONS.c.job == job_id) & (COMPARISONS.c.id == comparison_id)
 
 
-def _visible(engine: sa.Engine, viewer: Principal, query: sa.Select[Any]) -> list[Comparison]:
+def _visible(engine: sa.Engine, viewer: Principal, query: sa.Select[Any]) -> list[StoredComparison]:
     """Those of a query all of whose jobs the caller sees."""
     with engine.connect() as connection:
         at = now(connection)
@@ -186,9 +186,9 @@ def _sees(
     )
 
 
-def _of(row: sa.Row[Any], at: float) -> Comparison:
+def _of(row: sa.Row[Any], at: float) -> StoredComparison:
     has_ended = row.state == "running" and at - row.seen_at > HEARD_WITHIN
-    return Comparison(
+    return StoredComparison(
         job=row.job,
         id=row.id,
         others=[OtherJob(**each) for each in json.loads(row.others)],

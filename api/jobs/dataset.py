@@ -13,7 +13,6 @@ from api.http.problems import gone, invalid
 from api.jobs.remote_images import fetch_image, fetch_limits
 from api.settings import Settings
 from api.uploads.store import get_upload, touch, upload_path
-from difficulty_service.analyses.tags.given_tags import open_given_tags
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.bodies.jobs import JobDataset, JobRequest
 from difficulty_service.datasets import open_dataset
@@ -21,6 +20,7 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions, TableLim
 from difficulty_service.datasets.storage import LITERAL, Boundary, boundary_at, is_uri
 from difficulty_service.datasets.tags import TagTable
 from difficulty_service.datasets.tags.decisions import class_names
+from difficulty_service.scoring.given_tags import open_given_tags
 
 MAX_DECODINGS = 5  # nested percent-encoding beyond this is refused
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f\\]")

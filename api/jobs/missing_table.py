@@ -3,7 +3,7 @@
 from api.jobs.files import MISSING_FILE, open_stored_parquet
 from api.jobs.store import Job
 from api.storage.artifacts import Artifacts
-from difficulty_service.analyses.missing_boxes.result import MissingResult
+from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.bodies.results import MissingPublic, RegionPublic
 
 PICTURE = "picture"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -18,21 +18,16 @@ from api.http.principals import Principal
 from api.http.problems import Problem, reason_of
 from api.jobs.store import list_jobs
 from api.pages.jobs import OptionField, entered_values, option_fields
-from api.pages.rendering import is_fragment, job_name, redirect, render
+from api.pages.rendering import is_fragment, job_name, redirect, render, words_of
 from api.pages.scored import ScoredJob, scored_job
 from api.results.comparisons import TABLE_FILE
 from api.routes.comparisons import ComparisonId, begin, comparisons
 from api.routes.reviewers import owned_job
 from api.services import services_of
-from difficulty_service.bodies.comparisons import (
-    ComparisonCreate,
-    ComparisonPublic,
-    DiffCreate,
-    LeaksCreate,
-    SelectCreate,
-)
+from difficulty_service.base.plugins import function_of
+from difficulty_service.bodies.comparison_kinds import Comparison
+from difficulty_service.bodies.comparisons import COMPARISONS, ComparisonCreate, ComparisonPublic
 from difficulty_service.pages.cards import Card
-from difficulty_service.settings.options import DiffOptions, LeakOptions, SelectOptions
 
 router = APIRouter(prefix="/jobs/{job_id}/comparisons", include_in_schema=False)
 
@@ -43,66 +38,6 @@ MOST_SHOWN = 120
 """Rows of a table that a page shows."""
 
 ASKED: TypeAdapter[ComparisonCreate] = TypeAdapter(ComparisonCreate)
-
-
-@dataclass(frozen=True)
-class Question:
-    """A kind of comparison as a form asks for it.
-
-    Attributes:
-        others: Field of the body with other jobs; each form has one.
-        several: Whether it takes several of them.
-        needs_other: Whether it takes at least one.
-    """
-
-    kind: str
-    title: str
-    sentence: str
-    body: type[BaseModel]
-    options: type[BaseModel]
-    others: str
-    other_label: str
-    several: bool = False
-    needs_other: bool = True
-
-    def fields(self, entered: Mapping[str, tuple[str, ...]]) -> list[OptionField]:
-        """The fields of its options."""
-        return option_fields(self.body, self.options.model_fields, entered)
-
-
-QUESTIONS = (
-    Question(
-        kind="leaks",
-        title="Copies in other jobs",
-        sentence="Samples of test sets that are in this training set, too: exact copies, and near "
-        "ones.",
-        body=LeaksCreate,
-        options=LeakOptions,
-        others="tests",
-        other_label="Jobs with the test sets",
-        several=True,
-    ),
-    Question(
-        kind="diff",
-        title="What changed",
-        sentence="Samples that were added, removed, moved or relabelled since an older version.",
-        body=DiffCreate,
-        options=DiffOptions,
-        others="old",
-        other_label="Job with the older version",
-    ),
-    Question(
-        kind="select",
-        title="What to label or keep",
-        sentence="Samples to label next, or to keep. Random is hard to beat: compare a choice with "
-        "it.",
-        body=SelectCreate,
-        options=SelectOptions,
-        others="labelled",
-        other_label="Job with samples that have labels already",
-        needs_other=False,
-    ),
-)
 
 
 @router.get("")
@@ -133,7 +68,13 @@ def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKe
     """What was found, with pictures of the first of it; until then, how far it is."""
     job = scored_job(request, key, job_id)
     found = comparisons(request).get(key, job.job, comparison_id)
-    values = {"found": found, "question": _question(found.kind), "address": job.address}
+    question = COMPARISONS[found.kind]
+    values = {
+        "found": found,
+        "question": question,
+        "words_in": words_of(question),
+        "address": job.address,
+    }
     if is_fragment(request) and found.state == "running":
         return render(request, "comparison_progress", values)
     answer = render(
@@ -147,12 +88,14 @@ def show(job_id: str, comparison_id: ComparisonId, request: Request, key: ReadKe
 def _ask(
     job_id: str, request: Request, key: Principal, texts: Mapping[str, tuple[str, ...]]
 ) -> Response:
-    question = _question(texts.get("kind", ("",))[-1])
-    others = [other for other in texts.get(question.others, ()) if other]
+    kind = texts.get("kind", ("",))[-1]
+    question = COMPARISONS.get(kind) or next(iter(COMPARISONS.values()))
+    named = question.others
+    others = [other for other in texts.get(named.field, ()) if other]
     try:
-        body = {"kind": question.kind, **entered_values(question.fields(texts))}
+        body = {"kind": question.kind, **entered_values(_fields(question, texts))}
         if others:
-            body[question.others] = others if question.several else others[0]
+            body[named.field] = others if named.several else others[0]
         found = begin(request, key, job_id, ASKED.validate_python(body))
     except (Problem, ValidationError, ValueError) as error:
         if isinstance(error, Problem) and error.status in {
@@ -164,8 +107,11 @@ def _ask(
     return redirect(f"/jobs/{job_id}/comparisons/{found.id}")
 
 
-def _question(kind: str) -> Question:
-    return next((each for each in QUESTIONS if each.kind == kind), QUESTIONS[0])
+def _fields(asked: Comparison, entered: Mapping[str, tuple[str, ...]]) -> list[OptionField]:
+    """The fields of the options of a question; what names jobs is no option."""
+    jobs = {"kind", asked.others.field, asked.earlier}
+    options = {name: each for name, each in asked.body.model_fields.items() if name not in jobs}
+    return option_fields(asked.body, options, entered)
 
 
 def _reason(error: Exception) -> str:
@@ -190,12 +136,16 @@ def _list(
     engine = services_of(request).engine
     others = list_jobs(engine, None, viewer=key, state="succeeded", limit=MOST_JOBS)
     forms = [
-        (each, each.fields(entered if each.kind == kind else {}), entered.get(each.others, ()))
-        for each in QUESTIONS
+        (
+            each,
+            _fields(each, entered if each.kind == kind else {}),
+            entered.get(each.others.field, ()),
+        )
+        for each in COMPARISONS.values()
     ]
     values = job.values("Compare") | {
         "found": comparisons(request).list(key, job.job),
-        "questions": {each.kind: each for each in QUESTIONS},
+        "questions": COMPARISONS,
         "forms": forms,
         "others": [each for each in others if each.id != job.job.id and each.kind == job.job.kind],
         "may_ask": key.manages(job.job.owner) and "write" in key.scopes,
@@ -219,10 +169,10 @@ class Shown:
 
 def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
     """What the page of a comparison shows besides its numbers."""
-    request = found.request
-    ids = [*request.get("tests", ()), request.get("old"), request.get("labelled")]
+    question = COMPARISONS[found.kind]
+    named = found.request.get(question.others.field) or ()
     jobs = {job.job.id: job}
-    for other in filter(None, ids):
+    for other in [named] if isinstance(named, str) else named:
         try:
             jobs[other] = scored_job(job.request, job.key, other)
         except Problem:  # it is deleted, or not shown to the caller
@@ -241,37 +191,23 @@ def _shown(job: ScoredJob, found: ComparisonPublic) -> Mapping[str, Any]:
         return values
     with comparisons(job.request).open(job.key, job.job, found.id, TABLE_FILE) as file:
         table = pq.read_table(file)
-    chosen = _in_order(found.kind, table)
+    chosen = table if question.listed is None else function_of(question.listed)(table)
     values["total"] = len(chosen)
-    values["rows"] = list(_rows(found.kind, chosen[:MOST_SHOWN], job, jobs))
+    values["rows"] = list(_rows(question, chosen[:MOST_SHOWN], job, jobs))
     return values
 
 
-def _in_order(kind: str, table: pa.Table) -> pa.Table:
-    """The rows that a page shows: of changes what is new, the hardest first, or relabelled."""
-    if kind != "diff":
-        return table
-    new = table.filter(pc.is_in(table["kind"], value_set=pa.array(["added", "changed"])))
-    by = [("score", "descending"), ("novelty", "descending")]
-    return pa.concat_tables([new.sort_by(by), table.filter(table["relabelled"])])
-
-
 def _rows(
-    kind: str, table: pa.Table, job: ScoredJob, jobs: Mapping[str, ScoredJob]
+    question: Comparison, table: pa.Table, job: ScoredJob, jobs: Mapping[str, ScoredJob]
 ) -> Iterator[Shown]:
-    sides = {
-        "leaks": (("test_id", "test"), ("train_id", "training")),
-        "diff": (("new_id", ""),),
-        "select": (("sample_id", ""),),
-    }[kind]
     rows = table.to_pylist()
     cards: list[dict[int, tuple[Card, str, str]]] = []
-    for column, sign in sides:
+    for side in question.sides:
         own = {
-            number: jobs.get(row["test"].removeprefix("job ")) if sign == "test" else job
+            number: job if side.job is None else jobs.get(row[side.job].removeprefix("job "))
             for number, row in enumerate(rows)
         }
-        cards.append(dict(_cards(rows, column, sign, own)))
+        cards.append(dict(_cards(rows, side.column, side.sign, own)))
     for number, row in enumerate(rows):
         yield Shown(row, [side[number] for side in cards if number in side])
 

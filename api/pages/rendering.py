@@ -9,13 +9,15 @@ from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse, RedirectResponse
-from jinja2 import Environment
+from jinja2 import ChoiceLoader, Environment, PackageLoader, PrefixLoader
 from starlette.responses import Response
 
 from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
 from api.pages.assets import page_assets
+from difficulty_service.bodies.comparison_kinds import Comparison
+from difficulty_service.bodies.comparisons import COMPARISONS
 from difficulty_service.bodies.jobs import WeightsDownload
 from difficulty_service.pages.html_page import environment_of
 
@@ -46,6 +48,13 @@ def render(
     # A page shows what is true now; going back asks for it again.
     headers = {"Cache-Control": "private, no-cache", "Vary": "HX-Request, Cookie"}
     return HTMLResponse(html, status, headers)
+
+
+def words_of(question: Comparison) -> str:
+    """The template with the words of what was found, and of each of its rows."""
+    return (
+        f"{question.kind}/comparison.html.j2" if question.templates else "plain_comparison.html.j2"
+    )
 
 
 def is_fragment(request: Request) -> bool:
@@ -126,6 +135,11 @@ def compile_templates() -> None:
 @cache
 def _environment() -> Environment:
     environment = environment_of("api.pages")
+    words = {
+        each.kind: PackageLoader(each.templates) for each in COMPARISONS.values() if each.templates
+    }
+    assert environment.loader is not None  # noqa: S101 - it has those of the packages
+    environment.loader = ChoiceLoader([environment.loader, PrefixLoader(words)])
     environment.filters |= {
         "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",
         "moment": lambda seconds: f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M} UTC",

@@ -7,14 +7,14 @@ scores of the job that it was asked of, until either is deleted.
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import structlog
 from pydantic import BaseModel
 from sqlalchemy import Engine
@@ -24,7 +24,7 @@ from api.http.principals import Principal
 from api.http.problems import Problem, conflict, not_found
 from api.http.public_text import hide_paths, public_names
 from api.jobs import comparisons
-from api.jobs.comparisons import Comparison, OtherJob
+from api.jobs.comparisons import OtherJob, StoredComparison
 from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COMPARISONS_FOLDER,
@@ -44,17 +44,17 @@ from api.storage.artifacts import Artifacts, save
 from api.storage.space import require_space
 from api.uploads.quota import find_usage, require_room
 from difficulty_service.base.checksums import DamagedFile
+from difficulty_service.base.contract import Found
 from difficulty_service.base.errors import DifficultyError
+from difficulty_service.base.plugins import function_of
 from difficulty_service.base.tables import write_parquet
+from difficulty_service.bodies.comparison_kinds import Compared, ComparedJob, Tell
 from difficulty_service.bodies.comparisons import (
+    COMPARISONS,
     ComparisonCreate,
     ComparisonPublic,
-    DiffCreate,
-    DiffResult,
-    LeakResult,
-    LeaksCreate,
-    SelectCreate,
-    SelectResult,
+    Result,
+    comparison_of,
 )
 
 MAX_MEMORY = 4 << 30
@@ -73,12 +73,7 @@ TOLD_EVERY = 3.0
 
 RESULT_FILE, TABLE_FILE, CLASSES_FILE = "result.json", "table.parquet", "classes.parquet"
 
-MOST_CLASSES = 100
-"""Classes that a result lists; a table has the others."""
-
 MARKS_FILE = "marks-{}.parquet"
-
-Result: TypeAlias = LeakResult | DiffResult | SelectResult
 
 
 @dataclass(frozen=True)
@@ -91,7 +86,7 @@ class Asked:
 
     body: ComparisonCreate
     jobs: Sequence[Job]
-    before: Comparison | None = None
+    before: StoredComparison | None = None
 
     @property
     def job(self) -> Job:
@@ -104,13 +99,13 @@ class Asked:
         text = json.dumps([self.job.id, self.body.model_dump(mode="json")], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-    def begun(self) -> Comparison:
+    def begun(self) -> StoredComparison:
         """The comparison, of which nothing is found yet."""
         others = {each.id: OtherJob.of(each) for each in self.jobs[1:]}
         earlier = () if self.before is None else self.before.others
         others = {each.id: each for each in earlier} | others
         request = self.body.model_dump(mode="json")
-        return Comparison(self.job.id, self.id, list(others.values()), request, "running")
+        return StoredComparison(self.job.id, self.id, list(others.values()), request, "running")
 
 
 @dataclass
@@ -172,16 +167,18 @@ class Comparisons:
         """
         return self._public(job, self.find(viewer, job, comparison_id))
 
-    def find(self, viewer: Principal, job: Job, comparison_id: str) -> Comparison:
+    def find(self, viewer: Principal, job: Job, comparison_id: str) -> StoredComparison:
         """A comparison without its result; arguments and errors as of `get`."""
         found = comparisons.find(self.engine, viewer, job.id, comparison_id)
-        if found is None:
+        if found is None or not _is_known(found):
             raise not_found("comparison", comparison_id)
         return found
 
-    def list(self, viewer: Principal, job: Job) -> Sequence[Comparison]:
+    def list(self, viewer: Principal, job: Job) -> Sequence[StoredComparison]:
         """What was asked of a job and is not deleted, the latest first, without results."""
-        return comparisons.list_of(self.engine, viewer, job.id)
+        return [
+            each for each in comparisons.list_of(self.engine, viewer, job.id) if _is_known(each)
+        ]
 
     def delete(self, viewer: Principal, job: Job, comparison_id: str) -> None:
         """Deletes a comparison; one that is being made is stopped. Errors as of `get`."""
@@ -236,7 +233,7 @@ class Comparisons:
         for maker in comparisons.heard_of(self.engine, shares) if shares else ():
             self._work.stop(maker)
 
-    def _public(self, job: Job, found: Comparison) -> ComparisonPublic:
+    def _public(self, job: Job, found: StoredComparison) -> ComparisonPublic:
         public = described(job, found)
         if found.state != "succeeded":
             return public
@@ -261,7 +258,8 @@ class Comparisons:
         try:
             found = self._find(asked, maker)
             failure = found.reason if isinstance(found, Refusal) else None
-            summary = None if isinstance(found, Refusal) else summary_of(asked.body, found)
+            if not isinstance(found, Refusal):
+                summary = comparison_of(asked.body).summary(asked.body, found)
         finally:
             is_wanted = comparisons.finish(self.engine, maker, summary=summary, failure=failure)
             if not is_wanted and not comparisons.is_kept(self.engine, asked.job.id, asked.id):
@@ -274,8 +272,8 @@ class Comparisons:
         """What is found, once it is stored with its tables."""
         with scratch(self.settings) as folder:
             files = [self._fetch(job, folder) for job in asked.jobs]
-            chosen = self._chosen_before(asked, folder)
-            work = Work(serve, (asked.body, files, chosen, folder), MAX_MEMORY, LONGEST)
+            earlier = self._fetch_earlier(asked, folder)
+            work = Work(serve, (asked.body, files, earlier, folder), MAX_MEMORY, LONGEST)
             found: Result | Refusal = self._work.run(maker, work)
             if isinstance(found, Refusal):
                 reason = hide_paths(found.reason, public_names(self.settings))
@@ -319,14 +317,18 @@ class Comparisons:
             contents=local(CONTENTS_FILE) if has_contents else None,
         )
 
-    def _chosen_before(self, asked: Asked, folder: Path) -> Path | None:
-        """Table of an earlier choice that the request goes on from."""
-        earlier = asked.body.chosen if isinstance(asked.body, SelectCreate) else None
-        if earlier is None:
+    def _fetch_earlier(self, asked: Asked, folder: Path) -> Path | None:
+        """Table of an earlier answer that the request goes on from."""
+        if asked.before is None:
             return None
-        path = folder / asked.job.id / "chosen.parquet"
-        save(self._open(asked.job, earlier, TABLE_FILE), path)
+        path = folder / asked.job.id / "earlier.parquet"
+        save(self._open(asked.job, asked.before.id, TABLE_FILE), path)
         return path
+
+
+def _is_known(found: StoredComparison) -> bool:
+    """Whether there still is the analysis that was asked; its package may be gone."""
+    return found.request["kind"] in COMPARISONS
 
 
 def _folder(job: Job) -> str:
@@ -341,7 +343,7 @@ class Stored(BaseModel):
     links: dict[str, str]
 
 
-def described(job: Job, found: Comparison) -> ComparisonPublic:
+def described(job: Job, found: StoredComparison) -> ComparisonPublic:
     """A comparison without its result."""
     return ComparisonPublic(
         id=found.id,
@@ -356,19 +358,6 @@ def described(job: Job, found: Comparison) -> ComparisonPublic:
     )
 
 
-def summary_of(body: ComparisonCreate, found: Result) -> str:
-    """What was found, in a few words."""
-    if isinstance(found, LeakResult):
-        parts = [f"{test.copies:,} of {test.samples:,}" for test in found.tests]
-        return f"{', '.join(parts)} are copies"
-    if isinstance(found, DiffResult):
-        kinds = ("added", "removed", "relabelled")
-        parts = [f"{found.number_of(kind) or 0:,} {kind}" for kind in kinds]
-        return ", ".join(parts)
-    strategy = body.strategy if isinstance(body, SelectCreate) else ""
-    return f"{found.chosen:,} chosen by {strategy}"
-
-
 def _links(job_id: str, comparison_id: str) -> dict[str, str]:
     return {"self": f"/v1/jobs/{job_id}/comparisons/{comparison_id}"}
 
@@ -377,18 +366,22 @@ def serve(
     connections: Sequence[Connection],
     body: ComparisonCreate,
     files: Sequence[KeptFiles],
-    chosen: Path | None,
+    earlier: Path | None,
     folder: Path,
 ) -> None:
     """Compares jobs in a process of its own; writes tables into the folder, sends the result."""
 
-    def find(tell: Callable[[float], None]) -> Result | Refusal:
+    def find(tell: Tell) -> Found | Refusal:
         try:
-            if isinstance(body, LeaksCreate):
-                return _leaks(body, files, folder, tell)
-            if isinstance(body, DiffCreate):
-                return _diff(body, files, folder)
-            return _select(body, files, chosen, folder, tell)
+            job, *others = [ComparedJob(open_split(each), each.scores) for each in files]
+            asked = comparison_of(body)
+            before = None if earlier is None else pq.read_table(earlier)
+            found: Compared = function_of(asked.find)(body, job, others, before, tell)
+            write_parquet(folder / TABLE_FILE, found.table)
+            for name, marks in found.marks.items():
+                write_parquet(folder / MARKS_FILE.format(name.removeprefix("job ")), marks)
+            if found.classes is not None:
+                write_parquet(folder / CLASSES_FILE, found.classes)
         except DifficultyError as error:
             remedy = error.remedy_text(as_field_or_variable)
             return Refusal(f"{error.problem}; {remedy}" if remedy else error.problem)
@@ -396,100 +389,6 @@ def serve(
             return Refusal(f"the files of a job cannot be read ({type(error).__name__})")
         except MemoryError:
             return Refusal("it takes more memory than the server gives it")
+        return found.result
 
     answer(connections, find)
-
-
-def _share_of(total: int, tell: Callable[[float], None]) -> Callable[[int], None]:
-    """Tells which share of all pairs of samples has been compared."""
-    done = 0
-
-    def add(compared: int) -> None:
-        nonlocal done
-        done += compared
-        tell(min(1.0, done / max(1, total)))
-
-    return add
-
-
-def _write_marks(folder: Path, name: str, marks: pa.Table) -> None:
-    write_parquet(folder / MARKS_FILE.format(name.removeprefix("job ")), marks)
-
-
-def _leaks(
-    body: LeaksCreate, files: Sequence[KeptFiles], folder: Path, tell: Callable[[float], None]
-) -> LeakResult:
-    from difficulty_service.analyses.leaks.leaks import find_leaks
-    from difficulty_service.bodies.comparisons import SetResult
-
-    train, *tests = [open_split(each) for each in files]
-    total = train.num_samples * sum(test.num_samples for test in tests)
-    found = find_leaks(train, tests, body.cosine, _share_of(total, tell), body.search)
-    write_parquet(folder / TABLE_FILE, found.pairs)
-    _write_marks(folder, found.train, found.train_marks)
-    for test in found.tests:
-        _write_marks(folder, test.name, test.marks)
-    return LeakResult.of(found, [SetResult.of(test) for test in found.tests])
-
-
-def _diff(body: DiffCreate, files: Sequence[KeptFiles], folder: Path) -> DiffResult:
-    from difficulty_service.analyses.versions.changes import find_changes
-    from difficulty_service.scores.measures import read_measure
-
-    new, old = (open_split(each) for each in files)
-    scores = read_measure(files[0].scores, None)
-    found = find_changes(old, new, body.permutations, body.seed, scores)
-    assert found.table is not None  # noqa: S101 - there are samples
-    write_parquet(folder / TABLE_FILE, found.table)
-    result = DiffResult.of(found)
-    if len(result.classes) <= MOST_CLASSES:
-        return result
-    write_parquet(folder / CLASSES_FILE, found.classes)
-    *classes, together = result.classes
-    moved = sorted(classes, key=lambda each: -(each.frechet or 0.0))[: MOST_CLASSES - 1]
-    warning = (
-        f"the {len(moved)} of {len(classes):,} classes that moved most are listed; the table of "
-        "classes has all"
-    )
-    return result.model_copy(
-        update={"classes": (*moved, together), "warnings": (*result.warnings, warning)}
-    )
-
-
-def _select(
-    body: SelectCreate,
-    files: Sequence[KeptFiles],
-    chosen: Path | None,
-    folder: Path,
-    tell: Callable[[float], None],
-) -> SelectResult:
-    from difficulty_service.analyses.selection.selection import (
-        Known,
-        SelectionRequest,
-        read_ids,
-        select_samples,
-    )
-    from difficulty_service.scores.measures import read_measure
-
-    pool = replace(open_split(files[0]), ignores_labels=False)
-    known = Known(
-        scores=read_measure(files[0].scores, body.by) if body.reads("scores") else None,
-        labelled=open_split(files[1]) if body.labelled is not None else None,
-        chosen=() if chosen is None else read_ids(chosen),
-    )
-    others = 0 if known.labelled is None else known.labelled.num_samples
-    compared = pool.num_samples * (body.count + len(known.chosen) + others)
-    selection = select_samples(pool, SelectionRequest.of(body), known, _share_of(compared, tell))
-    write_parquet(folder / TABLE_FILE, selection.table)
-    _write_marks(folder, selection.name, selection.other_marks)
-    result = SelectResult.of(selection)
-    if len(result.classes) <= MOST_CLASSES:
-        return result
-    most = sorted(result.classes.items(), key=lambda each: -each[1])[:MOST_CLASSES]
-    warning = (
-        f"the {MOST_CLASSES} of {len(result.classes):,} classes with most chosen samples are "
-        "listed; the table has the class of each sample"
-    )
-    return result.model_copy(
-        update={"classes": dict(most), "warnings": (*result.warnings, warning)}
-    )

@@ -11,7 +11,7 @@ from api.http.api_keys import ReadKey, WriteKey
 from api.http.byte_ranges import RequestedBytes
 from api.http.principals import Principal
 from api.http.problems import Problem, invalid, not_found
-from api.jobs.comparisons import Comparison
+from api.jobs.comparisons import StoredComparison
 from api.jobs.store import Job, visible_job
 from api.results.comparisons import (
     CLASSES_FILE,
@@ -31,14 +31,12 @@ from api.routes.results import (
 )
 from api.routes.reviewers import owned_job
 from api.services import services_of
+from difficulty_service.bodies.comparison_kinds import COMPARISON_PATTERN
 from difficulty_service.bodies.comparisons import (
-    COMPARISON_PATTERN,
     ComparisonCreate,
     ComparisonList,
     ComparisonPublic,
-    DiffCreate,
-    LeaksCreate,
-    SelectCreate,
+    comparison_of,
 )
 from difficulty_service.bodies.jobs import ID_PATTERN
 
@@ -63,8 +61,8 @@ def compare(
     """Finds it in the background; ask for its address until its state is not `running`.
 
     `leaks` finds samples of the training set of this job that other jobs have as tests, `diff` what
-    differs from an older version, `select` what to label next or to keep. The options are those of
-    the commands of these names.
+    differs from an older version, `select` what to label next or to keep, and other packages may
+    add more. The options are those of the commands of these names.
     """
     found = begin(request, key, job_id, body)
     response.status_code = 202 if found.state == "running" else 200
@@ -170,37 +168,31 @@ def begin(
     """The comparison of a request, which is begun unless it is there."""
     owned_job(request, key, job_id)
     job = succeeded_job(request, key, job_id)
-    named: dict[str, list[str]] = {}
-    if isinstance(body, LeaksCreate):
-        named["tests"] = list(body.tests)
-    elif isinstance(body, DiffCreate):
-        named["old"] = [body.old]
-    elif body.labelled is not None:
-        named["labelled"] = [body.labelled]
-    others = [
-        _other(request, key, job, other, field) for field, ids in named.items() for other in ids
-    ]
+    named = comparison_of(body).others
+    others = [_other(request, key, job, other, named.field) for other in named.named_in(body)]
     if len({each.id for each in others}) < len(others):
-        raise invalid("a job is named twice", "name each once", "tests")
+        raise invalid("a job is named twice", "name each once", named.field)
     asked = Asked(body, [job, *others], _before(request, key, job, body))
     return comparisons(request).request(key, asked)
 
 
 def _before(
     request: Request, key: Principal, job: Job, body: ComparisonCreate
-) -> Comparison | None:
-    """The earlier choice that a request goes on from."""
-    if not isinstance(body, SelectCreate) or body.chosen is None:
+) -> StoredComparison | None:
+    """The earlier answer that a request goes on from."""
+    asked = comparison_of(body)
+    named = None if asked.earlier is None else getattr(body, asked.earlier)
+    if named is None:
         return None
     try:
-        before = comparisons(request).find(key, job, body.chosen)
+        before = comparisons(request).find(key, job, named)
     except Problem:
         before = None
-    if before is None or before.request["kind"] != "select" or before.state != "succeeded":
+    if before is None or before.request["kind"] != asked.kind or before.state != "succeeded":
         raise invalid(
-            f"there is no finished choice {body.chosen!r} of this job",
+            f"there is no finished {asked.kind} {named!r} of this job",
             f"GET /v1/jobs/{job.id}/comparisons lists them",
-            "chosen",
+            asked.earlier,
         )
     return before
 

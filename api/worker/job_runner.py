@@ -33,9 +33,8 @@ from api.worker.feature_cache import FeatureCache
 from api.worker.job_messages import Stage
 from api.worker.job_observer import Observer, Reporter
 from api.worker.missing_regions import require_boxes, write_missing
-from difficulty_service.analyses.tags.dataset import ScoredTags, score_dataset_tags
-from difficulty_service.analyses.tags.scores import TagReport
 from difficulty_service.backbones import Loader, load_backbone
+from difficulty_service.base.analyses import ability
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.base.files import file_sha256
 from difficulty_service.base.tables import write_parquet
@@ -47,6 +46,7 @@ from difficulty_service.marks.review_folder import Review
 from difficulty_service.scores.file import read_score_schema, read_scores
 from difficulty_service.scores.samples import columns_to_read
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
+from difficulty_service.scoring.judged_tags import ScoredTags, TagReport
 from difficulty_service.scoring.pipeline import (
     Callbacks,
     ExtractedDataset,
@@ -162,7 +162,7 @@ def _score_or_judge(
     """What makes the scores of a dataset, of its labels or of its tags."""
     if tags is None:
         return partial(score_dataset, scoring=scoring)
-    return partial(score_dataset_tags, tags=tags, out=scoring.out)
+    return partial(ability("tags", "judge"), tags=tags, out=scoring.out)
 
 
 def _write_tables(scored: ScoredDataset | ScoredTags, scores: Path, folder: Path) -> list[Path]:

@@ -9,8 +9,8 @@ from api.http.problems import invalid
 from api.jobs.files import MISSING_FILE
 from api.jobs.missing_table import COUNTS, PICTURE
 from api.jobs.store import Job
-from difficulty_service.analyses.missing_boxes.find import MissingBoxes, find_missing
 from difficulty_service.backbones import Loader
+from difficulty_service.base.analyses import ability
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import write_parquet
@@ -53,8 +53,9 @@ def write_missing(
     assert wanted.missing_boxes is not None  # noqa: S101 - they are to be looked for
     options = MissingOptions(sample=wanted.missing_boxes, seed=wanted.seed)
     split = Split(f"job {job.id}", store)
-    found = find_missing(split, dataset, options, extraction, callbacks, load)
-    table = found.table.append_column(PICTURE, pa.array(_pictures(found), pa.binary()))
+    find = ability("missing_boxes", "find")
+    found = find(split, dataset, options, extraction, callbacks, load)
+    table = found.table.append_column(PICTURE, pa.array(_pictures(found.regions), pa.binary()))
     path = extraction.out.parent / MISSING_FILE
     with replacing(path) as temporary:
         write_parquet(
@@ -63,11 +64,11 @@ def write_missing(
     return path
 
 
-def _pictures(found: MissingBoxes) -> Sequence[bytes | None]:
+def _pictures(regions: Dataset) -> Sequence[bytes | None]:
     """A picture of each region; None where its image can no longer be read."""
-    ids = list(found.regions.sample_ids)
+    ids = list(regions.sample_ids)
     pictures: dict[str, bytes] = {}
-    for sample_id, image in ImageSource(found.regions, ()).images(ids, lambda _id, _reason: None):
+    for sample_id, image in ImageSource(regions, ()).images(ids, lambda _id, _reason: None):
         try:
             pictures[sample_id] = to_webp(image.read(), LARGE)
         except (ImageError, OSError):

@@ -1,1 +1,1 @@
-"""One folder for each question beyond scoring: what is computed, its result and its page."""
+"""Questions about a dataset beyond its scores, a folder each; `base.analyses` lists them."""

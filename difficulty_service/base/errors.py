@@ -21,6 +21,7 @@ DifficultyError
 │   └── UnmatchedScores    training samples have no score, or scores have no sample
 ├── MetricError            no metric can be computed from the predictions
 ├── ServiceError           the service refuses a request, or cannot be reached
+├── MissingAnalysis        an analysis is asked for that this installation does not have
 └── MissingPackage         an optional package is not installed
 
 A remedy names parameters as data, because the library is used from the command line, over HTTP and
@@ -195,6 +196,10 @@ class ServiceError(DifficultyError):
     def detail(self) -> str:
         """What is wrong, without the remedy."""
         return self.problem
+
+
+class MissingAnalysis(DifficultyError):
+    """Something asks for an analysis that this installation does not have."""
 
 
 class MissingPackage(DifficultyError):

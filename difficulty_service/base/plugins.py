@@ -4,18 +4,19 @@
 | --- | --- |
 | `difficulty.scorers` | a `Scorer`; its column has the name of the entry point |
 | `difficulty.exports` | an `Export`, a format of `difficulty export` |
+| `difficulty.analyses` | an `Analysis`, with its commands, Python functions and comparison |
 | `difficulty.datasets` | a function that opens `PREFIX:REFERENCE`; see `datasets.plugged` |
 | `difficulty.backbones` | a function that builds `PREFIX:NAME`; see `backbones.plugged` |
 | `difficulty.commands` | a function that adds commands to the application |
 
-A `Scorer` and an `Export` are declarations: what does the work is imported when it is asked for, so
-that listing them stays fast.
+A `Scorer`, an `Export` and an `Analysis` are declarations: what does the work is imported when it
+is asked for, so that listing them stays fast.
 """
 
 import pkgutil
 import warnings
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 from typing import Any, ClassVar, TypeVar
 
@@ -82,7 +83,30 @@ class Export:
     fault: ClassVar[str | None] = None
 
 
-Declared = TypeVar("Declared", Scorer, Export)
+@dataclass(frozen=True)
+class Analysis:
+    """A question about a dataset beyond the scores of its samples.
+
+    Nothing imports an analysis but by its declaration, so that one can be added or taken away.
+
+    Attributes:
+        name: Name of the folder, or of the entry point.
+        commands: `module:function` of each command, which is called as its function is.
+        functions: `module:function` of each function that `difficulty_service` offers.
+        comparison: `module:NAME` of the `bodies.comparison_kinds.Comparison` by which finished jobs
+            are asked; None where they are not.
+        abilities: `module:function` of what the rest asks of it, by name, as in `ability`.
+    """
+
+    name: str
+    commands: tuple[str, ...] = ()
+    functions: tuple[str, ...] = ()
+    comparison: str | None = None
+    abilities: Mapping[str, str] = field(default_factory=dict)
+    fault: ClassVar[str | None] = None
+
+
+Declared = TypeVar("Declared", Scorer, Export, Analysis)
 
 
 def declared(group: str, kind: type[Declared], taken: Collection[str]) -> Iterator[Declared]:

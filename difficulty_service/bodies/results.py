@@ -5,7 +5,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from difficulty_service.analyses.missing_boxes.result import MissingResult
+from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.scores.score_columns import COLUMNS
 
 ColumnKind: TypeAlias = Literal["category", "number", "date", "text"]

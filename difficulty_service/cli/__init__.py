@@ -11,6 +11,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 from docstring_parser import Docstring, DocstringStyle
 from docstring_parser.parser import parse_from_object
 
+from difficulty_service.base.analyses import all_analyses
 from difficulty_service.base.entry_points import entry_points_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
@@ -27,11 +28,10 @@ PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
 COMMANDS = (
-    *("demo", "backbones", "extract", "merge", "fit", "score", "report", "audit"),
-    *("compare_scores", "consensus", "explain", "leaks", "diff", "select"),
-    *("clean", "export", "estimate", "annotators", "tags", "missing", "mcp"),
+    *("demo", "backbones", "extract", "merge", "fit", "score", "report"),
+    *("clean", "export", "estimate", "mcp"),
 )
-"""Functions that are commands, each in a module of the same name."""
+"""Functions that are commands, each in a module of the same name; analyses add theirs."""
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -39,6 +39,9 @@ DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is 
 """
 
 Shell = Literal["bash", "fish", "powershell", "zsh"]
+
+ANALYSES = Group("Analyses", sort_key=2)
+"""Panel of the commands that ask more about a dataset than how hard its samples are."""
 
 OPTIONS = Group("Options", sort_key=-1)
 """Panel of the options of a command itself, before those that it shares with others."""
@@ -68,6 +71,9 @@ def create_app() -> App:
     app.command(install_completion, name="--install-completion", group=OPTIONS)
     for name in COMMANDS:
         add_command(app, f"difficulty_service.cli.{name}:{name}")
+    for analysis in all_analyses().values():
+        for function in analysis.commands:
+            add_command(app, function, group=ANALYSES)
     for plugin in entry_points_of(PLUGIN_GROUP):
         plugin.load()(app)
     return app

@@ -139,14 +139,14 @@ def refuse_reading(images: ScoredImages) -> None:
 
 def clean_tags(out: Path, decisions: "Decisions", tags: "TagSource", *, dry_run: bool) -> None:
     """Prints what is decided about tags, and writes their table unless it is a dry run."""
-    from difficulty_service.analyses.tags.scores import revise_tags
+    from difficulty_service.base.analyses import ability
     from difficulty_service.cleaning.clean import write_revision
 
     report_decisions(decisions, "decision")
     if dry_run:
         console.print("nothing is written")
         return
-    revise = partial(revise_tags, tags)
+    revise = partial(ability("tags", "revise"), tags)
     written = write_revision(out, decisions, revise, link=False, single=True)
     print_warnings(written.warnings)
     console.print(f"the tags are in {out}", markup=False)

@@ -6,12 +6,19 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from cyclopts import App
+from cyclopts import App, Group
 
 
-def add_command(app: App, function: str, *, name: str | None = None) -> None:
-    """Adds a command, `package.module:function`, after those that are there already."""
-    app.command(function, name=name, help=docstring_of(function), sort_key=len(list(app)))
+def add_command(
+    app: App, function: str, *, name: str | None = None, group: Group | None = None
+) -> None:
+    """Adds a command, `package.module:function`, after those that are there already.
+
+    Args:
+        group: Panel of the list of commands in which it stands.
+    """
+    described, place = docstring_of(function), len(list(app))
+    app.command(function, name=name, help=described, group=group, sort_key=place)
 
 
 @cache

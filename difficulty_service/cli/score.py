@@ -185,10 +185,10 @@ def score_tags_of(
     report: Path | None,
 ) -> None:
     """Extracts the samples of a table, judges its tags and prints what was found."""
-    from difficulty_service.analyses.tags.dataset import ScoredTags, score_dataset_tags
-    from difficulty_service.analyses.tags.given_tags import open_given_tags
-    from difficulty_service.cli.tags import report_tags
+    from difficulty_service.base.analyses import ability
     from difficulty_service.features.description import is_store
+    from difficulty_service.scoring.given_tags import open_given_tags
+    from difficulty_service.scoring.judged_tags import ScoredTags
     from difficulty_service.scoring.pipeline import features_beside
 
     if is_store(Path(source)):
@@ -201,11 +201,11 @@ def score_tags_of(
     tags = open_given_tags(source, scoring, request.dataset)
 
     assert tags is not None  # noqa: S101 - the options name some
-    judge = partial(score_dataset_tags, tags=tags, out=out)
+    judge = partial(ability("tags", "judge"), tags=tags, out=out)
     scored: ScoredTags = run_with_progress(request, out, judge, verbose=False)
     if report is not None:
         write_score_report(out, report)
-    report_tags(scored.found, out, report)
+    ability("tags", "report")(scored.found, out, report)
 
 
 def report_all(

@@ -11,7 +11,6 @@ mcp_tools      what an assistant may ask
 """
 
 from difficulty_service.base.errors import ServiceError
-from difficulty_service.bodies.comparisons import DiffCreate, LeaksCreate, SelectCreate
 from difficulty_service.bodies.jobs import JobCreate, JobDataset
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.client.client import Client
@@ -20,12 +19,9 @@ from difficulty_service.marks.mark_kinds import Mark
 __all__ = [
     "Client",
     "Decision",
-    "DiffCreate",
     "JobCreate",
     "JobDataset",
-    "LeaksCreate",
     "Mark",
     "MarkChange",
-    "SelectCreate",
     "ServiceError",
 ]

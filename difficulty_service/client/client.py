@@ -15,7 +15,6 @@ import pyarrow.parquet as pq
 from numpy.typing import ArrayLike
 
 from difficulty_service.bodies.comparisons import (
-    ComparisonCreate,
     ComparisonList,
     ComparisonPublic,
 )
@@ -312,14 +311,16 @@ class Client:
 
     # Comparisons
 
-    def compare(self, job_id: str, asked: ComparisonCreate) -> ComparisonPublic:
+    def compare(self, job_id: str, kind: str, **options: Any) -> ComparisonPublic:  # noqa: ANN401
         """What is asked of finished jobs, once it is there or has failed; `state` says which.
 
         Args:
             job_id: The job with the training set, the new version, or the samples to choose from.
-            asked: A `LeaksCreate`, `DiffCreate` or `SelectCreate`.
+            kind: `leaks`, `diff`, `select`, or what a package of the service adds.
+            options: Those of the command of this name, and the fields that name other jobs:
+                `tests` of leaks, `old` of a diff, `labelled` and `chosen` of a selection.
         """
-        path = "/v1/jobs/{}/comparisons"
+        path, asked = "/v1/jobs/{}/comparisons", {"kind": kind, **options}
         found = self._service.ask(ComparisonPublic, "POST", path, job_id, body=asked)
         pauses = iter(PAUSES)
         while found.state == "running":

@@ -3,6 +3,7 @@
 Everything else of this package says which request; what every request has in common is here.
 """
 
+import json
 import os
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -138,7 +139,7 @@ class ServiceConnection:
         inserted: Sequence[str],
         *,
         params: Mapping[str, Parameter] | None = None,
-        body: BaseModel | None = None,
+        body: BaseModel | Mapping[str, Any] | None = None,
         **options: Any,  # noqa: ANN401 - those of httpx2
     ) -> httpx2.Request:
         """A request with the parameters that are not None, and the fields of the body that are set.
@@ -146,7 +147,11 @@ class ServiceConnection:
         What is inserted into the path is quoted, so that it cannot lead elsewhere.
         """
         if body is not None:
-            options["content"] = body.model_dump_json(exclude_unset=True)
+            options["content"] = (
+                body.model_dump_json(exclude_unset=True)
+                if isinstance(body, BaseModel)
+                else json.dumps(body)
+            )
             options["headers"] = {"Content-Type": "application/json"} | options.get("headers", {})
         given = {name: value for name, value in (params or {}).items() if value is not None}
         address = path.format(*(quote(text, safe="") for text in inserted))

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias, Unpack
 
-from difficulty_service.analyses.tags.dataset import score_dataset_tags
-from difficulty_service.analyses.tags.given_tags import open_given_tags
+from difficulty_service.base.analyses import ability
 from difficulty_service.base.errors import CleaningError, ConfigError
 from difficulty_service.features.errors_file import describe_reasons
 from difficulty_service.features.source import FeatureSource
@@ -38,6 +37,7 @@ from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.score_columns import DEFAULT_SCORERS
 from difficulty_service.scoring.fit_store import fit_store
+from difficulty_service.scoring.given_tags import open_given_tags
 from difficulty_service.scoring.marked_features import apply_marks
 from difficulty_service.scoring.pipeline import (
     Callbacks,
@@ -204,7 +204,7 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             scoring_request = ScoreRequest(out, scoring, review=review)
             extracted = run_pipeline(request, scoring_request, callbacks, dataset).extracted
         else:
-            judged = score_dataset_tags(request, tags, out, callbacks, dataset)
+            judged = ability("tags", "judge")(request, tags, out, callbacks, dataset)
             extracted = judged.extracted
         scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:

@@ -341,3 +341,10 @@ def open_scores(path: str | Path) -> Scores:
         ScoreFileError: The file is missing, is not a score file, or has an unknown version.
     """
     return Scores(read_scores(Path(path)))
+
+
+def contents_of(scores: Scores | str | Path, columns: Sequence[str] | None = None) -> ScoreFile:
+    """What scores hold, or some columns of a score file."""
+    if isinstance(scores, Scores):
+        return ScoreFile(scores.table, scores.provenance)
+    return read_scores(Path(scores), columns)

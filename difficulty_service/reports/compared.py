@@ -5,21 +5,13 @@ The comparison of two score files as a page of the same kind as the report.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from difficulty_service.analyses.audit.score_comparison import ScoreComparison
 from difficulty_service.base.errors import AuditError, ReportError, Setting
-from difficulty_service.base.files import replacing
 from difficulty_service.base.plain_columns import plain_column
-from difficulty_service.pages.cards import Pictures, read_pictures
-from difficulty_service.pages.charts import shade_of
-from difficulty_service.pages.html_page import render_template
-from difficulty_service.pages.origin import describe_provenance
-from difficulty_service.pages.stored_images import ImageSource
 from difficulty_service.scores.agreement import (
     error_rate_by_bin,
     flag_agreement,
@@ -34,7 +26,6 @@ from difficulty_service.scores.compared_values import (
     match_ids,
     rank_values,
 )
-from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import ScoredSamples
 
 BINS = 20
@@ -128,54 +119,3 @@ def bar_heights(compared: ComparedColumn) -> Sequence[float]:
     low = min(0.0, float(compared.means.min()))
     reach = max(float(compared.means.max()) - low, 1e-300)
     return [round(float((mean - low) / reach), 4) for mean in compared.means]
-
-
-STYLES, SCRIPTS = ("base.css", "report.css", "comparison.css"), ("theme.js",)
-
-LISTED_CLASSES = 50
-"""Number of classes in the table."""
-
-LISTED_IDS = 20
-"""Number of ids that are listed of samples in one file only."""
-
-
-@dataclass(frozen=True)
-class ComparedFile:
-    """A score file and the name that the page gives it."""
-
-    name: str
-    scores: ScoreFile
-
-
-def write_comparison(
-    path: Path,
-    comparison: ScoreComparison,
-    compared: Sequence[ComparedFile],
-    images: ImageSource | None = None,
-) -> Sequence[str]:
-    """Writes a comparison as one page; the file appears whole or not at all.
-
-    Gives warnings about pictures.
-    """
-    ids = [move.sample_id for move in comparison.moves]
-    pictures = Pictures({}, {}) if images is None else read_pictures(images, ids, ())
-    values = {
-        "comparison": comparison,
-        "noun": compared[0].scores.provenance.noun,
-        "names": [each.name for each in compared],
-        "facts": [describe_provenance(each.scores.provenance) for each in compared],
-        "pictures": pictures,
-        "shades": shades_of(comparison.tenths),
-        "classes": comparison.classes[:LISTED_CLASSES],
-        "only": [ids[:LISTED_IDS] for ids in (comparison.only_first, comparison.only_second)],
-    }
-    page = render_template("comparison.html.j2", values, styles=STYLES, scripts=SCRIPTS)
-    with replacing(path) as temporary:
-        temporary.write_text(page, "utf-8", errors="replace")
-    return [f"{sample_id} is not shown: {why}" for sample_id, why in pictures.problems.items()]
-
-
-def shades_of(tenths: Sequence[Sequence[int]]) -> Sequence[Sequence[int]]:
-    """A shade from 0 to 9 for each cell."""
-    largest = max(map(max, tenths))
-    return [[shade_of(count, largest) for count in row] for row in tenths]

@@ -23,6 +23,8 @@ from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.factories import write_image_folder
 from tests.service import client_of, services_in
 
+pytestmark = pytest.mark.analysis("missing_boxes")
+
 GONE = (3, 8, 21)
 """Scenes whose second box is gone."""
 

@@ -14,6 +14,8 @@ from difficulty_service.scoring.splits import Split, open_split
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
+pytestmark = pytest.mark.analysis("versions")
+
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")
 OLD, RELABELLED = 84, 4
 

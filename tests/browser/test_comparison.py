@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 
+from difficulty_service.analyses.audit.comparison_page import ComparedFile, write_comparison
 from difficulty_service.analyses.audit.score_comparison import columns_of, compare_scores
 from difficulty_service.pages.stored_images import open_images
-from difficulty_service.reports.compared import ComparedFile, write_comparison
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.browser.kinds import Findings, OpenPage
+
+pytestmark = pytest.mark.analysis("audit")
 
 MakeScored = Callable[..., Path]
 

@@ -16,6 +16,8 @@ from difficulty_service.scores.explanation import (
 )
 from tests.browser.kinds import Findings, OpenPage
 
+pytestmark = pytest.mark.analysis("audit")
+
 HOSTILE = "<img src=x onerror=alert(1)>"
 
 

@@ -14,6 +14,8 @@ from difficulty_service.scoring.splits import Split, open_split
 from tests.browser.kinds import Findings, OpenPage
 from tests.factories import store_of
 
+pytestmark = pytest.mark.analysis("leaks")
+
 MakeScored = Callable[..., Path]
 
 HOSTILE = ("<b>bird</b>", '=cat,"1"\n\'', "dog\u202egod")

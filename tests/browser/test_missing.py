@@ -9,6 +9,8 @@ import difficulty_service as ds
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 from tests.browser.kinds import Findings, OpenPage
 
+pytestmark = pytest.mark.analysis("missing_boxes")
+
 
 @pytest.fixture(scope="module")
 def missing(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -16,6 +16,8 @@ from difficulty_service.reports.assemble import ReportOptions, make_report, read
 from difficulty_service.scores.file import read_scores
 from tests.browser.kinds import OpenPage
 
+pytestmark = pytest.mark.analysis("tags")
+
 IMAGES, WRONG, MISSING = 120, 5, 9
 TAGS = ("blue", "green", "red")
 

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+pytestmark = pytest.mark.analysis("annotators")
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 SAMPLES, CLASSES = 300, np.array(["cat", "dog", "owl"])

@@ -12,6 +12,8 @@ from scipy.stats import spearmanr
 from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 
+pytestmark = pytest.mark.analysis("audit")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]

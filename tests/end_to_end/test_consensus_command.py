@@ -14,6 +14,8 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.store import create_store, open_store
 from difficulty_service.scores.file import read_scores
 
+pytestmark = pytest.mark.analysis("consensus")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]

@@ -12,6 +12,8 @@ import pytest
 
 from tests.end_to_end.conftest import CLASSES, make_photos
 
+pytestmark = pytest.mark.analysis("versions")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 

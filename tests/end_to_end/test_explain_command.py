@@ -27,6 +27,8 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.small_clip import BACKBONE, known_to_open_clip, write_weights
 
+pytestmark = pytest.mark.analysis("audit")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 

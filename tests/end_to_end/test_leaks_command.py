@@ -16,6 +16,8 @@ from PIL import Image, ImageOps
 from difficulty_service.marks.files import read_marks
 from difficulty_service.scores.file import read_scores
 
+pytestmark = pytest.mark.analysis("leaks")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 

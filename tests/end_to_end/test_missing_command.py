@@ -9,6 +9,8 @@ import pytest
 
 from tests.boxed_images import WRITERS, Scene, many_scenes, write_image
 
+pytestmark = pytest.mark.analysis("missing_boxes")
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 

@@ -20,6 +20,8 @@ from difficulty_service.scores.file import read_scores
 from docs.score_result import PAGE, page
 from tests.factories import store_of
 
+pytestmark = pytest.mark.analysis("leaks", "versions", "selection", "missing_boxes", "backbones")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 Scored = tuple[Path, Done]

@@ -16,7 +16,7 @@ from tests.factories import MISSING_TAG, WRONG_TAG, write_tagged_images
 
 Run = Callable[..., None]
 
-pytestmark = pytest.mark.usefixtures("small_networks")
+pytestmark = [pytest.mark.analysis("tags"), pytest.mark.usefixtures("small_networks")]
 
 
 @pytest.fixture(scope="module")

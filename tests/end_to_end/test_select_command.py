@@ -13,6 +13,8 @@ from difficulty_service.marks.files import read_marks
 from difficulty_service.scores.file import read_scores
 from tests.end_to_end.conftest import CLASSES, make_photos
 
+pytestmark = pytest.mark.analysis("selection")
+
 Done = subprocess.CompletedProcess[str]
 Command = Callable[..., Done]
 

@@ -14,6 +14,8 @@ from PIL import Image
 import difficulty_service as ds
 from difficulty_service.base.errors import DatasetError, ScoreFileError
 
+pytestmark = pytest.mark.analysis("tags")
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 SAMPLES = 240

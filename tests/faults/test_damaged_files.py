@@ -17,6 +17,8 @@ import pytest
 
 from tests.faults.damage import ALL, FOREIGN, TEXTS, read_damaged
 
+pytestmark = pytest.mark.analysis("audit")
+
 NUM_FILES = int(os.environ.get("DIFFICULTY_DAMAGED_FILES", "300"))
 ROOM = 300  # MB that a process may grow by
 

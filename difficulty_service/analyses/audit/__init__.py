@@ -1,1 +1,16 @@
-"""Evaluation of scores against votes, flags, labels or errors of a classifier."""
+"""Do the scores mean anything: beside what is known of samples, other scores, and words."""
+
+from difficulty_service.base.plugins import Analysis
+
+ANALYSIS = Analysis(
+    "audit",
+    commands=(
+        "difficulty_service.analyses.audit.command:audit",
+        "difficulty_service.analyses.audit.comparison_command:compare_scores",
+        "difficulty_service.analyses.audit.explain_command:explain",
+    ),
+    functions=(
+        "difficulty_service.analyses.audit.comparison_function:compare_scores",
+        "difficulty_service.analyses.audit.explain_function:explain",
+    ),
+)

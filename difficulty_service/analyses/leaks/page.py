@@ -110,7 +110,9 @@ def write_leak_page(path: Path, page: LeakPage, spell: Spell) -> Sequence[str]:
         ],
         "warnings": [*report.warnings, *notes],
     }
-    html = render_template("leaks.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+    html = render_template(
+        "leaks.html.j2", values, styles=STYLES, scripts=SCRIPTS, package=__package__
+    )
     with replacing(path) as temporary:
         temporary.write_text(html, "utf-8", errors="replace")
     return notes

@@ -17,7 +17,6 @@ import torch
 from numpy.typing import NDArray
 
 from difficulty_service.analyses.missing_boxes.odds import object_odds
-from difficulty_service.analyses.missing_boxes.result import MissingResult
 from difficulty_service.analyses.missing_boxes.windows import lies_beside, slide, window_sides
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.errors import (
@@ -29,6 +28,7 @@ from difficulty_service.base.errors import (
 from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import WRITERS
 from difficulty_service.base.wording import count_of
+from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Scenes
 from difficulty_service.features.description import FeatureDescription

@@ -36,7 +36,9 @@ def write_missing_page(path: Path, found: MissingBoxes) -> None:
         "name": dataset_name(found.dataset),
         "regions": _regions(found),
     }
-    html = render_template("missing.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+    html = render_template(
+        "missing.html.j2", values, styles=STYLES, scripts=SCRIPTS, package=__package__
+    )
     with replacing(path) as temporary:
         temporary.write_text(html, "utf-8", errors="replace")
 

@@ -1,35 +1,21 @@
 """The whole path where a sample has any number of tags: a dataset to features to judged tags."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from difficulty_service.analyses.tags.scores import (
-    TagReport,
-    require_place,
-    score_tags,
-    tags_of_samples,
-)
+from difficulty_service.analyses.tags.scores import require_place, score_tags, tags_of_samples
 from difficulty_service.backbones import Loader, load_backbone
 from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.datasets.tags import TagTable
 from difficulty_service.scoring.class_evidence import samples_of_features
+from difficulty_service.scoring.judged_tags import ScoredTags
 from difficulty_service.scoring.pipeline import (
     NO_CALLBACKS,
     Callbacks,
-    ExtractedDataset,
     ExtractRequest,
     extract_dataset,
 )
-
-
-@dataclass(frozen=True)
-class ScoredTags:
-    """Result of `score_dataset_tags`."""
-
-    extracted: ExtractedDataset
-    found: TagReport
 
 
 def score_dataset_tags(

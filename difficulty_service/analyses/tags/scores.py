@@ -45,6 +45,7 @@ from difficulty_service.gaussians.products import BLOCK_ROWS, CHUNK_ROWS, one_th
 from difficulty_service.scores.file import require_score_file_name, write_scores
 from difficulty_service.scores.provenance import Provenance, TagSource
 from difficulty_service.scoring.fit_store import StoreChunks
+from difficulty_service.scoring.judged_tags import TagReport
 from difficulty_service.scoring.marked_features import ChangedFeatures
 from difficulty_service.scoring.ranking import unranked_scores
 from difficulty_service.scoring.store import ROWS_PER_GROUP, grouped
@@ -75,33 +76,6 @@ class SampleTags:
     kept: Tensor
     source: TagSource | None = None
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class TagReport:
-    """What is thought of the tags of all samples.
-
-    Attributes:
-        tags: A row for each tag: `tag`, `given` (number of samples with it), `wrong` (expected
-            number of these that are wrong), `almost_certainly_wrong` (number with a `p_wrong` above
-            1/2), `missing` and `almost_certainly_missing` (the same of the other samples); null
-            where the tag is too rare to be judged.
-        rule: What was fitted.
-        num_samples: Number of samples with tags.
-        num_scored: Number of rows of the score file.
-        num_doubtful: Number of those that are almost certainly wrong.
-    """
-
-    tags: pa.Table
-    rule: TagRule
-    num_samples: int
-    num_scored: int
-    num_doubtful: int
-    warnings: tuple[str, ...]
-
-    def total(self, column: str) -> float:
-        """Sum over all tags of a column of `tags`."""
-        return float(np.nansum(self.tags[column].to_numpy()))
 
 
 def by_tag_file(path: Path) -> Path:
@@ -284,7 +258,16 @@ def score_tags(
             f"{FEWEST} samples have {'it' if len(rare) == 1 else 'them'}, or all but that many: "
             f"{list_names(rare, TAGS_SHOWN)}"
         )
-    return TagReport(table, rule, tags.given.num_samples, num_rows, num_doubtful, tuple(warnings))
+    errors = rule.errors
+    return TagReport(
+        tags=table,
+        wrong=errors.wrong,
+        missing=errors.missing,
+        num_samples=tags.given.num_samples,
+        num_scored=num_rows,
+        num_doubtful=num_doubtful,
+        warnings=tuple(warnings),
+    )
 
 
 def _plain(table: pa.Table, *columns: str) -> list[list[object]]:

@@ -101,7 +101,9 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
         "facts": [(dataset_name(each.name), facts_of(each)) for each in (page.old, page.new)],
         "warnings": [*report.warnings, *notes],
     }
-    html = render_template("changes.html.j2", values, styles=STYLES, scripts=SCRIPTS)
+    html = render_template(
+        "changes.html.j2", values, styles=STYLES, scripts=SCRIPTS, package=__package__
+    )
     with replacing(path) as temporary:
         temporary.write_text(html, "utf-8", errors="replace")
     return notes

@@ -15,7 +15,11 @@ from api.jobs import comparisons as stored
 from api.jobs.store import Job
 from api.results import comparisons
 from api.storage.artifacts import Artifacts
+from difficulty_service.analyses.selection import comparison as selection
+from difficulty_service.analyses.versions import comparison as versions
 from tests.service import ask, services_in
+
+pytestmark = pytest.mark.analysis("leaks", "versions", "selection")
 
 
 def read(client: TestClient, address: str) -> list[dict[str, object]]:
@@ -368,7 +372,7 @@ def test_results_have_some_classes_and_a_table_all(
 
 
 def serve_with_two_classes(*arguments: Any) -> None:  # noqa: ANN401 - in a process of its own
-    comparisons.MOST_CLASSES = 2
+    selection.MOST_CLASSES = versions.MOST_CLASSES = 2
     real_serve(*arguments)
 
 

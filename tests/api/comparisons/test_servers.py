@@ -17,6 +17,8 @@ from api.results import comparisons
 from api.storage.tables import COMPARISONS
 from tests.service import ask, services_in
 
+pytestmark = pytest.mark.analysis("leaks", "versions", "selection")
+
 real_serve = comparisons.serve
 
 

@@ -12,6 +12,8 @@ from tests.factories import write_tagged_images
 from tests.service import client_of
 from tests.small_network import SMALL
 
+pytestmark = pytest.mark.analysis("tags")
+
 
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:

@@ -21,6 +21,8 @@ from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import to_samples
 from tests.factories import score_table
 
+pytestmark = pytest.mark.analysis("annotators")
+
 CLASSES = ("cat", "dog", "owl")
 KEEP, DROP = (Mark.KEEP, None), (Mark.DROP, None)
 Decision = tuple[Mark, str | None]

@@ -28,6 +28,8 @@ from tests.api.stored_results import stored_result
 from tests.factories import write_tagged_images
 from tests.small_network import SMALL
 
+pytestmark = pytest.mark.analysis("tags")
+
 Claim = Callable[..., Job]
 
 

@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.analysis("tags")
+
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 

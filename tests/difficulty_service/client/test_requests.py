@@ -12,7 +12,6 @@ import pytest
 
 from api.app import create_app
 from api.settings import Settings
-from difficulty_service.bodies.comparisons import SelectCreate
 from difficulty_service.bodies.jobs import JobCreate, JobDataset, State
 from difficulty_service.bodies.marks import Decision, MarkChange
 from difficulty_service.client import Client, ServiceError
@@ -23,7 +22,7 @@ ARGUMENTS: Mapping[str, object] = {
     "job": JobCreate(dataset=JobDataset(root="photos")),
     "job_id": "a job",
     "of_job": "a job",
-    "asked": SelectCreate(kind="select", count=1),
+    "kind": "select",
     "comparison_id": "a comparison",
     "sample_id": "cat/ü 1.jpg",
     "changes": [MarkChange(sample_id="a", decision=Decision(mark=Mark.KEEP))],
@@ -88,7 +87,8 @@ def every_argument(name: str) -> dict[str, object]:
     arguments: dict[str, object] = {}
     for parameter in inspect.signature(getattr(Client, name)).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD:
-            arguments |= dict.fromkeys(ScoreFilter.__annotations__, "1")
+            names = ["count"] if name == "compare" else ScoreFilter.__annotations__
+            arguments |= dict.fromkeys(names, "1")
         elif parameter.name != "self":
             arguments[parameter.name] = ARGUMENTS[parameter.name]
     return arguments

@@ -11,6 +11,8 @@ import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 from difficulty_service.marks.files import read_marks
 
+pytestmark = pytest.mark.analysis("annotators")
+
 
 def votes_of(labels: NDArray[np.int64]) -> pd.DataFrame:
     """Three annotators, two of whom always say what the label is."""

@@ -10,6 +10,8 @@ from scipy.stats import spearmanr
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 
+pytestmark = pytest.mark.analysis("audit")
+
 
 @pytest.fixture
 def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:

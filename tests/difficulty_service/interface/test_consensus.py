@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 import difficulty_service as ds
 from difficulty_service.interface.scores import Scores
 
+pytestmark = pytest.mark.analysis("consensus")
+
 
 @pytest.fixture
 def noisy(features: NDArray[np.float32], labels: NDArray[np.int64]) -> Scores:

@@ -7,6 +7,8 @@ import pytest
 
 import difficulty_service as ds
 
+pytestmark = pytest.mark.analysis("versions")
+
 
 @pytest.fixture
 def arrays() -> tuple[np.ndarray, np.ndarray, list[str]]:

@@ -10,6 +10,8 @@ import torch
 import difficulty_service as ds
 from tests.factories import store_of
 
+pytestmark = pytest.mark.analysis("leaks")
+
 
 @pytest.fixture
 def arrays() -> tuple[np.ndarray, np.ndarray]:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import difficulty_service as ds
+from difficulty_service.base.analyses import own_analyses
 from difficulty_service.interface.names import HOMES
 
 ROOT = Path(ds.__file__).parents[1]
@@ -70,7 +71,9 @@ def test_importing_the_package_loads_no_other_package() -> None:
 
 
 def test_every_public_name_is_loaded_completed_and_has_a_home() -> None:
-    assert set(ds.__all__) == {*HOMES, "errors", "__version__"}
+    analyses = [path for each in own_analyses().values() for path in each.functions]
+    functions = {path.partition(":")[2] for path in analyses}
+    assert set(ds.__all__) == {*HOMES, *functions, "errors", "__version__"}
     assert set(ds.__all__) <= set(dir(ds))
     assert all(getattr(ds, name) is getattr(ds, name) for name in ds.__all__)
 

@@ -6,16 +6,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from difficulty_service.analyses.audit.score_comparison import compare_scores
-from difficulty_service.reports.compared import (
+from difficulty_service.analyses.audit.comparison_page import (
     LISTED_CLASSES,
     ComparedFile,
     shades_of,
     write_comparison,
 )
+from difficulty_service.analyses.audit.score_comparison import compare_scores
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
+
+pytestmark = pytest.mark.analysis("audit")
 
 
 def score_file(number: int, classes: int, seed: int) -> ScoreFile:

@@ -16,6 +16,8 @@ from difficulty_service.reports.assemble import ReportOptions, make_report
 from difficulty_service.scores.explanation import Explanation, Finding, GroupFindings, scored_by
 from difficulty_service.scores.file import ScoreFile
 
+pytestmark = pytest.mark.analysis("audit")
+
 MakeScores = Callable[..., ScoreFile]
 
 PHRASES = ["a blurry photo", "<b>snow</b> & ice", "a cage"]

@@ -19,6 +19,8 @@ from difficulty_service.scores.file import (
 )
 from difficulty_service.scores.provenance import Provenance
 
+pytestmark = pytest.mark.analysis("selection")
+
 IDS = ["a/1.png", "=1+1", "'=quoted", "'plain", '-1,\n"x"', "", "007", "é😀"]
 
 

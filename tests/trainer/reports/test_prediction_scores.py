@@ -28,6 +28,8 @@ from trainer.run_folder import seed_folders
 from trainer.runs.evaluate import DatasetChoice
 from trainer.runs.train import RunRequest, run_seed
 
+pytestmark = pytest.mark.analysis("audit")
+
 CLASSES = ("bird", "cat", "dog")
 
 

@@ -18,17 +18,17 @@ from difficulty_service.analyses.backbones.backbone_trial import (
     recommend,
     try_backbones,
 )
+from difficulty_service.analyses.backbones.command import as_duration
+from difficulty_service.analyses.backbones.function import try_backbones as try_in_python
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.builtin import PREPROCESSING
 from difficulty_service.backbones.frozen_network import freeze
 from difficulty_service.base.errors import BackboneError, ConfigError, ImageError, StatisticsError
 from difficulty_service.cli import create_app
-from difficulty_service.cli.backbones import as_duration
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.interface.backbone_trial import try_backbones as try_in_python
 from difficulty_service.scoring.pipeline import plan_extraction
 from difficulty_service.settings.command_options import TrialOptions
 from difficulty_service.settings.options import EncodingOptions, ExtractionOptions, RunOptions

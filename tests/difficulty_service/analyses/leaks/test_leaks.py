@@ -102,7 +102,7 @@ def pairs_of(found: LeakReport | SetLeaks) -> Pairs:
 def test_the_pairs_are_those_of_a_naive_search_whatever_is_read_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, runs: int, rows_at_once: int, held: int
 ) -> None:
-    for module in (splits, leaks):
+    for module in (splits, exact_copies):
         monkeypatch.setattr(module, "ROWS_AT_ONCE", rows_at_once)
     monkeypatch.setattr(exact_copies, "HELD_BYTES", held)
     train, test = sets_of(tmp_path, runs)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from difficulty_service.analyses.leaks import leaks, near_search
+from difficulty_service.analyses.leaks import near_search
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_lists import NearLists
 from difficulty_service.analyses.leaks.near_search import Search

@@ -18,6 +18,8 @@ from difficulty_service.datasets.storage import boundary_at
 from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import SCENES, shown, write_coco, write_label_studio
 
+pytestmark = pytest.mark.analysis("missing_boxes")
+
 Contents = Callable[[Dataset], dict[str, bytes | str]]
 
 

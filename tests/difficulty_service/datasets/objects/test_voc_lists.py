@@ -12,6 +12,8 @@ from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.settings.command_options import MissingOptions
 from tests.boxed_images import write_voc
 
+pytestmark = pytest.mark.analysis("missing_boxes")
+
 
 def _open(folder: Path, split: str | None = None) -> Dataset:
     return open_dataset(str(folder), DatasetOptions(split=split))

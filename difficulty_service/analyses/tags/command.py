@@ -8,10 +8,11 @@ from cyclopts.validators import Number
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
-from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.cli.written_files import require_writable
+from difficulty_service.settings.command_options import listed_names
 
 if TYPE_CHECKING:
-    from difficulty_service.analyses.tags.scores import TagReport
+    from difficulty_service.scoring.judged_tags import TagReport
 
 SHOWN = 20
 """Number of tags that are listed."""
@@ -48,15 +49,13 @@ def tags(
         least: Probability from which a missing tag gets a row.
     """
     from difficulty_service.analyses.tags.scores import score_tags, tags_of_samples
-    from difficulty_service.cli.annotators import split_columns
     from difficulty_service.datasets.tags import TagColumns, open_tags
     from difficulty_service.features.array_files import open_features
     from difficulty_service.scoring.class_evidence import samples_of_features
 
-    if out.resolve() in {features.resolve(), Path(table).resolve()}:
-        raise WrongCall(f"{out} would be written over, but is read")
+    require_writable([features, Path(table)], others=[out])
     store = open_features(features)
-    named = TagColumns(split_columns(columns), separator, id_column)
+    named = TagColumns(listed_names(columns or ()), separator, id_column)
     given = tags_of_samples(open_tags(table, named), samples_of_features(store).sample_ids)
     report = score_tags(store, given, out, least=least)
     report_tags(report, out)

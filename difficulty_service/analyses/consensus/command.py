@@ -7,6 +7,7 @@ from cyclopts import Parameter
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_warnings
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ def consensus(
     require_score_file_name(out)
     if len({path.resolve() for path in inputs}) < max(FEWEST, len(inputs)):
         raise WrongCall("give at least two different inputs, each once")
-    if any(out.resolve() == path.resolve() for path in inputs):
-        raise WrongCall(f"{out} would be written over, but is read")
+    require_writable(inputs, others=[out])
     result = consensus_of(inputs)
     write_scores(out, result.table, result.provenance)
     report_consensus(result, out)

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from difficulty_service.bodies.comparisons import COPY_KINDS, LeakResult, SetResult
+from difficulty_service.analyses.leaks.comparison import COPY_KINDS, LeakResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall, as_option
 from difficulty_service.settings.options import JsonOption, LeakOptions
 
@@ -61,16 +62,15 @@ def leaks(
         test_images: The same for the one test set.
     """
     limits = [Limit.parse(text, COPY_KINDS) for text in fail_above]
-    check_call(train, tests, [out, report, drop_train, drop_test])
+    read = [train, *tests]
+    if len({path.resolve() for path in read}) < len(read):
+        raise WrongCall("a set is given twice, and would be a copy of itself")
+    require_writable(read, tables=[out], marks=[drop_train, drop_test], pages=[report])
     if len(tests) > 1 and (drop_test or test_images):
         given = "--drop-test" if drop_test else "--test-images"
         raise WrongCall(f"{given} is about one test set, and there are {len(tests)}")
     if report is None and (train_images or test_images):
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
-    if report is not None:
-        from difficulty_service.pages.html_page import require_page_file
-
-        require_page_file(report)
     from difficulty_service.analyses.leaks.leaks import find_leaks
     from difficulty_service.analyses.leaks.near_search import gpu_if_any
     from difficulty_service.scoring.splits import open_split
@@ -91,36 +91,10 @@ def leaks(
         write_drops(found, train, tests[0], drop_train, drop_test)
         if report is not None:
             write_page(report, found, splits, (train_images, test_images))
-    results = [SetResult.of(test) for test in found.tests]
+    result = LeakResult.of(found)
     if output.json_:
-        sys.stdout.write(LeakResult.of(found, results).model_dump_json(indent=2) + "\n")
-    require_below(limits, {f"{result.name}: ": result for result in results})
-
-
-def check_call(train: Path, tests: Sequence[Path], written: Sequence[Path | None]) -> None:
-    """Refuses a set that is compared with itself, and files that cannot be written."""
-    from difficulty_service.base.errors import CleaningError, DatasetError
-    from difficulty_service.base.files import require_output_file
-    from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.review_folder import ReviewFolder
-
-    read = [path.resolve() for path in (train, *tests)]
-    if len(set(read)) < len(read):
-        raise WrongCall("a set is given twice, and would be a copy of itself")
-    kept = [ReviewFolder(path).file for path in read]
-    named = [path.resolve() for path in written if path is not None]
-    if len(set(named)) < len(named):
-        raise WrongCall("two results would be written to the same file")
-    for path in named:
-        if any(path == each or path.is_relative_to(each) for each in read):
-            raise WrongCall(f"{path} would be written over, but is read")
-        if path in kept:
-            raise WrongCall(f"{path} has what people decided, and would be written over")
-    out, _, *marks = written
-    if out is not None:
-        require_output_file(out, WRITERS, DatasetError)
-    for each in filter(None, marks):
-        require_output_file(each, (".csv",), CleaningError)
+        sys.stdout.write(result.model_dump_json(indent=2) + "\n")
+    require_below(limits, {f"{each.name}: ": each for each in result.tests})
 
 
 def report_leaks(found: "LeakReport") -> None:

@@ -1,17 +1,17 @@
 """`difficulty select`: a pool of samples in, those to label next or to keep out."""
 
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from difficulty_service.bodies.comparisons import SelectResult
+from difficulty_service.analyses.selection.comparison import SelectResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import comparison_bar, exit_when_interrupted
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.settings.options import JsonOption, SelectOptions
 
@@ -53,7 +53,14 @@ def select(
         out_scores: Also write the score file of the chosen samples, in the order of choice, for
             `difficulty export`.
     """
-    check_call(pool, [labelled, chosen], out, drop_others, out_scores)
+    read = [pool, labelled, chosen]
+    require_writable(read, tables=[out], marks=[drop_others], others=[out_scores])
+    if out_scores is not None:
+        from difficulty_service.scores.file import require_score_file_name
+
+        require_score_file_name(out_scores)
+        if not pool.is_file() or not pool.suffix:
+            raise WrongCall(f"--out-scores needs a score file, and {pool} holds features")
     if choice.by is not None and not choice.reads("scores"):
         raise WrongCall(f"--by changes nothing for --strategy {choice.strategy}")
     from difficulty_service.analyses.selection.selection import (
@@ -87,39 +94,6 @@ def select(
             write_chosen_scores(selection, pool, out_scores)
     if output.json_:
         sys.stdout.write(SelectResult.of(selection).model_dump_json(indent=2) + "\n")
-
-
-def check_call(
-    pool: Path,
-    read: Sequence[Path | None],
-    out: Path,
-    drop_others: Path | None,
-    out_scores: Path | None,
-) -> None:
-    """Refuses files that cannot be written, and those that are read or hold decisions."""
-    from difficulty_service.base.errors import CleaningError, DatasetError
-    from difficulty_service.base.files import require_output_file
-    from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.review_folder import ReviewFolder
-    from difficulty_service.scores.file import require_score_file_name
-
-    inputs = [path.resolve() for path in (pool, *read) if path is not None]
-    kept = [ReviewFolder(path).file for path in inputs]
-    named = [path.resolve() for path in (out, drop_others, out_scores) if path is not None]
-    if len(set(named)) < len(named):
-        raise WrongCall("two results would be written to the same file")
-    for path in named:
-        if any(path == each or path.is_relative_to(each) for each in inputs):
-            raise WrongCall(f"{path} would be written over, but is read")
-        if path in kept:
-            raise WrongCall(f"{path} has what people decided, and would be written over")
-    require_output_file(out, WRITERS, DatasetError)
-    if drop_others is not None:
-        require_output_file(drop_others, (".csv",), CleaningError)
-    if out_scores is not None:
-        require_score_file_name(out_scores)
-        if not pool.is_file() or not pool.suffix:
-            raise WrongCall(f"--out-scores needs a score file, and {pool} holds features")
 
 
 def report_selection(selection: "Selection", out: Path) -> None:

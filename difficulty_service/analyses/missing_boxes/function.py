@@ -31,7 +31,7 @@ SAMPLE: int = MissingOptions.model_fields["sample"].default
 COUNT: int = MissingOptions.model_fields["count"].default
 
 
-def missing_boxes(  # noqa: PLR0913 - one parameter for each option
+def missing_boxes(
     scores: str | Path,
     *,
     sample: int = SAMPLE,

@@ -18,7 +18,7 @@ from difficulty_service.settings.options import LeakOptions
 USUAL: float = LeakOptions.model_fields["near_duplicates"].default
 
 
-def leaks(  # noqa: PLR0913 - one parameter for each option
+def leaks(
     train: Samples,
     *tests: Samples,
     near_duplicates: float | None = USUAL,

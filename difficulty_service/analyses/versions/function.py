@@ -16,7 +16,7 @@ from difficulty_service.scores.measures import measure_table, read_measure
 from difficulty_service.settings.options import DiffOptions
 
 
-def diff(  # noqa: PLR0913 - one parameter for each option
+def diff(
     old: Samples,
     new: Samples,
     *,

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from difficulty_service.bodies.comparisons import CHANGE_KINDS, DiffResult
+from difficulty_service.analyses.versions.comparison import CHANGE_KINDS, DiffResult
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings, without
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_result import Limit, require_below
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall, as_option, options
 from difficulty_service.settings.options import DiffOptions, JsonOption
 
@@ -58,7 +59,9 @@ def diff(
             the features name.
     """
     limits = [Limit.parse(text, CHANGE_KINDS) for text in fail_above]
-    check_call(old, new, out, report)
+    if old.resolve() == new.resolve():
+        raise WrongCall("the same version is given twice")
+    require_writable([old, new], tables=[out], pages=[report])
     if images is not None and report is None:
         raise WrongCall("--images needs a page: --report NAME.html")
     if is_gaussians(old) != is_gaussians(new):
@@ -92,32 +95,6 @@ def diff(
 def is_gaussians(path: Path) -> bool:
     """Whether a path is named like a file of Gaussians."""
     return path.suffix == ".safetensors"
-
-
-def check_call(old: Path, new: Path, out: Path | None, report: Path | None) -> None:
-    """Refuses a version that is compared with itself, and files that cannot be written."""
-    from difficulty_service.base.errors import DatasetError
-    from difficulty_service.base.files import require_output_file
-    from difficulty_service.base.tables import WRITERS
-    from difficulty_service.marks.review_folder import ReviewFolder
-
-    read = [path.resolve() for path in (old, new)]
-    if read[0] == read[1]:
-        raise WrongCall("the same version is given twice")
-    named = [path.resolve() for path in (out, report) if path is not None]
-    if len(set(named)) < len(named):
-        raise WrongCall("two results would be written to the same file")
-    for path in named:
-        if any(path == each or path.is_relative_to(each) for each in read):
-            raise WrongCall(f"{path} would be written over, but is read")
-        if path in [ReviewFolder(each).file for each in read]:
-            raise WrongCall(f"{path} has what people decided, and would be written over")
-    if out is not None:
-        require_output_file(out, WRITERS, DatasetError)
-    if report is not None:
-        from difficulty_service.pages.html_page import require_page_file
-
-        require_page_file(report)
 
 
 def compare_gaussians(old: Path, new: Path) -> "ChangeReport":

@@ -9,7 +9,7 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import reading_of
-from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.settings.command_options import MissingOptions
 from difficulty_service.settings.options import DeviceOptions, JsonOption, ScoredImages
 
@@ -43,22 +43,13 @@ def missing(
         report: Page to write, with a picture of each region.
     """
     from difficulty_service.analyses.missing_boxes.find import encoding_request, find_missing
-    from difficulty_service.base.errors import DatasetError
-    from difficulty_service.base.files import require_output_file
-    from difficulty_service.base.tables import WRITERS
     from difficulty_service.cli.progress import ImageProgressBar, following_downloads
     from difficulty_service.pages.stored_images import open_images
     from difficulty_service.scores.provenance import Provenance
     from difficulty_service.scoring.pipeline import Callbacks
     from difficulty_service.scoring.splits import open_split
 
-    require_output_file(out, WRITERS, DatasetError)
-    if scores.resolve() in {each.resolve() for each in (out, report) if each is not None}:
-        raise WrongCall(f"{scores} would be written over, but is read")
-    if report is not None:
-        from difficulty_service.pages.html_page import require_page_file
-
-        require_page_file(report)
+    require_writable([scores], tables=[out], pages=[report])
     split = open_split(scores)
     description = split.source.description
     request = encoding_request(description, device)

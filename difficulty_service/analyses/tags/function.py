@@ -42,7 +42,7 @@ class TagScores:
     missing: float
 
 
-def tags(  # noqa: PLR0913 - one parameter for each option
+def tags(
     features: Matrix | str | Path,
     tags: str | Path | Sequence[Sequence[str]],
     *,
@@ -90,7 +90,7 @@ def tags(  # noqa: PLR0913 - one parameter for each option
         report = score_tags(store, given, Path(out), least=least)
         decisions = Scores(read_scores(Path(out)))
     warn(report.warnings)
-    return TagScores(decisions, report.tags, report.rule.errors.wrong, report.rule.errors.missing)
+    return TagScores(decisions, report.tags, report.wrong, report.missing)
 
 
 def _open(features: Matrix | str | Path, ids: Column) -> FeatureSource:

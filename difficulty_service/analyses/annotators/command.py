@@ -8,7 +8,8 @@ from cyclopts.validators import Number
 
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
-from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.cli.written_files import require_writable
+from difficulty_service.settings.command_options import listed_names
 
 if TYPE_CHECKING:
     from difficulty_service.analyses.annotators.scores import AnnotatorReport
@@ -57,16 +58,12 @@ def annotators(
         ConsensusOptions,
         judge_annotators,
         open_source,
-        require_report_file,
     )
     from difficulty_service.datasets.label_tables import LabelColumns, open_label_table
     from difficulty_service.marks.files import read_marks
 
-    require_report_file(out)
-    read = [source, Path(labels), *([] if marks is None else [marks])]
-    if any(out.resolve() == path.resolve() for path in read):
-        raise WrongCall(f"{out} would be written over, but is read")
-    named = LabelColumns(split_columns(columns), annotator_column, label_column, id_column)
+    require_writable([source, Path(labels), marks], tables=[out])
+    named = LabelColumns(listed_names(columns or ()), annotator_column, label_column, id_column)
     report = judge_annotators(
         open_source(source),
         open_label_table(labels),
@@ -85,11 +82,6 @@ def annotators(
             f"--marks {out} --out cleaned.csv --dry-run",
             markup=False,
         )
-
-
-def split_columns(texts: list[str] | None) -> tuple[str, ...]:
-    """The names in some texts, separated by commas."""
-    return tuple(name.strip() for text in texts or () for name in text.split(",") if name.strip())
 
 
 def report_annotators(report: "AnnotatorReport") -> None:

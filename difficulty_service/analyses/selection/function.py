@@ -21,7 +21,7 @@ from difficulty_service.scores.measures import measure_table, read_measure
 from difficulty_service.settings.options import SelectOptions
 
 
-def select(  # noqa: PLR0913 - one parameter for each option
+def select(
     pool: Samples,
     count: int,
     *,

@@ -24,7 +24,7 @@ from difficulty_service.interface.tables import Frame, to_table
 from difficulty_service.scores.file import ScoreFile
 
 
-def annotators(  # noqa: PLR0913 - one parameter for each option
+def annotators(
     source: Scores | str | Path,
     labels: str | Path | Frame,
     *,

@@ -9,6 +9,7 @@ from cyclopts.types import PositiveInt
 from difficulty_service.cli.console import out as console
 from difficulty_service.cli.console import print_table, print_warnings
 from difficulty_service.cli.scored_images import find_images_or_warn
+from difficulty_service.cli.written_files import require_writable
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.settings.options import ImagesOption
 
@@ -57,8 +58,7 @@ def compare_scores(
         raise WrongCall(f"--images needs a page: --out NAME{PAGE}")
     if out is not None:
         require_output_file(out, (PAGE, ".json"), AuditError)
-        if any(out.resolve() == path.resolve() for path in (first, second)):
-            raise WrongCall(f"{out} would be written over, but is read")
+        require_writable([first, second], others=[out])
     columns = columns_of(score_column)
     files = read_scores(first, columns), read_scores(second, columns)
     comparison = compare(files[0], files[1], score_column, top)
@@ -81,7 +81,7 @@ def write_result(
     if out.suffix.lower() != PAGE:
         write_json(out, {"files": [str(path) for path, _ in files], **comparison.to_json()})
         return
-    from difficulty_service.reports.compared import ComparedFile, write_comparison
+    from difficulty_service.analyses.audit.comparison_page import ComparedFile, write_comparison
 
     compared = [ComparedFile(path.name, scores) for path, scores in files]
     source = find_images_or_warn(compared[0].scores, images)

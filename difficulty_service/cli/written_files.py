@@ -1,0 +1,53 @@
+"""What a command reads and writes: no result may take the place of what is read or decided."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from difficulty_service.cli.wrong_call import WrongCall
+
+
+def require_writable(
+    read: Sequence[Path | None],
+    *,
+    tables: Sequence[Path | None] = (),
+    marks: Sequence[Path | None] = (),
+    pages: Sequence[Path | None] = (),
+    others: Sequence[Path | None] = (),
+) -> None:
+    """Refuses results that cannot be written, or would be written over something.
+
+    Args:
+        read: Files and folders that the command reads.
+        tables: Results that end in .parquet, .csv or .jsonl.
+        marks: Results that end in .csv.
+        pages: Results that end in .html.
+        others: Results whose endings the caller has checked.
+
+    Raises:
+        WrongCall: A result is written over what is read, over decisions, or over another result.
+        DifficultyError: A result has an ending of another kind, or no folder to lie in.
+    """
+    from difficulty_service.base.errors import CleaningError, DatasetError
+    from difficulty_service.base.files import require_output_file
+    from difficulty_service.base.tables import WRITERS
+    from difficulty_service.marks.review_folder import ReviewFolder
+
+    sources = [path.resolve() for path in read if path is not None]
+    decided = [ReviewFolder(path).file for path in sources]
+    results = [path.resolve() for path in (*tables, *marks, *pages, *others) if path is not None]
+    if len(set(results)) < len(results):
+        raise WrongCall("two results would be written to the same file")
+    for path in results:
+        if any(path == each or path.is_relative_to(each) for each in sources):
+            raise WrongCall(f"{path} would be written over, but is read")
+        if path in decided:
+            raise WrongCall(f"{path} has what people decided, and would be written over")
+    for each in filter(None, tables):
+        require_output_file(each, WRITERS, DatasetError)
+    for each in filter(None, marks):
+        require_output_file(each, (".csv",), CleaningError)
+    if any(pages):
+        from difficulty_service.pages.html_page import require_page_file
+
+        for each in filter(None, pages):
+            require_page_file(each)

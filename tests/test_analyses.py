@@ -1,0 +1,359 @@
+"""Every analysis is one folder and one line, and a package may add one that is everywhere."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from pkgutil import resolve_name
+
+import pytest
+
+import difficulty_service as ds
+from difficulty_service.base.analyses import FOLDERS, ability, all_analyses, own_analyses
+from difficulty_service.base.errors import MissingAnalysis
+from difficulty_service.bodies.comparisons import COMPARISONS
+from tests.factories import write_image_folder
+from tests.ports import unused_port
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGES = ("difficulty_service", "trainer", "api")
+FOLDERS_OF_PROJECT = {*PACKAGES, "tests", "benchmarks", "docs", "docker", "findings", ".ci"}
+
+ENTRY_POINTS = """
+[difficulty.analyses]
+brightest = brightest_samples:BRIGHTEST
+"""
+
+DECLARATION = '''
+"""A package that asks which samples have the longest features."""
+
+from difficulty_service.base.plugins import Analysis
+
+BRIGHTEST = Analysis(
+    "brightest",
+    commands=("brightest_samples.work:brightest",),
+    functions=("brightest_samples.work:brightest_of",),
+    comparison="brightest_samples.work:ASKED",
+)
+'''
+
+WORK = '''
+"""What the declaration stands for."""
+
+from pathlib import Path
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import ConfigDict
+
+from difficulty_service.base.contract import Found
+from difficulty_service.bodies.comparison_kinds import Compared, Comparison, JobId, OtherJobs, Side
+from difficulty_service.settings.option_types import Options
+
+
+class BrightestCreate(Options):
+    """Which samples have the longest features."""
+
+    model_config = ConfigDict(defer_build=False)
+
+    kind: Literal["brightest"]
+
+    other: JobId | None = None
+    """Another job, whose samples are not listed."""
+
+    count: int = 1
+    """Number of samples to list."""
+
+
+class BrightestResult(Found):
+    """What was found."""
+
+    longest: float
+    """Length of the longest features."""
+
+
+def longest_of(split, count):
+    blocks = [(block.lengths, block.positions) for block in split.blocks()]
+    rows = [(float(n), split.sample_ids[int(at)].as_py()) for a, b in blocks for n, at in zip(a, b)]
+    rows.sort(reverse=True)
+    lengths, ids = zip(*rows[:count])
+    return pa.table({"sample_id": ids, "length": lengths})
+
+
+def find(asked, job, others, earlier, tell):
+    table = longest_of(job.split, asked.count)
+    tell(1.0)
+    return Compared(BrightestResult(longest=table["length"][0].as_py()), table)
+
+
+ASKED = Comparison(
+    kind="brightest",
+    title="The longest features",
+    sentence="Samples whose features are longest.",
+    body=BrightestCreate,
+    result=BrightestResult,
+    others=OtherJobs("other", "Job whose samples are left out", needed=False),
+    find="brightest_samples.work:find",
+    summary=lambda asked, found: f"{found.longest:.1f} is the longest",
+    sides=(Side("sample_id"),),
+)
+
+
+def brightest(features: Path, /, *, count: int = 1) -> None:
+    """Lists the samples with the longest features.
+
+    Args:
+        features: Features that `difficulty extract` wrote.
+        count: Number of samples to list.
+    """
+    print(brightest_of(features, count=count).to_pylist())
+
+
+def brightest_of(features, *, count=1):
+    """The samples with the longest features."""
+    from difficulty_service.scoring.splits import open_split
+
+    return longest_of(open_split(Path(features)), count)
+'''
+
+
+def test_each_folder_has_its_line_and_declares_itself_under_its_name() -> None:
+    folders = {path.parent.name for path in (ROOT / "difficulty_service/analyses").glob("*/*.py")}
+
+    assert folders == set(FOLDERS)
+    assert all(each.name == name for name, each in own_analyses().items())
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_what_an_analysis_declares_is_there_under_the_name_it_has(name: str) -> None:
+    analysis = all_analyses()[name]
+
+    paths = [*analysis.commands, *analysis.functions, *analysis.abilities.values()]
+    assert paths
+    for path in paths:
+        assert path.startswith(f"difficulty_service.analyses.{name}.")
+        assert resolve_name(path).__name__ == path.partition(":")[2]
+    for path in analysis.functions:
+        assert getattr(ds, path.partition(":")[2]) is resolve_name(path)
+    if analysis.comparison is not None:
+        asked = resolve_name(analysis.comparison)
+        assert COMPARISONS[asked.kind] is asked
+        assert resolve_name(asked.find)
+
+
+def test_asking_an_analysis_that_is_not_there_says_so() -> None:
+    with pytest.raises(MissingAnalysis, match="this installation has no analysis of tides"):
+        ability("tides", "judge")
+
+
+def copy_without(name: str, folder: Path) -> None:
+    """Copies the packages and the tests without an analysis and its lines."""
+    ignored = shutil.ignore_patterns("__pycache__")
+    for path in ROOT.iterdir():
+        if path.name in FOLDERS_OF_PROJECT:
+            shutil.copytree(path, folder / path.name, ignore=ignored)
+        elif path.is_file():
+            shutil.copy(path, folder)
+    shutil.rmtree(folder / "difficulty_service/analyses" / name)
+    for file, line in (
+        ("difficulty_service/base/analyses.py", rf'    "{name}",\n'),
+        # Read by type checkers only.
+        (
+            "difficulty_service/__init__.py",
+            rf"    from difficulty_service\.analyses\.{name}\.\w+ import (\([^)]*\)|[^\n]*)\n",
+        ),
+    ):
+        path = folder / file
+        text, count = re.subn(line, "", path.read_text("utf-8"))
+        assert count
+        path.write_text(text, "utf-8")
+
+
+REST = (
+    "tests/test_analyses.py::test_each_folder_has_its_line_and_declares_itself_under_its_name",
+    "tests/test_analyses.py::test_what_an_analysis_declares_is_there_under_the_name_it_has",
+    "tests/test_plugins.py::test_python_openapi_the_form_and_the_reference_have_the_scorer",
+)
+"""Tests that are run without an analysis; all others are collected, which imports them."""
+
+EVERYTHING = """
+import json, pkgutil, sys
+from importlib import import_module
+
+for package in sys.argv[1:]:
+    for each in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+        if each.name.endswith("__main__") or ".migrations." in each.name:  # these run something
+            continue
+        try:
+            import_module(each.name)
+        except ModuleNotFoundError as error:
+            if error.name.partition(".")[0] in sys.argv[1:]:  # others are optional packages
+                raise
+
+import difficulty_service as ds
+from api.app import create_app
+from api.settings import Settings
+from difficulty_service.cli import create_app as commands
+
+paths = json.dumps(create_app(Settings(data_dir="data")).openapi())
+print(json.dumps({"names": dir(ds), "commands": list(commands()), "paths": paths}))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
+    name: str, tmp_path: Path
+) -> None:
+    copy_without(name, tmp_path)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "DIFFICULTY_WITHOUT_ANALYSES": name}
+    python = [sys.executable, "-W", "ignore"]
+
+    found = subprocess.run(  # noqa: S603
+        [*python, "-c", EVERYTHING, *PACKAGES],
+        cwd=tmp_path,
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.splitlines()[-1]
+    rest = subprocess.run(  # noqa: S603
+        [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *REST],
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    collected = subprocess.run(  # noqa: S603
+        [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--collect-only", "tests"],
+        cwd=tmp_path,
+        env=environment,
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
+    left = json.loads(found)
+    gone = all_analyses()[name]
+    for path in gone.functions:
+        assert path.partition(":")[2] not in left["names"]
+    for path in gone.commands:
+        assert path.partition(":")[2].replace("_", "-") not in left["commands"]
+    others = [each for each in all_analyses().values() if each.name != name]
+    assert {path.partition(":")[2] for each in others for path in each.functions} <= {
+        *left["names"]
+    }
+    assert "score" in left["commands"]
+    if gone.comparison is not None:
+        assert resolve_name(gone.comparison).body.__name__ not in left["paths"]
+    assert rest.returncode == 0, rest.stdout[-3000:]
+    assert collected.returncode == 0, collected.stdout[-3000:]
+
+
+@pytest.fixture
+def plugged(tmp_path: Path) -> dict[str, str]:
+    """The environment of processes in which another package adds an analysis."""
+    site = tmp_path / "site"
+    package = site / "brightest_samples"
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text(DECLARATION)
+    (package / "work.py").write_text(WORK)
+    (site / "brightest-1.0.dist-info").mkdir()
+    (site / "brightest-1.0.dist-info" / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: brightest\nVersion: 1.0\n"
+    )
+    (site / "brightest-1.0.dist-info" / "entry_points.txt").write_text(ENTRY_POINTS)
+    path = os.pathsep.join([str(site), str(ROOT)])
+    return {**os.environ, "PYTHONPATH": path, "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+SERVED = """
+import json, sys, threading
+from pathlib import Path
+
+import httpx2
+import uvicorn
+
+import difficulty_service as ds
+from api.app import create_app
+from api.jobs.queue import claim, succeed
+from api.settings import Settings
+from api.worker.job_observer import Observer
+from api.worker.job_runner import run_job
+from difficulty_service.client import Client, JobCreate, JobDataset
+
+folder, port = Path(sys.argv[1]), int(sys.argv[2])
+roots = {"photos": str(folder)}
+settings = Settings(data_dir=folder / "data", roots=roots, default_backbone="builtin", device="cpu")
+app = create_app(settings)
+server = uvicorn.Server(uvicorn.Config(app, port=port, log_level="error"))
+threading.Thread(target=server.run, daemon=True).start()
+while not server.started:
+    pass
+address = f"http://127.0.0.1:{port}"
+get = httpx2.Client(base_url=address, timeout=120).get
+with Client(address) as client:
+    job = client.submit(JobCreate(dataset=JobDataset(root="photos", path="images")))
+    services = app.state.services
+    claimed = claim(services.engine, "worker", "cpu", 600.0)
+    result = run_job(claimed, settings, services.engine, services.artifacts, Observer())
+    succeed(services.engine, claimed, result)
+    found = client.compare(job.id, "brightest", count=3)
+    table = client.comparison_table(job.id, found.id)
+    described = get("/openapi.json").json()
+    form = get(f"/jobs/{job.id}/comparisons").text
+    page = get(f"/jobs/{job.id}/comparisons/{found.id}").text
+print("ANSWERS", json.dumps({
+    "state": found.state,
+    "summary": found.summary,
+    "rows": table.num_rows,
+    "openapi": described["components"]["schemas"]["BrightestCreate"]["properties"]["count"],
+    "form": "Samples whose features are longest." in form and 'name="count"' in form,
+    "page": table["sample_id"][0].as_py() in page and "longest" in page,
+    "python": ds.brightest_of.__doc__,
+    "listed": "brightest_of" in dir(ds),
+}))
+server.should_exit = True
+"""
+
+
+@pytest.mark.slow
+def test_an_analysis_of_another_package_is_in_help_python_openapi_client_and_pages(
+    plugged: dict[str, str], tmp_path: Path
+) -> None:
+    write_image_folder(tmp_path / "images", ("cat", "dog"), 12, size=(16, 16))
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(  # noqa: S603
+            [sys.executable, *arguments],
+            env=plugged,
+            cwd=tmp_path,
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    listed = run("-m", "difficulty_service", "--help")
+    helped = run("-m", "difficulty_service", "brightest", "--help")
+    served = run("-W", "ignore", "-c", SERVED, str(tmp_path), str(unused_port()))
+
+    assert "Lists the samples with the longest features." in listed
+    assert "Number of samples to list." in helped
+    found = json.loads(served.partition("ANSWERS ")[2])
+    described = {"description": "Number of samples to list.", "default": 1}
+    assert described.items() <= found.pop("openapi").items()
+    assert found.pop("summary").endswith("is the longest")
+    assert found == {
+        "state": "succeeded",
+        "rows": 3,
+        "form": True,
+        "page": True,
+        "python": "The samples with the longest features.",
+        "listed": True,
+    }
