@@ -45,10 +45,11 @@ from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.backbones import load_backbone, timm_models
 from difficulty_service.backbones.backbone import BackboneOptions, image_preprocessing
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.images.preparation import Mode, prepare
-from difficulty_service.scoring.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import execute
 
 PHOTOGRAPHS = 64
 BATCH = 8
@@ -157,15 +158,15 @@ def features_by_library(case: Case, paths: Sequence[Path]) -> Tensor:
 def features_by_extraction(case: Case, folder: Path, mode: Mode) -> Tensor:
     """Features of the images of a folder by this project. Shape (images, dim)."""
     with tempfile.TemporaryDirectory() as out, case.described():
-        request = ExtractRequest(
+        plan = Plan(
             str(folder),
             Path(out) / "features",
             case.backbone,
             network=case.options,
             options=ExtractOptions(preprocess=mode, stop_on_error=True),
         )
-        extract(request)
-        return open_store(request.out).read_part(0).features.clone()
+        execute(plan)
+        return open_store(plan.out).read_part(0).features.clone()
 
 
 def largest_pixel_difference(case: Case, paths: Sequence[Path]) -> int:
@@ -247,14 +248,14 @@ def compare_texts(folder: Path) -> str:
     with tempfile.TemporaryDirectory() as temporary:
         labelled = table.append_column("label", pa.array(["all"] * TEXTS))
         pq.write_table(labelled, Path(temporary) / "texts.parquet")
-        request = ExtractRequest(
+        plan = Plan(
             str(Path(temporary) / "texts.parquet"),
             Path(temporary) / "features",
             f"transformers:{folder}",
             DatasetOptions(text_column="text"),
         )
-        extract(request)
-        found = open_store(request.out).read_part(0).features.clone()
+        execute(plan)
+        found = open_store(plan.out).read_part(0).features.clone()
     difference = relative_difference(found, torch.stack(expected))
     library = f"transformers {transformers.__version__}"
     return f"| {library} | all-MiniLM-L6-v2, {TEXTS} texts | {difference:.0g} | | |"

@@ -69,10 +69,11 @@ from difficulty_service.base.process_setup import enable_avx512_kernels, keep_fr
 from difficulty_service.base.threads import num_workers
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.schedules import SMALL_SIZE, suitable_batch_size
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import normalise
-from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import execute
 
 LEAST_RATIO = 0.9
 SMALL_IMAGES, PHOTOGRAPHS = 8192, 1024
@@ -277,7 +278,7 @@ def extraction(
         workers: Threads that read and decode; None for all cores.
         limit: Number of images; None for all.
     """
-    request = ExtractRequest(
+    plan = Plan(
         location=str(setting.folder),
         out=setting.out / "store",
         backbone=setting.name,
@@ -286,10 +287,10 @@ def extraction(
         options=ExtractOptions(batch_size=setting.batch_size, workers=workers),
         resume=False,
     )
-    dataset = open_dataset(request.location, request.dataset)
+    dataset = open_dataset(plan.location, plan.dataset)
 
     def run() -> None:
-        extract_dataset(dataset, request, load=lambda _name, _options: setting.backbone)
+        execute(plan, dataset=dataset, load=lambda _name, _options: setting.backbone)
 
     return run
 

@@ -36,8 +36,9 @@ from benchmarks.real_data import shared_folder
 from difficulty_service.backbones import builtin_photos, load_backbone
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets import open_dataset
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.store import open_store
-from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import execute
 
 ENCODER = "builtin-photos"
 SHORTER_SIDES = {"whole": 260, "89 %": 292}
@@ -78,10 +79,10 @@ def load(side: int, name: str, options: BackboneOptions) -> Backbone:
 def extract(study: Study, source: str, share: str) -> None:
     """Extracts the features that are missing."""
     location, reading = place_of(study, source)
-    request = ExtractRequest(location, study.store(source, share), ENCODER, reading)
+    plan = Plan(location, study.store(source, share), ENCODER, reading)
     print(f"features of {source}, {share}", flush=True)
     dataset = open_dataset(location, reading)
-    extract_dataset(dataset, request, load=partial(load, SHORTER_SIDES[share]))
+    execute(plan, dataset=dataset, load=partial(load, SHORTER_SIDES[share]))
 
 
 def photographs_as_they_were(study: Study) -> Set:

@@ -25,14 +25,10 @@ from benchmarks.real_data import shared_folder, skipped
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import LEAST_AGREEMENT
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scoring.pipeline import (
-    ExtractRequest,
-    ScoreRequest,
-    extract,
-    score_features,
-)
+from difficulty_service.scoring.pipeline import ScoreRequest, execute, score_features
 from difficulty_service.settings.options import ScoringOptions
 
 SHARED = shared_folder()
@@ -46,7 +42,7 @@ def scored(
 ) -> tuple[NDArray[np.float64], float]:
     """RMD of every image, and images per second of the extraction."""
     with tempfile.TemporaryDirectory() as folder:
-        request = ExtractRequest(
+        plan = Plan(
             location=str(IMAGES),
             out=Path(folder) / "features",
             backbone=backbone,
@@ -54,7 +50,7 @@ def scored(
             network=BackboneOptions(weights=weights, precision=precision),
         )
         began = time.perf_counter()
-        store = extract(request).store
+        store = execute(plan).store
         rate = limit / (time.perf_counter() - began)
         out = Path(folder) / "scores.parquet"
         score_features(store, ScoreRequest(out, ScoringOptions(scorers=("rmd",))))

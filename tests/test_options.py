@@ -13,10 +13,11 @@ import difficulty_service as ds
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.cli import create_app as create_command_line
-from difficulty_service.interface.options import ImageOptions
+from difficulty_service.interface.keywords import ImageOptions
 from difficulty_service.scores.file import SCHEMA
 from difficulty_service.scores.score_columns import SCORERS
 from difficulty_service.settings.options import DatasetScoring, sentence_of
+from docs.keywords import MODULE, module
 from docs.options import PAGE, page
 from tests.service import client_of
 
@@ -90,6 +91,18 @@ def test_every_scorer_fills_a_column_and_only_its_own() -> None:
     assert all(scorer.columns for scorer in SCORERS.values())
     assert len(set(filled)) == len(filled)
     assert set(filled) <= set(SCHEMA.names)
+
+
+def test_the_keywords_of_python_are_made_of_them() -> None:
+    assert MODULE.read_text() == module(), "run: python docs/keywords.py"
+
+
+def test_a_keyword_has_the_sentence_of_its_option_or_one_of_its_own() -> None:
+    text = " ".join(MODULE.read_text().split())
+
+    assert sentence_of(DatasetScoring, "flip") in text
+    assert sentence_of(DatasetScoring, "classes") not in text
+    assert "by a CLIP: a list, or a text with commas between" in text
 
 
 def test_the_page_of_options_is_made_of_them() -> None:

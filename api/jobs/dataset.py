@@ -138,7 +138,8 @@ def open_job_tags(
     wanted: JobRequest, location: DatasetLocation, settings: Settings
 ) -> TagTable | None:
     """The tags that a job judges, under the name of its dataset; None where it judges labels."""
-    tags = open_given_tags(location.uri, wanted, _reading(wanted, location, settings))
+    scoring = wanted.run.scoring
+    tags = open_given_tags(location.uri, scoring, _reading(wanted, location, settings))
     if tags is None:
         return None
     # With and without each tag is a class of the decisions.
@@ -155,7 +156,7 @@ def open_job_tags(
 
 def _reading(wanted: JobRequest, location: DatasetLocation, settings: Settings) -> DatasetOptions:
     limits = TableLimits(settings.max_rows, settings.max_text_bytes)
-    return DatasetOptions(**wanted.reading, boundary=location.boundary, limits=limits)
+    return DatasetOptions(**wanted.run.reading, boundary=location.boundary, limits=limits)
 
 
 def _require_short(names: Sequence[str], what: str) -> None:

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import islice
-from pathlib import Path
 
 import torch
 from PIL import Image
@@ -37,8 +36,9 @@ from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
-from difficulty_service.scoring.pipeline import plan_extraction
-from difficulty_service.settings.options import ExtractionOptions, RunOptions
+from difficulty_service.scoring.pipeline import make_plan
+from difficulty_service.settings.options import RunOptions
+from difficulty_service.settings.run import Run
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class BackbonePool:
 
     def __init__(self, machine: RunOptions, capacity: int = 2) -> None:
         here = machine.model_copy(update={"engine": "local"})
-        plan = plan_extraction("", Path(), ExtractionOptions(machine=here))
+        plan = make_plan(Run(machine=here))
         self._device, self._options = plan.network.device, plan.options
         self._downloads = plan.network.downloads
         self._backbones: BoundedCache[tuple[str, ...], RunningBackbone] = BoundedCache(

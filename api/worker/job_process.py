@@ -100,7 +100,7 @@ class JobProcess:
 
     def _follow(self, child: Child, running: RunningJob) -> Ending:
         """Waits for the ending of a job; kills one that exceeds a limit, not one that must stop."""
-        limits = time_limits(self._settings, running.job.wanted)
+        limits = time_limits(self._settings, running.job.wanted.run.encoding)
         beat, heard = Beat(), time.monotonic()
         while True:
             try:

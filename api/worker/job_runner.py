@@ -11,7 +11,7 @@ from sqlalchemy import Engine
 
 from api.http.problems import Problem
 from api.http.public_text import hide_paths, public_names
-from api.jobs.dataset import DatasetLocation, find_dataset, open_job_dataset, open_job_tags
+from api.jobs.dataset import find_dataset, open_job_dataset, open_job_tags
 from api.jobs.failures import as_field_or_variable
 from api.jobs.files import (
     COLUMNS_FILE,
@@ -50,16 +50,10 @@ from difficulty_service.scoring.judged_tags import ScoredTags, TagReport
 from difficulty_service.scoring.pipeline import (
     Callbacks,
     ExtractedDataset,
-    ExtractRequest,
     ScoredDataset,
     ScoreRequest,
-    plan_extraction,
+    make_plan,
     score_dataset,
-)
-from difficulty_service.settings.options import (
-    ExtractionOptions,
-    ListingOptions,
-    NetworkOptions,
 )
 
 FEATURES_FOLDER = "features"
@@ -86,19 +80,28 @@ def run_job(
     """
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
-        extraction = _extraction(job, settings, location, folder / FEATURES_FOLDER)
+        plan = make_plan(
+            replace(
+                job.wanted.run,
+                machine=settings.machine,
+                source=location.name,
+                features=folder / FEATURES_FOLDER,
+            )
+        )
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
         applied = JobMarks(engine, job.id, job.attempt)
         review = Review(applied.read(), applied)
         before = _fetch_earlier(job, engine, artifacts, folder)
-        scoring = ScoreRequest(folder / SCORES_FILE, job.wanted, gaussians, review, before)
+        scoring = ScoreRequest(
+            folder / SCORES_FILE, job.wanted.run.scoring, gaussians, review, before
+        )
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
         reporter = Reporter(observer)
-        extraction = replace(
-            extraction,
-            network=extraction.network.reporting(reporter.download),
+        plan = replace(
+            plan,
+            network=plan.network.reporting(reporter.download),
             lend=cache.lend,
             watch=observer.images,
         )
@@ -124,18 +127,18 @@ def run_job(
             marked=scored_features.append,
             fitted=save_gaussians,
         )
-        with _deleted_if_unusable(extraction.out):
+        with _deleted_if_unusable(plan.out):
             observer.enter(Stage.LISTING)
             dataset = open_job_dataset(job.wanted, location, settings)
             require_boxes(job.wanted, dataset)
-            run = _score_or_judge(scoring, open_job_tags(job.wanted, location, settings))
+            execute = _score_or_judge(scoring, open_job_tags(job.wanted, location, settings))
             observer.enter(Stage.EXTRACTING)
-            scored = run(extraction, callbacks=callbacks, dataset=dataset, load=load)
+            scored = execute(plan, callbacks=callbacks, dataset=dataset, load=load)
         if job.wanted.missing_boxes is not None:
             reporter.enter(Stage.SEARCHING)
             searching = Callbacks(progress=reporter.update)
             boxes = scored_features[-1]
-            files.append(write_missing(job, boxes, dataset, extraction, searching, load))
+            files.append(write_missing(job, boxes, dataset, plan, searching, load))
         reporter.enter(Stage.PUBLISHING)
         extracted = scored.extracted
         names = public_names(settings)
@@ -212,17 +215,6 @@ def _fetch_earlier(job: Job, engine: Engine, artifacts: Artifacts, folder: Path)
         save(open_stored(artifacts, source, SCORES_FILE), copy)
         return copy
     return None
-
-
-def _extraction(job: Job, settings: Settings, source: DatasetLocation, out: Path) -> ExtractRequest:
-    """What the tenant chose, on the machine that the operator chose."""
-    chosen = ExtractionOptions(
-        ListingOptions(modality="text" if job.is_text else "image", **job.wanted.reading),
-        job.wanted,
-        NetworkOptions(backbone=job.wanted.backbone),
-        settings.machine,
-    )
-    return plan_extraction(source.name, out, chosen)
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from difficulty_service.base.files import replacing
 from difficulty_service.base.tables import write_parquet
 from difficulty_service.bodies.jobs import JobRequest
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.pages.cards import LARGE, to_webp
 from difficulty_service.pages.stored_images import ImageSource
-from difficulty_service.scoring.pipeline import Callbacks, ExtractRequest
+from difficulty_service.scoring.pipeline import Callbacks
 from difficulty_service.scoring.splits import Split
 from difficulty_service.settings.command_options import MissingOptions
 
@@ -38,7 +39,7 @@ def write_missing(
     job: Job,
     store: FeatureSource,
     dataset: Dataset,
-    extraction: ExtractRequest,
+    plan: Plan,
     callbacks: Callbacks,
     load: Loader,
 ) -> Path:
@@ -47,16 +48,16 @@ def write_missing(
     Args:
         job: The job, whose request has `missing_boxes`.
         store: The boxes that were scored.
-        extraction: How they were encoded.
+        plan: How they were encoded.
     """
     wanted = job.wanted
     assert wanted.missing_boxes is not None  # noqa: S101 - they are to be looked for
     options = MissingOptions(sample=wanted.missing_boxes, seed=wanted.seed)
     split = Split(f"job {job.id}", store)
     find = ability("missing_boxes", "find")
-    found = find(split, dataset, options, extraction, callbacks, load)
+    found = find(split, dataset, options, plan, callbacks, load)
     table = found.table.append_column(PICTURE, pa.array(_pictures(found.regions), pa.binary()))
-    path = extraction.out.parent / MISSING_FILE
+    path = plan.out.parent / MISSING_FILE
     with replacing(path) as temporary:
         write_parquet(
             temporary, table.replace_schema_metadata({COUNTS: found.counts.model_dump_json()})

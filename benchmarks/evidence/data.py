@@ -19,9 +19,10 @@ from difficulty_service.backbones.weights import read_weights
 from difficulty_service.backbones.weights_files import PACKAGED_WEIGHTS
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
-from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import execute
 
 MOBILENET, MOBILENET_SIZE = "mobilenetv2_100", 128
 BACKBONES = ("builtin", "MobileNetV2")
@@ -121,7 +122,7 @@ def extract(
 ) -> None:
     """Extracts the features that are missing."""
     weights = None if backbone in PACKAGED_WEIGHTS else str(study.weights)
-    request = ExtractRequest(
+    plan = Plan(
         str(study.shared / "data" / SOURCES[source].tables),
         study.store(source, backbone, augment_runs, flip=flip),
         NAMES[backbone],
@@ -132,9 +133,9 @@ def extract(
         ExtractOptions(augment_runs=augment_runs),
     )
     load = load_mobilenet if backbone == "MobileNetV2" else load_backbone
-    dataset = open_dataset(request.location, request.dataset)
+    dataset = open_dataset(plan.location, plan.dataset)
     print(f"features of {source} by {backbone}{' and flip' if flip else ''}", flush=True)
-    extract_dataset(dataset, request, load=load)
+    execute(plan, dataset=dataset, load=load)
 
 
 def read_images(study: Study, source: str, backbone: str, *, flip: bool = False) -> Images:

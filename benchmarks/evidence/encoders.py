@@ -45,13 +45,14 @@ from difficulty_service.backbones.weights_files import BUILTIN_WEIGHTS
 from difficulty_service.base.files import replacing
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.store import open_store
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import fit_gaussians
 from difficulty_service.gaussians.moments import compute_moments
 from difficulty_service.gaussians.ridge import LabelledRows, likeliest_ridge, needs_ridge
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
-from difficulty_service.scoring.pipeline import ExtractRequest, extract_dataset
+from difficulty_service.scoring.pipeline import execute
 
 SIZE = 2_000
 MOST_SAMPLES = 5_000
@@ -148,7 +149,7 @@ def extract(study: Study, source: str, encoder: str) -> None:
     weights = str(study.weights) if encoder.startswith("MobileNet") else None
     if strength is not None:
         weights = str(noisy_weights(study.folder, strength))
-    request = ExtractRequest(
+    plan = Plan(
         location,
         study.store(source, encoder),
         data.NAMES.get(encoder, "builtin"),
@@ -157,7 +158,7 @@ def extract(study: Study, source: str, encoder: str) -> None:
     )
     load = data.load_mobilenet if encoder == "MobileNetV2" else load_backbone
     print(f"features of {source} by {encoder}", flush=True)
-    extract_dataset(open_dataset(location, reading), request, load=load)
+    execute(plan, dataset=open_dataset(location, reading), load=load)
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,9 @@ from sklearn.metrics import average_precision_score, roc_auc_score
 import difficulty_service as ds
 from benchmarks.evidence.probes import cross_validated, standardise
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.store import open_store
-from difficulty_service.scoring.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import execute
 
 PLANTED, SEED = 0.1, 0
 
@@ -34,7 +35,7 @@ def encode(table: str, split: str, backbone: str) -> tuple[NDArray[np.float32], 
     """Features and labels of the texts of a split, in the order of the table."""
     with tempfile.TemporaryDirectory() as folder:
         reading = DatasetOptions(split=split, text_column="text", label_column="label")
-        extract(ExtractRequest(table, Path(folder, "features"), backbone, reading))
+        execute(Plan(table, Path(folder, "features"), backbone, reading))
         store = open_store(Path(folder, "features"))
         parts = [store.open_part(part) for part in range(store.num_parts)]
         return (

@@ -10,6 +10,7 @@ from difficulty_service.dataset_formats import DatasetPreview
 from difficulty_service.settings.command_options import NumSearched
 from difficulty_service.settings.option_rules import chosen_in, find_clash
 from difficulty_service.settings.options import DatasetScoring
+from difficulty_service.settings.run import Run
 
 State = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 FINAL_STATES = ("succeeded", "failed", "cancelled")
@@ -81,6 +82,12 @@ class JobRequest(DatasetScoring):
     marks: str | None = None
     marks_of: Literal["own", "all"] = "own"
     missing_boxes: int | None = None
+
+    @property
+    def run(self) -> Run:
+        """What the job computes, and how, but for what only its operator may choose."""
+        values = {name: getattr(self, name) for name in self.model_fields_set}
+        return Run.of_options(values, gaussians=self.gaussians, marks=self.marks)
 
     @property
     def modality(self) -> Literal["image", "text"]:

@@ -8,7 +8,8 @@ from cyclopts.types import PositiveInt
 
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.settings.command_options import TrialOptions
-from difficulty_service.settings.options import ExtractionOptions, JsonOption
+from difficulty_service.settings.options import JsonOption
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from difficulty_service.backbones import BackboneListing
@@ -26,7 +27,7 @@ def backbones(
     images: PositiveInt | None = None,
     trial: TrialOptions = TrialOptions(),
     output: JsonOption = JsonOption(),
-    extraction: ExtractionOptions = ExtractionOptions(),
+    run: Run = Run(),
 ) -> None:
     """Lists the backbones, their size, the licence of their weights and whether these are here.
 
@@ -54,16 +55,18 @@ def backbones(
         given |= {"benchmark"} if benchmark else set()
         from difficulty_service.base.analyses import ability
 
-        ability("backbones", "try")(dataset, trial, extraction, given, as_json=output.json_)
+        ability("backbones", "try")(
+            replace(run, source=dataset), trial, given, as_json=output.json_
+        )
         return
-    others |= extraction.given
+    others |= run.given
     if not benchmark and (useless := given | others):
         needed = "--try" if useless.isdisjoint(given | machine) else "--benchmark"
         raise WrongCall(f"{spell(useless)} would change nothing without {needed}")
     if benchmark and (useless := others - machine):
         raise WrongCall(f"{spell(useless)} would change nothing with --benchmark")
     if benchmark:
-        chosen = extraction.machine
+        chosen = run.machine
         run_benchmark(only, images or NUM_IMAGES, chosen.device, chosen.precision)
         return
     print_backbones()

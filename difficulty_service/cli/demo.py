@@ -30,14 +30,13 @@ def demo(
     from difficulty_service.cli.score import run_score
     from difficulty_service.cli.score_report import report_scores
     from difficulty_service.datasets.sample import DatasetOptions
-    from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest
+    from difficulty_service.extraction.plan import Plan
+    from difficulty_service.scoring.pipeline import ScoreRequest
 
     with as_file(files("difficulty_service.demo") / "digits.parquet") as digits:
-        extraction = ExtractRequest(
-            str(digits), out / "scores.features", "builtin", DatasetOptions(id_column="id")
-        )
+        plan = Plan(str(digits), out / "scores.features", "builtin", DatasetOptions(id_column="id"))
         scoring = ScoreRequest(out / "scores.parquet")
-        summary = run_score(extraction, scoring, verbose=False).found
+        summary = run_score(plan, scoring, verbose=False).found
         report_scores(summary, scoring.out)
         console.print()
         draw_extremes(summary, digits, out)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.cli.console import as_text, out, print_table, print_warnings
 from difficulty_service.cli.wrong_call import WrongCall
-from difficulty_service.settings.options import ExtractionOptions, OutputOptions
+from difficulty_service.settings.options import OutputOptions
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from difficulty_service.datasets.sample import DatasetOptions
@@ -14,8 +15,8 @@ if TYPE_CHECKING:
 CLASSES_SHOWN, EXAMPLES_SHOWN = 20, 3
 
 
-def show_reading(source: str, extraction: ExtractionOptions, output: OutputOptions) -> None:
-    """Prints what would be read of a dataset; nothing is decoded."""
+def show_reading(run: Run, output: OutputOptions) -> None:
+    """Prints what a run would read of its dataset; nothing is decoded."""
     from difficulty_service.base.errors import DatasetError
     from difficulty_service.base.wording import count_of, list_names
     from difficulty_service.datasets import open_dataset
@@ -23,7 +24,7 @@ def show_reading(source: str, extraction: ExtractionOptions, output: OutputOptio
     from difficulty_service.datasets.sample import DatasetOptions
     from difficulty_service.features.description import is_store
 
-    options = DatasetOptions(**extraction.reading)
+    source, options = run.source, DatasetOptions(**run.reading)
     try:
         require_samples(source, is_store(Path(source)))
         dataset = open_dataset(source, options)

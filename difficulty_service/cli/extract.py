@@ -1,7 +1,7 @@
 """`difficulty extract`: a dataset in, a folder of features out."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,20 +13,17 @@ from difficulty_service.cli.console import alarm, as_text, err, out, print_table
 from difficulty_service.cli.progress import exit_when_interrupted, following_downloads
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, as_option, option
-from difficulty_service.settings.option_rules import chosen_for_features, find_clash
-from difficulty_service.settings.options import ExtractionOptions
+from difficulty_service.settings.option_rules import chosen_in, find_clash
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from difficulty_service.cli.progress import ImageProgressBar
-    from difficulty_service.extraction.runtime import SettledRuntime
+    from difficulty_service.extraction.plan import Plan, ShardSubset
+    from difficulty_service.extraction.policy import Runtime
     from difficulty_service.extraction.stage_clock import StageClock
     from difficulty_service.features.previous import Reuse
-    from difficulty_service.scoring.pipeline import (
-        ExtractedDataset,
-        ExtractRequest,
-        SettledExtraction,
-        ShardSubset,
-    )
+    from difficulty_service.scoring.pipeline import ExtractedDataset
+    from difficulty_service.settings.options import Options
 
 
 def extract(
@@ -36,7 +33,7 @@ def extract(
     out: Path,
     shard: Annotated[str | None, Parameter(metavar="I/N")] = None,
     profile: bool = False,
-    extraction: ExtractionOptions = ExtractionOptions(),
+    run: Run = Run(),
 ) -> None:
     """Turns every image or text of a dataset into a feature vector.
 
@@ -50,18 +47,18 @@ def extract(
             merge` joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.
         profile: Show how long each stage was busy, and which is slowest.
     """
-    request = build_request(dataset, out, extraction)
+    plan = plan_of(replace(run, source=dataset, features=out))
     if shard is not None:
-        request = replace(request, subset=parse_subset(shard))
+        plan = replace(plan, subset=parse_subset(shard))
     if not profile:
-        run_extract(request)
+        run_extract(plan)
         return
-    if request.cluster is not None:
+    if plan.cluster is not None:
         raise WrongCall("--profile needs --engine local")
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
-    run_extract(replace(request, clock=clock))
+    run_extract(replace(plan, clock=clock))
     print_profile(clock)
 
 
@@ -78,7 +75,7 @@ def print_profile(clock: "StageClock") -> None:
 
 def parse_subset(text: str) -> "ShardSubset":
     """Reads which part of how many."""
-    from difficulty_service.scoring.pipeline import ShardSubset
+    from difficulty_service.extraction.plan import ShardSubset
 
     match = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     if match is None or int(match[1]) >= int(match[2]):
@@ -86,65 +83,65 @@ def parse_subset(text: str) -> "ShardSubset":
     return ShardSubset(int(match[1]), int(match[2]))
 
 
-def require_compatible(chosen: Iterable[str]) -> None:
-    """Refuses options that cannot be chosen together, as the other front ends do.
+def require_compatible(run: Run, *others: "Options") -> None:
+    """Refuses options of a run and of others that cannot be chosen together, as Python does.
 
     Raises:
         WrongCall: A rule forbids it.
     """
-    clash = find_clash({name.strip("_") for name in chosen})
+    # A name may end in an underscore, because Python takes the word for itself.
+    clash = find_clash(run.chosen | {name.strip("_") for name in chosen_in(*others)})
     if clash is not None:
         raise WrongCall(clash.sentence(option))
 
 
-def build_request(dataset: str, out: Path, extraction: ExtractionOptions) -> "ExtractRequest":
-    """The request for the pipeline that the options of the command line describe."""
-    from difficulty_service.scoring.pipeline import plan_extraction
+def plan_of(run: Run) -> "Plan":
+    """What a run does on this machine, where its options fit together."""
+    from difficulty_service.scoring.pipeline import make_plan
 
-    require_compatible(chosen_for_features(extraction))
-    return plan_extraction(dataset, out, extraction)
+    require_compatible(run)
+    return make_plan(run)
 
 
-def run_extract(request: "ExtractRequest") -> None:
+def run_extract(plan: "Plan") -> None:
     """Extracts with a progress bar and prints what came out."""
     from difficulty_service.datasets import open_dataset
-    from difficulty_service.scoring.pipeline import Callbacks, extract_dataset
+    from difficulty_service.scoring.pipeline import Callbacks, execute
 
-    def on_settled(settled: "SettledExtraction") -> None:
+    def on_settled(settled: "Plan") -> None:
         report_settled(settled)
-        err.print(f"features go to {request.out}", markup=False)
+        err.print(f"features go to {plan.out}", markup=False)
 
-    with show_extraction(request) as bar:
-        dataset = open_dataset(request.location, request.dataset)
+    with show_extraction(plan) as bar:
+        dataset = open_dataset(plan.location, plan.dataset)
         report_dataset(dataset)
         callbacks = Callbacks(bar.update, on_settled, report_runtime)
-        extracted = extract_dataset(dataset, following_downloads(request, bar), callbacks)
-    report_extraction(request, extracted)
+        extracted = execute(following_downloads(plan, bar), callbacks, dataset)
+    report_extraction(plan, extracted)
     print_warnings(extracted.store.warnings)
 
 
-def report_settled(settled: "SettledExtraction") -> None:
+def report_settled(plan: "Plan") -> None:
     """Prints the backbone, its device and, where it was chosen here, its precision."""
-    print_warnings(settled.warnings)
-    request = settled.request
-    where = f"{request.network.device}{' of a Ray cluster' if request.cluster else ''}"
-    err.print(f"the features are those of {settled.backbone}, on {where}", markup=False)
-    if settled.precision_reason is not None:
-        err.print(f"the network computes in {settled.precision_reason}", markup=False)
+    print_warnings(plan.warnings)
+    where = f"{plan.network.device}{' of a Ray cluster' if plan.cluster else ''}"
+    err.print(f"the features are those of {plan.backbone}, on {where}", markup=False)
+    if plan.precision_reason is not None:
+        err.print(f"the network computes in {plan.precision_reason}", markup=False)
 
 
-def report_runtime(runtime: "SettledRuntime") -> None:
+def report_runtime(runtime: "Runtime") -> None:
     """Prints the library that runs the network, where it was chosen here."""
     if runtime.reason is not None:
         err.print(f"the network runs by {runtime.reason}", markup=False)
 
 
 @contextmanager
-def show_extraction(request: "ExtractRequest") -> "Iterator[ImageProgressBar]":
+def show_extraction(plan: "Plan") -> "Iterator[ImageProgressBar]":
     """Prints what is extracted, and gives a progress bar; a key press ends the process."""
     from difficulty_service.cli.progress import ImageProgressBar
 
-    err.print(f"listing {request.location}", markup=False)
+    err.print(f"listing {plan.location}", markup=False)
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         yield bar
@@ -162,19 +159,17 @@ def report_reuse(reuse: "Reuse", num_features: int, samples: str) -> None:
         )
 
 
-def report_extraction(request: "ExtractRequest", extracted: "ExtractedDataset") -> None:
+def report_extraction(plan: "Plan", extracted: "ExtractedDataset") -> None:
     """Prints the number of images with features, and the list of the others."""
     from difficulty_service.base.wording import count_of
     from difficulty_service.features.errors_file import as_csv, describe_reasons
 
     samples = extracted.store.description.noun
     total, bad, skipped = extracted.num_samples, len(extracted.bad_images), len(extracted.skipped)
-    out.print(
-        f"{total - bad:,} of {total:,} {samples}s have features in {request.out}", markup=False
-    )
+    out.print(f"{total - bad:,} of {total:,} {samples}s have features in {plan.out}", markup=False)
     if extracted.reuse is not None:
         report_reuse(extracted.reuse, total - bad, samples)
-    subset = request.subset
+    subset = plan.subset
     if subset.num_subsets > 1:
         out.print(
             f"this is part {subset.index} of {subset.num_subsets}, counted from 0; join all parts "

@@ -26,7 +26,8 @@ from difficulty_service.cli.console import RateColumn, err
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.downloads import DownloadProgress
-    from difficulty_service.scoring.pipeline import ExtractProgress, ExtractRequest
+    from difficulty_service.extraction.plan import Plan
+    from difficulty_service.scoring.pipeline import ExtractProgress
 
 
 class ImageProgressBar:
@@ -116,9 +117,9 @@ def comparison_bar(total: int) -> Iterator[Callable[[int], None]]:
         yield lambda compared: bar.advance(task, compared)
 
 
-def following_downloads(request: "ExtractRequest", bar: ImageProgressBar) -> "ExtractRequest":
-    """The request with a bar that shows its download of weights."""
-    return replace(request, network=request.network.reporting(bar.download))
+def following_downloads(plan: "Plan", bar: ImageProgressBar) -> "Plan":
+    """The plan with a bar that shows its download of weights."""
+    return replace(plan, network=plan.network.reporting(bar.download))
 
 
 class Terminated(KeyboardInterrupt):

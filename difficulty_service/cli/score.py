@@ -14,7 +14,6 @@ from difficulty_service.cli.console import err, without
 from difficulty_service.cli.console import out as stdout
 from difficulty_service.cli.dry_run import show_reading
 from difficulty_service.cli.extract import (
-    build_request,
     report_extraction,
     report_runtime,
     report_settled,
@@ -25,25 +24,16 @@ from difficulty_service.cli.fit import report_fit
 from difficulty_service.cli.report import write_score_report
 from difficulty_service.cli.score_report import print_next_steps, report_dataset, report_scores
 from difficulty_service.cli.wrong_call import WrongCall, options
-from difficulty_service.settings.option_rules import chosen_for_features, chosen_in
-from difficulty_service.settings.options import (
-    ExtractionOptions,
-    OutputOptions,
-    ScoringOptions,
-)
+from difficulty_service.settings.options import OutputOptions, ScoringOptions
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from difficulty_service.extraction.plan import Plan
     from difficulty_service.marks.review_folder import UndoneRound
     from difficulty_service.scoring.marked_features import MarkedFeatures
-    from difficulty_service.scoring.pipeline import (
-        ExtractedDataset,
-        ExtractRequest,
-        ScoredDataset,
-        ScoreRequest,
-        SettledExtraction,
-    )
+    from difficulty_service.scoring.pipeline import ExtractedDataset, ScoredDataset, ScoreRequest
     from difficulty_service.scoring.store import ScoreSummary
 
 T = TypeVar("T")
@@ -62,7 +52,7 @@ def score(
     report: Path | None = None,
     scoring: ScoringOptions = ScoringOptions(),
     output: OutputOptions = OutputOptions(),
-    extraction: ExtractionOptions = ExtractionOptions(),
+    run: Run = Run(),
 ) -> None:
     """Scores how hard each sample is; larger is harder.
 
@@ -88,7 +78,7 @@ def score(
         report: Also write a page with the images, as `difficulty report` does.
     """
     if dry_run:
-        show_reading(source, extraction.scored_by(scoring), output)
+        show_reading(replace(run, source=source, scoring=scoring), output)
         return
     if out is None:
         raise WrongCall(
@@ -111,15 +101,24 @@ def score(
         Callbacks,
         ScoreRequest,
         features_beside,
+        make_plan,
         score_features,
     )
 
-    beside = {"gaussians": gaussians, "labels": labels, "marks": marks, "undo_round": undo_round}
-    given = {name for name, value in beside.items() if value is not None}
-    require_compatible(chosen_in(scoring, output) | chosen_for_features(extraction) | given)
+    run = replace(
+        run,
+        source=source,
+        features=features_beside(out, scoring),
+        scoring=scoring,
+        gaussians=gaussians,
+        labels=labels,
+        marks=marks,
+        undo_round=undo_round,
+    )
+    require_compatible(run, output)
     if scoring.tags is not None:
         with without(*muted_consoles(output)):
-            score_tags_of(source, out, scoring, extraction, report)
+            score_tags_of(run, out, report)
         return
     limits = [Limit.parse(text) for text in output.fail_above]
     require_files(out, report)
@@ -136,12 +135,12 @@ def score(
             scoring,
             fitted=fitted is not None,
             features=has_features,
-            texts=extraction.text_column is not None,
+            texts=run.is_of_texts,
         )
     with without(*muted_consoles(output)):
         if has_features:
             # The words of names are encoded by the file that encoded the images.
-            if useless := extraction.given - ({"weights"} if scoring.class_list else set()):
+            if useless := run.given - ({"weights"} if scoring.class_list else set()):
                 raise WrongCall(
                     f"{source} holds features already, so {options(useless)} would change nothing"
                 )
@@ -150,14 +149,13 @@ def score(
                 marked=lambda marked: report_marks(marked, out),
                 fitted=lambda fitted: report_fit(fitted, verbose=output.verbose),
             )
-            request = replace(request, weights=extraction.machine.weights)
+            request = replace(request, weights=run.machine.weights)
             store = open_features(Path(source), labels)
             require_looks(limits, store)
             summary = score_features(store, request, callbacks)
             extracted = None
         else:
-            to_extract = build_request(source, features_beside(out, scoring), extraction)
-            scored = run_score(to_extract, request, verbose=output.verbose)
+            scored = run_score(make_plan(run), request, verbose=output.verbose)
             summary, extracted = scored.found, scored.extracted
         written = report if summary.num_scored else None
         report_all(summary, out, written, verbose=output.verbose)
@@ -177,32 +175,26 @@ def require_files(scores: Path, report: Path | None) -> None:
         require_report_file(report)
 
 
-def score_tags_of(
-    source: str,
-    out: Path,
-    scoring: ScoringOptions,
-    extraction: ExtractionOptions,
-    report: Path | None,
-) -> None:
+def score_tags_of(run: Run, out: Path, report: Path | None) -> None:
     """Extracts the samples of a table, judges its tags and prints what was found."""
     from difficulty_service.base.analyses import ability
     from difficulty_service.features.description import is_store
     from difficulty_service.scoring.given_tags import open_given_tags
     from difficulty_service.scoring.judged_tags import ScoredTags
-    from difficulty_service.scoring.pipeline import features_beside
+    from difficulty_service.scoring.pipeline import make_plan
 
-    if is_store(Path(source)):
+    if is_store(Path(run.source)):
         raise WrongCall(
-            f"{source} holds features already, and --tags needs the table of the samples; "
-            f"difficulty tags {source} TABLE judges tags by features"
+            f"{run.source} holds features already, and --tags needs the table of the samples; "
+            f"difficulty tags {run.source} TABLE judges tags by features"
         )
     require_files(out, report)
-    request = build_request(source, features_beside(out, scoring), extraction.scored_by(scoring))
-    tags = open_given_tags(source, scoring, request.dataset)
+    plan = make_plan(run)
+    tags = open_given_tags(run.source, run.scoring, plan.dataset)
 
     assert tags is not None  # noqa: S101 - the options name some
     judge = partial(ability("tags", "judge"), tags=tags, out=out)
-    scored: ScoredTags = run_with_progress(request, out, judge, verbose=False)
+    scored: ScoredTags = run_with_progress(plan, out, judge, verbose=False)
     if report is not None:
         write_score_report(out, report)
     ability("tags", "report")(scored.found, out, report)
@@ -245,18 +237,16 @@ def report_undone(undone: "UndoneRound") -> None:
     err.print(f"{undone}; --marks {undone.file} gives them again", markup=False)
 
 
-def run_score(
-    extraction: "ExtractRequest", scoring: "ScoreRequest", *, verbose: bool
-) -> "ScoredDataset":
+def run_score(plan: "Plan", scoring: "ScoreRequest", *, verbose: bool) -> "ScoredDataset":
     """Scores the labels of a dataset with a progress bar and prints what each stage made."""
     from difficulty_service.scoring.pipeline import score_dataset
 
     run = partial(score_dataset, scoring=scoring)
-    return run_with_progress(extraction, scoring.out, run, verbose=verbose)
+    return run_with_progress(plan, scoring.out, run, verbose=verbose)
 
 
 def run_with_progress(
-    extraction: "ExtractRequest",
+    plan: "Plan",
     out: Path,
     run: Callable[..., T],
     *,
@@ -267,17 +257,17 @@ def run_with_progress(
     from difficulty_service.datasets import open_dataset
     from difficulty_service.scoring.pipeline import Callbacks
 
-    with show_extraction(extraction) as bar:
+    with show_extraction(plan) as bar:
 
-        def on_settled(settled: "SettledExtraction") -> None:
+        def on_settled(settled: "Plan") -> None:
             report_settled(settled)
-            err.print(f"features go to {extraction.out}, scores to {out}", markup=False)
+            err.print(f"features go to {plan.out}, scores to {out}", markup=False)
 
         def on_extracted(extracted: "ExtractedDataset") -> None:
             bar.close()
-            report_extraction(extraction, extracted)
+            report_extraction(plan, extracted)
 
-        dataset = open_dataset(extraction.location, extraction.dataset)
+        dataset = open_dataset(plan.location, plan.dataset)
         report_dataset(dataset)
         callbacks = Callbacks(
             progress=bar.update,
@@ -288,4 +278,4 @@ def run_with_progress(
             marked=lambda marked: report_marks(marked, out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
-        return run(following_downloads(extraction, bar), callbacks=callbacks, dataset=dataset)
+        return run(following_downloads(plan, bar), callbacks=callbacks, dataset=dataset)

@@ -2,22 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Self
 
-from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.backbones.text_encoders import require_modality
-from difficulty_service.base.contract import given
 from difficulty_service.base.errors import DatasetError, Setting
-from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
+from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.image_watch import ImageWatch
-from difficulty_service.features.description import (
-    FeatureDescription,
-    ImageSizes,
-    PrecisionPilot,
-    RecordedOptions,
-    numbers_of_runs,
-)
+from difficulty_service.features.description import numbers_of_runs
 from difficulty_service.features.known_images import KnownImages
 from difficulty_service.images.header import read_encoded
 from difficulty_service.images.preparation import (
@@ -42,10 +34,6 @@ class ExtractOptions:
         stop_on_error: Whether to end at the first bad image instead of listing it.
         workers: Number of threads that read and decode, and on a CPU also run small networks;
             None for as many as there are cores, or on a cluster for what suits an actor.
-        open_precision: Whether the network's precision is only that of its device, which
-            `precision.settle_precision` may change before the extraction.
-        precision_pilot: Comparison by which the precision was chosen, if any.
-        image_sizes: Sizes by which the backbone was chosen, if they were.
     """
 
     batch_size: int | None = None
@@ -56,9 +44,6 @@ class ExtractOptions:
     max_pixels: int = DEFAULT_MAX_PIXELS
     stop_on_error: bool = False
     workers: int | None = None
-    open_precision: bool = False
-    precision_pilot: PrecisionPilot | None = None
-    image_sizes: ImageSizes | None = None
 
     @property
     def decoder(self) -> str:
@@ -124,35 +109,3 @@ def _refuse_image_options(options: ExtractOptions) -> None:
             raise DatasetError(
                 f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name
             )
-
-
-def describe_features(
-    task: ExtractionTask, backbone: Backbone, location: str, reading: DatasetOptions
-) -> FeatureDescription:
-    """What a store is recognised by when it is resumed, merged or scored."""
-    dataset, network, options = task.dataset, task.network, task.options
-    return FeatureDescription(
-        dataset=location,
-        dataset_options=RecordedOptions.of_options(reading),
-        fingerprint=dataset.fingerprint,
-        class_names=tuple(dataset.class_names),
-        num_samples=len(dataset.labels),
-        num_shards=dataset.num_shards,
-        shard_size=dataset.shard_size,
-        backbone=backbone.name,
-        weights_sha256=backbone.weights_sha256,
-        feature_dim=backbone.feature_dim,
-        preprocessing=backbone.preprocessing.describe(),
-        augment_runs=options.augment_runs,
-        seed=options.seed,
-        package_version=version("difficulty-service"),
-        **network.describe(),
-        **given(
-            containers=dataset.containers,
-            precision_pilot=options.precision_pilot,
-            image_sizes=options.image_sizes,
-            corruption=options.corruption and str(options.corruption),
-            boxes=dataset.boxes or None,
-        ),
-        **({"modality": "text"} if dataset.modality == "text" else options.describe()),
-    )

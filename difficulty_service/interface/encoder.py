@@ -1,7 +1,6 @@
 """`backbone`: a pretrained network that turns images into features."""
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Unpack
 
 import numpy as np
@@ -13,9 +12,10 @@ from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
-from difficulty_service.interface.options import EncoderOptions, extraction_options, require_names
+from difficulty_service.interface.keywords import EncoderOptions
+from difficulty_service.interface.options import require_names, run_of
 from difficulty_service.interface.scores import warn
-from difficulty_service.scoring.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import make_plan
 
 
 class Encoder:
@@ -75,7 +75,7 @@ def backbone(name: str = "builtin", **options: Unpack[EncoderOptions]) -> Encode
         ConfigError: Another option is unknown or out of bounds.
     """
     require_names(options, EncoderOptions, "backbone")
-    plan = plan_extraction("", Path(), extraction_options({**options, "on_error": "stop"}))
+    plan = make_plan(run_of({**options, "on_error": "stop"}))
     encoder = Encoder(load_backbone(name, plan.network), plan.network, plan.options)
     warn(warn_of_licence(name))
     return encoder

@@ -6,11 +6,8 @@ from difficulty_service.dataset_formats import DatasetPreview
 from difficulty_service.datasets.preview import preview as preview_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.interface.image_sources import LabelledImages, open_images
-from difficulty_service.interface.options import (
-    DatasetChoices,
-    extraction_options,
-    require_names,
-)
+from difficulty_service.interface.keywords import DatasetChoices
+from difficulty_service.interface.options import require_names, run_of
 from difficulty_service.interface.scores import warn
 
 
@@ -28,7 +25,7 @@ def preview(images: LabelledImages, **options: Unpack[DatasetChoices]) -> Datase
         DatasetError: It cannot be read, or may be read in several ways.
     """
     require_names(options, DatasetChoices, "preview")
-    reading = DatasetOptions(**extraction_options(options).reading)
+    reading = DatasetOptions(**run_of(options).reading)
     dataset, warnings = open_images(images, reading)
     warn(warnings)
     return preview_dataset(dataset, reading.split)

@@ -22,11 +22,11 @@ from difficulty_service.interface.image_sources import (
     open_images,
     zip_labels,
 )
+from difficulty_service.interface.keywords import ImageOptions
 from difficulty_service.interface.options import (
-    ImageOptions,
-    extraction_options,
     progress_bar,
     require_names,
+    run_of,
     scoring_options,
 )
 from difficulty_service.interface.scores import Scores, warn
@@ -43,16 +43,11 @@ from difficulty_service.scoring.pipeline import (
     Callbacks,
     ScoreRequest,
     features_beside,
-    plan_extraction,
+    make_plan,
 )
 from difficulty_service.scoring.pipeline import score_dataset as run_pipeline
 from difficulty_service.scoring.rows import require_packages
 from difficulty_service.scoring.store import score_in_memory
-from difficulty_service.settings.option_rules import (
-    chosen_for_features,
-    chosen_in,
-    require_compatible,
-)
 
 MarksOf: TypeAlias = str | Path | Frame
 """Marks in a file, or in a table."""
@@ -176,25 +171,22 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             `on_error="stop"`, `FeatureStoreError`, `StatisticsError`, `MissingPackage`.
     """
     require_names(options, ImageOptions, "score_dataset")
-    scoring = scoring_options(options)
+    usual = {"resume": not is_pairs(images), "backbone": backbone}
+    run = run_of({**usual, **options}, labels=labels, marks=marks, undo_round=undo_round)
+    scoring = run.scoring
     if scoring.tags is not None:
         _require_file(images)
-    usual = {"resume": not is_pairs(images), "backbone": backbone}
-    extraction = extraction_options({**usual, **options})
-    beside = {"labels": labels, "marks": marks, "undo_round": undo_round}
-    given = {name for name, value in beside.items() if value is not None}
-    require_compatible(chosen_in(scoring) | chosen_for_features(extraction) | given)
-    request = plan_extraction("", Path(), extraction.scored_by(scoring))
+    plan = make_plan(run)
     if labels is not None:
         images = zip_labels(images, labels)
-    dataset, warnings = open_images(images, request.dataset)
-    tags = open_given_tags(str(images), scoring, request.dataset)
+    dataset, warnings = open_images(images, plan.dataset)
+    tags = open_given_tags(str(images), scoring, plan.dataset)
     with ExitStack() as stack:
         if out is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
             out = Path(folder, "scores.parquet")
         out = Path(out)
-        request = replace(request, location=dataset.location, out=features_beside(out, scoring))
+        plan = replace(plan, location=dataset.location, out=features_beside(out, scoring))
         update = stack.enter_context(progress_bar(shown=progress))
         callbacks = Callbacks(update, settled=lambda settled: warnings.extend(settled.warnings))
         judged = None
@@ -202,9 +194,9 @@ def score_dataset(  # noqa: PLR0913 - one parameter for each option
             later = None if marks is None else marks_of(marks)
             review = ReviewFolder(out).open(later, undo_round)
             scoring_request = ScoreRequest(out, scoring, review=review)
-            extracted = run_pipeline(request, scoring_request, callbacks, dataset).extracted
+            extracted = run_pipeline(plan, scoring_request, callbacks, dataset).extracted
         else:
-            judged = ability("tags", "judge")(request, tags, out, callbacks, dataset)
+            judged = ability("tags", "judge")(plan, tags, out, callbacks, dataset)
             extracted = judged.extracted
         scores = Scores(read_scores(out), extracted.bad_images)
     if scores.bad_images.num_rows:

@@ -1,9 +1,9 @@
 """The whole path: a dataset to features, features to Gaussians, Gaussians to a score file.
 
-`score_dataset` runs all of it. Its stages are `extract_dataset` and `score_features`, which fits
-with `fit_store` unless Gaussians are given and scores with `score_store`. What a person leaves open
-is settled here and nowhere else: `plan_extraction` chooses the device, `extract_dataset` the
-backbone and its precision, once the dataset is open.
+`make_plan` makes of a run what it does on this machine, and `execute` extracts its features.
+`score_dataset` also scores them: `score_features` fits with `fit_store` unless Gaussians are given,
+and scores with `score_store`. What a person leaves open is settled by `make_plan`, the device, and
+once the dataset is open by `extraction.policy`.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,33 +13,26 @@ from pathlib import Path
 
 import torch
 
-from difficulty_service.backbones import (
-    DEFAULT_BACKBONE,
-    Loader,
-    load_backbone,
-    warn_of_licence,
-)
+from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
 from difficulty_service.backbones.backbone import (
     BackboneOptions,
     choose_device,
     choose_precision,
 )
 from difficulty_service.backbones.downloads import Downloads
-from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
+from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction.default_backbone import SMALL, default_backbone
+from difficulty_service.extraction.default_backbone import SMALL
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
-from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.memory import require_memory
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
-from difficulty_service.extraction.precision import settle_precision
-from difficulty_service.extraction.runtime import SettledRuntime, settle_runtime
-from difficulty_service.extraction.stage_clock import StageClock
-from difficulty_service.extraction.task import ExtractionTask, ExtractOptions, describe_features
+from difficulty_service.extraction.plan import Plan
+from difficulty_service.extraction.policy import Runtime, settle, settle_runtime
+from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.errors_file import BadImage, write_errors
 from difficulty_service.features.previous import (
@@ -65,52 +58,8 @@ from difficulty_service.scoring.reviewing import as_seen, reviewed
 from difficulty_service.scoring.rows import require_packages
 from difficulty_service.scoring.store import ScoreSummary, score_store
 from difficulty_service.settings.option_types import parse_actors
-from difficulty_service.settings.options import ExtractionOptions, ScoringOptions
-
-
-@dataclass(frozen=True)
-class ShardSubset:
-    """The shards of one of several runs that divide a dataset among them.
-
-    Attributes:
-        index: Index of the run, from 0.
-    """
-
-    index: int = 0
-    num_subsets: int = 1
-
-    def includes(self, shard: int) -> bool:
-        """Whether a shard belongs to the subset."""
-        return shard % self.num_subsets == self.index
-
-
-@dataclass(frozen=True)
-class ExtractRequest:
-    """A dataset, a backbone, and where the features go.
-
-    Attributes:
-        backbone: Name of the backbone; None for that of the Gaussians that will score the features,
-            or else the best that can be had.
-        resume: Whether to keep what an earlier run extracted.
-        subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
-        cluster: Ray cluster that runs the shards; None to run them in this process.
-        clock: Measures how long each stage is busy in this process; None to measure nothing.
-        lend: Function that may first add features of other runs, as in `features.previous`.
-        watch: Is told which images are being read and decoded in this process; None to tell nobody.
-    """
-
-    location: str
-    out: Path
-    backbone: str | None
-    dataset: DatasetOptions = field(default_factory=DatasetOptions)
-    network: BackboneOptions = field(default_factory=BackboneOptions)
-    options: ExtractOptions = field(default_factory=ExtractOptions)
-    resume: bool = True
-    subset: ShardSubset = field(default_factory=ShardSubset)
-    cluster: ClusterOptions | None = None
-    clock: StageClock | None = None
-    lend: Callable[[FeatureStore], None] | None = None
-    watch: ImageWatch | None = None
+from difficulty_service.settings.options import ScoringOptions
+from difficulty_service.settings.run import Run
 
 
 @dataclass(frozen=True)
@@ -183,7 +132,7 @@ class Callbacks:
     """Functions that are called during a run; whatever they raise ends it.
 
     Attributes:
-        settled: Called when all is chosen that the request left open.
+        settled: Called with the plan when all is chosen that it left open.
         progress: Called before the first image and after every batch.
         running: Called when the library is chosen that runs the network, before the first image;
             not called where a cluster does.
@@ -197,8 +146,8 @@ class Callbacks:
     """
 
     progress: Callable[[ExtractProgress], None] = ignore
-    settled: Callable[["SettledExtraction"], None] = ignore
-    running: Callable[[SettledRuntime], None] = ignore
+    settled: Callable[[Plan], None] = ignore
+    running: Callable[[Runtime], None] = ignore
     extracted: Callable[[ExtractedDataset], None] = ignore
     ready: Callable[[FeatureSource], None] = ignore
     taken_back: Callable[[UndoneRound], None] = ignore
@@ -209,47 +158,31 @@ class Callbacks:
 NO_CALLBACKS = Callbacks()
 
 
-@dataclass(frozen=True)
-class SettledExtraction:
-    """What an extraction will do where its request left that open.
-
-    Attributes:
-        warnings: Why the backbone is not the usual one, and the condition of its licence where it
-            has one; one sentence each.
-        precision_reason: The precision and why it is that one; None for that of the device.
-    """
-
-    request: ExtractRequest
-    backbone: str
-    warnings: Sequence[str]
-    precision_reason: str | None
-
-
-def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> ExtractRequest:
-    """What was chosen about the features of a dataset, on the device that it will run on.
+def make_plan(run: Run) -> Plan:
+    """What a run does for its features, on the device that it will run on.
 
     Raises:
         BackboneError: This machine has no such device.
         EngineError: The cluster has none, or does not answer.
         ConfigError: There is no such corruption.
     """
-    encoding, network, machine = chosen.encoding, chosen.network, chosen.machine
+    encoding, network, machine = run.encoding, run.network, run.machine
     cluster = None
     if machine.engine == "ray":
         actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
         cluster = ClusterOptions(machine.ray_address, *actors)
-    device, precision = _choose_machine(chosen, cluster)
+    device, precision = _choose_machine(run, cluster)
     corruption = None
     if encoding.corrupt is not None:
         # Imported here, because SciPy takes time that other runs need not spend.
         from difficulty_service.images.corruptions import parse_corruption
 
         corruption = parse_corruption(encoding.corrupt, encoding.seed)
-    return ExtractRequest(
-        location=location,
-        out=out,
+    return Plan(
+        location=run.source,
+        out=run.features,
         backbone=network.backbone,
-        dataset=DatasetOptions(**chosen.reading),
+        dataset=DatasetOptions(**run.reading),
         network=BackboneOptions(
             weights=machine.weights,
             features=network.features,
@@ -268,60 +201,26 @@ def plan_extraction(location: str, out: Path, chosen: ExtractionOptions) -> Extr
             max_pixels=machine.max_pixels,
             stop_on_error=encoding.on_error == "stop",
             workers=machine.workers,
-            open_precision=machine.precision == "auto",
         ),
         resume=machine.resume,
         cluster=cluster,
+        open_precision=machine.precision == "auto",
     )
 
 
-def _choose_machine(
-    chosen: ExtractionOptions, cluster: ClusterOptions | None
-) -> tuple[torch.device, torch.dtype]:
+def _choose_machine(run: Run, cluster: ClusterOptions | None) -> tuple[torch.device, torch.dtype]:
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
-    precision = chosen.machine.precision
-    if chosen.is_of_texts and precision == "auto":
+    precision = run.machine.precision
+    if run.is_of_texts and precision == "auto":
         # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
         precision = "fp32"
     if cluster is None:
-        device = choose_device(chosen.machine.device)
+        device = choose_device(run.machine.device)
         return device, choose_precision(precision, device)
     from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
 
-    device, best = choose_on_cluster(chosen.machine.device, cluster)
+    device, best = choose_on_cluster(run.machine.device, cluster)
     return device, best if precision == "auto" else choose_precision(precision, device)
-
-
-def _settle(
-    dataset: Dataset,
-    request: ExtractRequest,
-    fitted_on: FeatureDescription | None,
-    load: Loader,
-    compared: Callable[[], None],
-) -> SettledExtraction:
-    """Chooses the backbone and the precision that a request leaves open."""
-    warnings: Sequence[str] = ()
-    options = request.options
-    name = request.backbone or (None if fitted_on is None else fitted_on.backbone)
-    if not name and dataset.modality == "text":
-        name = BUILTIN_TEXT
-    elif not name and {"weights", "features", "image_size"} & set(request.network.given):
-        name = DEFAULT_BACKBONE
-    elif not name:
-        chosen = default_backbone(dataset, options.max_pixels, request.network.downloads)
-        name, warnings = chosen.name, chosen.warnings
-        options = replace(options, image_sizes=chosen.sizes)
-    settled = settle_precision(
-        ExtractionTask(dataset, name, request.network, options, watch=request.watch),
-        request.out if request.resume else None,
-        fitted_on,
-        alone=request.cluster is None and request.subset.num_subsets == 1,
-        load=load,
-        compared=compared,
-    )
-    request = replace(request, backbone=name, network=settled.network, options=settled.options)
-    warnings = [*warnings, *warn_of_licence(name)]
-    return SettledExtraction(request, name, warnings, settled.reason)
 
 
 def features_beside(out: Path, options: ScoringOptions) -> Path:
@@ -333,7 +232,7 @@ def features_beside(out: Path, options: ScoringOptions) -> Path:
 
 
 def score_dataset(
-    extraction: ExtractRequest,
+    plan: Plan,
     scoring: ScoreRequest,
     callbacks: Callbacks = NO_CALLBACKS,
     dataset: Dataset | None = None,
@@ -342,31 +241,31 @@ def score_dataset(
     """Extracts the features of a dataset and scores them; resumes an earlier run.
 
     Args:
-        extraction: The dataset, the backbone and where the features go.
+        plan: The dataset, the backbone and where the features go.
         scoring: Settings by which to score the features, and the file for the scores.
         callbacks: Functions that are called between the stages.
         dataset: The dataset where it is open already; None to open the one at the location.
 
     Raises:
         MissingPackage: A scorer needs a package that is not installed.
-        DifficultyError: As for `extract_dataset` and `score_features`.
+        DifficultyError: As for `execute` and `score_features`.
     """
     require_packages(scoring.options)  # before hours of extraction
     require_score_file_name(scoring.out)
     fitted_on = scoring.fitted.description if scoring.fitted else None
-    dataset = dataset or open_dataset(extraction.location, extraction.dataset)
+    dataset = dataset or open_dataset(plan.location, plan.dataset)
     require_unlabelled(dataset.class_names, scoring.options)
     advice: AbstractContextManager[None] = nullcontext()
     if scoring.options.class_list:
         advice = needing_words()
-        named = extraction.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
-        require_words(named, extraction.network.features)
-        extraction = replace(extraction, backbone=named)
-    scoring = replace(scoring, review=as_seen(scoring.review, extraction.out))
+        named = plan.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
+        require_words(named, plan.network.features)
+        plan = replace(plan, backbone=named)
+    scoring = replace(scoring, review=as_seen(scoring.review, plan.out))
     with advice:
-        extracted = extract_dataset(dataset, extraction, callbacks, load, fitted_on)
+        extracted = execute(plan, callbacks, dataset, load, fitted_on)
     callbacks.extracted(extracted)
-    scoring = replace(scoring, weights=extraction.network.weights)
+    scoring = replace(scoring, weights=plan.network.weights)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
 
 
@@ -393,15 +292,10 @@ def score_features(
     return score_store(store, fitted, request.out, request.options, request.before)
 
 
-def extract(request: ExtractRequest, callbacks: Callbacks = NO_CALLBACKS) -> ExtractedDataset:
-    """Opens the dataset at the location and extracts it; see `extract_dataset`."""
-    return extract_dataset(open_dataset(request.location, request.dataset), request, callbacks)
-
-
-def extract_dataset(
-    dataset: Dataset,
-    request: ExtractRequest,
+def execute(
+    plan: Plan,
     callbacks: Callbacks = NO_CALLBACKS,
+    dataset: Dataset | None = None,
     load: Loader = load_backbone,
     fitted_on: FeatureDescription | None = None,
 ) -> ExtractedDataset:
@@ -409,6 +303,7 @@ def extract_dataset(
 
     Args:
         callbacks: Of these, `settled`, `running` and `progress` are called.
+        dataset: The dataset where it is open already; None to open the one at the location.
         fitted_on: Description of the features of the Gaussians that will score these features;
             features of another kind are refused before the first image is read.
 
@@ -421,27 +316,26 @@ def extract_dataset(
         ImageError: An image is bad, and the options say to stop at one.
         StatisticsError: The features are not of the kind that `fitted_on` describes.
     """
-    if request.cluster is None and dataset.modality != "text" and request.backbone != SMALL:
+    dataset = dataset or open_dataset(plan.location, plan.dataset)
+    if plan.cluster is None and dataset.modality != "text" and plan.backbone != SMALL:
         require_memory(memory_limit())
     nothing = ExtractProgress(len(dataset.labels), 0, 0, dataset.noun)
-    settled = _settle(dataset, request, fitted_on, load, lambda: callbacks.progress(nothing))
-    callbacks.settled(settled)
-    request = settled.request
+    plan = settle(plan, dataset, fitted_on, load, lambda: callbacks.progress(nothing))
+    callbacks.settled(plan)
     # The driver of a cluster only describes the backbone, and may have no GPU.
-    here = replace(request.network, device=torch.device("cpu"))
-    backbone = load(settled.backbone, here if request.cluster else request.network)
-    if request.cluster:
+    here = replace(plan.network, device=torch.device("cpu"))
+    backbone = load(str(plan.backbone), here if plan.cluster else plan.network)
+    if plan.cluster:
         # The actors are other processes, which cannot call what was given to this one.
-        request = replace(request, network=request.network.reporting(None))
-    task = ExtractionTask(dataset, backbone.name, request.network, request.options)
-    description = describe_features(task, backbone, request.location, request.dataset)
+        plan = replace(plan, network=plan.network.reporting(None))
+    description = plan.describe_features(dataset, backbone)
     if fitted_on is not None:
         require_same_features(description, fitted_on)
-    with writable_store(request.out, description, resume=request.resume) as store:
-        shards = [shard for shard in range(dataset.num_shards) if request.subset.includes(shard)]
+    with writable_store(plan.out, description, resume=plan.resume) as store:
+        shards = [shard for shard in range(dataset.num_shards) if plan.subset.includes(shard)]
         set_aside_changed(dataset, store, shards)
-        if request.lend is not None:
-            request.lend(store)
+        if plan.lend is not None:
+            plan.lend(store)
         missing = sorted(set(store.missing_parts()) & set(shards))
         total = sum(len(dataset.shard_positions(shard)) for shard in shards)
         done = total - sum(len(dataset.shard_positions(shard)) for shard in missing)
@@ -455,26 +349,28 @@ def extract_dataset(
 
         previous = open_previous(store) if missing else None
         writer = PartWriter(store, dataset, previous)
-        task = replace(task, known=previous.known if previous else None, watch=request.watch)
-        runtime = SettledRuntime(backbone)
-        if request.cluster is None:
+        known = previous.known if previous else None
+        task = replace(plan.task(dataset), backbone=backbone.name, known=known)
+        runtime = Runtime(backbone)
+        if plan.cluster is None:
             runtime = settle_runtime(task, backbone, total - done)
             callbacks.running(runtime)
-        _choose_engine(request).run_shards(task, runtime.backbone, missing, writer, on_batch)
+        _choose_engine(plan).run_shards(task, runtime.backbone, missing, writer, on_batch)
         reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
         bad_images = store.bad_images()
         skipped = [BadImage(*entry) for entry in dataset.skipped]
         errors_file = write_errors(store.folder, [*skipped, *bad_images])
         warnings = [*dataset.warnings, *runtime.warnings]
-        if request.subset.num_subsets == 1:
+        if plan.subset.num_subsets == 1:
             warnings += warn_of_unreadable_classes(dataset, bad_images)
-        store = store.with_warnings(warnings, None if request.cluster else runtime.name)
+        library = None if plan.cluster else runtime_of(runtime.backbone)
+        store = store.with_warnings(warnings, library)
         return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 
 
-def _choose_engine(request: ExtractRequest) -> Engine:
-    if request.cluster is None:
-        return LocalEngine(request.clock)
+def _choose_engine(plan: Plan) -> Engine:
+    if plan.cluster is None:
+        return LocalEngine(plan.clock)
     from difficulty_service.extraction.engines.ray_cluster import RayEngine
 
-    return RayEngine(request.cluster)
+    return RayEngine(plan.cluster)

@@ -4,17 +4,15 @@ An option is chosen if its value is another one than its default, so that the sa
 same in a shell, in Python and as JSON, where a program may state every default.
 """
 
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from difficulty_service.base.errors import ConfigError, Setting
 from difficulty_service.settings.options import (
     FIT_ONLY,
     IMAGES_ONLY,
     LABELS_ONLY,
-    ExtractionOptions,
 )
 
 Spell = Callable[[str], str]
@@ -96,13 +94,6 @@ def chosen_in(*models: BaseModel) -> set[str]:
     }
 
 
-def chosen_for_features(extraction: ExtractionOptions) -> set[str]:
-    """Names of the chosen options of an extraction."""
-    return chosen_in(
-        extraction.dataset, extraction.encoding, extraction.network, extraction.machine
-    )
-
-
 def find_clash(chosen: Set[str]) -> Clash | None:
     """The first rule that the chosen options break; None where they fit together."""
     for rule in RULES:
@@ -116,15 +107,3 @@ def find_clash(chosen: Set[str]) -> Clash | None:
         if others:
             return Clash(option, others, rule.reason)
     return None
-
-
-def require_compatible(chosen: Iterable[str]) -> None:
-    """Refuses options that cannot be chosen together.
-
-    Raises:
-        ConfigError: A rule forbids it.
-    """
-    clash = find_clash(set(chosen))
-    if clash is not None:
-        name = clash.others[0]
-        raise ConfigError(clash.sentence(), "leave out ", Setting(name), parameter=name)

@@ -1,8 +1,9 @@
 """The base of options, what their values are checked to be, and how texts with several are read."""
 
 import re
-from collections.abc import Sequence
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
 from cyclopts import Group, Parameter
 from pydantic import (
@@ -32,6 +33,24 @@ class Options(BaseModel):
     def __pydantic_init_subclass__(cls, **_: object) -> None:
         for each in cls.model_fields.values():
             each.description = " ".join((each.description or "").split())
+
+    @classmethod
+    def among(cls, values: Mapping[str, Any]) -> Self:
+        """These options among values by their names."""
+        return cls(**{name: values[name] for name in cls.model_fields if name in values})
+
+
+@dataclass(frozen=True)
+class InPython:
+    """How a keyword of Python differs from the option of the other front ends.
+
+    Attributes:
+        sentence: Its sentence, with the default; empty for the same.
+        type: Its annotation; empty for the same.
+    """
+
+    sentence: str = ""
+    type: str = ""
 
 
 def panel(title: str) -> Parameter:

@@ -6,9 +6,8 @@ with its type, bounds, default and one sentence. What only the owner of a machin
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from pydantic import (
@@ -29,6 +28,7 @@ from difficulty_service.settings.option_types import (
     Clusters,
     Column,
     Corruption,
+    InPython,
     Scorers,
     Separator,
     Strategies,
@@ -227,7 +227,16 @@ class FittingOptions(Options):
 class LabelOptions(Options):
     """How labels are made for samples that have none."""
 
-    classes: Annotated[ClassNames | None, Parameter(metavar="NAME,...")] = None
+    classes: Annotated[
+        ClassNames | None,
+        Parameter(metavar="NAME,..."),
+        InPython(
+            "Label each image without labels by the one of these names that fits best, by a CLIP: "
+            "a list, or a text with commas between. The labels are then scored like those of "
+            "people.",
+            "str | Sequence[str] | None",
+        ),
+    ] = None
     """Label each image without labels by the one of these names that fits best, by a CLIP:
     cat,dog,bird. The labels are then scored like those of people."""
 
@@ -251,7 +260,17 @@ class LabelOptions(Options):
 class TagOptions(Options):
     """Which tags are judged, where a sample has any number of them and no label."""
 
-    tags: Annotated[TagNames | None, Parameter(metavar="COLUMN,...|auto")] = None
+    tags: Annotated[
+        TagNames | None,
+        Parameter(metavar="COLUMN,...|auto"),
+        InPython(
+            "Find wrong and missing tags, in the table that has the samples: the column of lists "
+            "or of texts such as a|b, or columns of 0 and 1 for a tag each, as a list or a text "
+            "such as cat,dog or has_*; auto for the column called tags or labels. A row of the "
+            "scores is a decision about a tag.",
+            "str | Sequence[str] | None",
+        ),
+    ] = None
     """Find wrong and missing tags, in the table that has the samples: the column of lists or of
     texts such as a|b, or columns of 0 and 1 for a tag each, such as cat,dog or has_*; auto for the
     column called tags or labels. A row of the result is a decision about a tag."""
@@ -281,12 +300,6 @@ class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):
     # A job is a subclass, and FastAPI takes only models that are built.
     model_config = ConfigDict(defer_build=False)
 
-    @property
-    def reading(self) -> Mapping[str, Any]:
-        """The options of reading the dataset by their names; where tags are judged, no labels."""
-        given = {name: getattr(self, name) for name in ReadingOptions.model_fields}
-        return {**given, **self.reading_for_tags}
-
 
 FIT_ONLY = tuple(FittingOptions.model_fields)
 """Options that would change nothing where the Gaussians are fitted already."""
@@ -310,7 +323,12 @@ IMAGES_ONLY = (
 class ListingOptions(ReadingOptions):
     """Which samples of a dataset are extracted, and in what shards."""
 
-    modality: Literal["image", "text"] = "image"
+    modality: Annotated[
+        Literal["image", "text"],
+        InPython(
+            "text: the samples are texts; not needed where their column is named. Default: `image`."
+        ),
+    ] = "image"
     """text: the texts of a table; not needed where their column is named."""
 
     shard_size: Annotated[int, Field(ge=1)] = 4096
@@ -340,13 +358,19 @@ class NetworkOptions(Options):
 class DeviceOptions(Options):
     """What a run uses of its machine."""
 
-    weights: str | None = None
+    weights: Annotated[str | None, InPython(type="str | Path | None")] = None
     """Weights file (safetensors or PyTorch) instead of the hub's."""
 
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
 
-    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    precision: Annotated[
+        Literal["auto", "fp32", "bf16"],
+        InPython(
+            "auto: bf16 on recent GPUs, else fp32; `score_dataset` also takes bf16 on CPUs where "
+            "faster with the same ranks. Default: `auto`."
+        ),
+    ] = "auto"
     """auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; else fp32."""
 
     batch_size: Annotated[int, Field(ge=1)] | None = None
@@ -362,7 +386,15 @@ class DeviceOptions(Options):
 class MachineOptions(DeviceOptions):
     """What a run uses of its machine, and whether it keeps what an earlier run made."""
 
-    resume: Annotated[bool, Parameter(negative="--no-resume")] = True
+    resume: Annotated[
+        bool,
+        Parameter(negative="--no-resume"),
+        InPython(
+            "Keep features that an earlier call left beside `out`. By default they are kept for "
+            "files and Hugging Face datasets: whether other images in memory have changed cannot "
+            "be seen."
+        ),
+    ] = True
     """Keep what an earlier run extracted."""
 
 
@@ -384,44 +416,6 @@ class RunOptions(MachineOptions):
 
     ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
     """Start up to MAX actors, of which MIN must find room; default: as many as fit."""
-
-
-@Parameter(name="*")
-@dataclass(frozen=True)
-class ExtractionOptions:
-    """How the samples of a dataset become features."""
-
-    dataset: ListingOptions = field(default_factory=ListingOptions)
-    encoding: EncodingOptions = field(default_factory=EncodingOptions)
-    network: NetworkOptions = field(default_factory=NetworkOptions)
-    machine: RunOptions = field(default_factory=RunOptions)
-
-    @property
-    def given(self) -> set[str]:
-        """Names of the options that were given."""
-        models = (self.dataset, self.encoding, self.network, self.machine)
-        return set().union(*(model.model_fields_set for model in models))
-
-    def scored_by(self, scoring: TagOptions) -> Self:
-        """How the features are made that some options score: for tags, without labels."""
-        dataset = self.dataset.model_copy(update=scoring.reading_for_tags)
-        return replace(self, dataset=dataset)
-
-    @property
-    def reading(self) -> dict[str, Any]:
-        """How the dataset is read, as `DatasetOptions` takes it."""
-        named = self.dataset.model_dump(exclude={"modality"})
-        return named | {"text_column": self.text_column}
-
-    @property
-    def is_of_texts(self) -> bool:
-        """Whether the samples are texts."""
-        return self.dataset.modality == "text" or self.dataset.text_column is not None
-
-    @property
-    def text_column(self) -> str | None:
-        """The column with the texts; None where the samples are images."""
-        return (self.dataset.text_column or "text") if self.is_of_texts else None
 
 
 @panel("Output")

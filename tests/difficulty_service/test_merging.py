@@ -12,6 +12,7 @@ from torch import Tensor
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import FeatureStoreError, StatisticsError
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan, ShardSubset
 from difficulty_service.features.errors_file import read_errors
 from difficulty_service.features.merging import merge_stores
 from difficulty_service.features.store import FeatureStore
@@ -19,35 +20,35 @@ from difficulty_service.gaussians.fit_options import FitOptions, Shrinkage
 from difficulty_service.gaussians.fitting import fit
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians, merge_gaussians
-from difficulty_service.scoring.pipeline import ExtractRequest, ShardSubset, extract
+from difficulty_service.scoring.pipeline import execute
 from tests.factories import store_of, write_image_folder
 
 NUM_SUBSETS = 3
 
 
 @pytest.fixture(scope="module")
-def request_whole(tmp_path_factory: pytest.TempPathFactory) -> ExtractRequest:
+def whole_plan(tmp_path_factory: pytest.TempPathFactory) -> Plan:
     """Extraction of a small folder of images, one of them damaged, in seven shards."""
     folder = tmp_path_factory.mktemp("photos")
     write_image_folder(folder, ("cat", "dog"), each=10, size=(12, 12))
     (folder / "dog" / "damaged.png").write_bytes(b"no image")
     (folder / "cow").mkdir()
     options = DatasetOptions(shard_size=3)
-    return ExtractRequest(str(folder), folder.parent / "whole", "builtin", dataset=options)
+    return Plan(str(folder), folder.parent / "whole", "builtin", dataset=options)
 
 
 @pytest.fixture
-def subsets(request_whole: ExtractRequest, tmp_path: Path) -> list[Path]:
+def subsets(whole_plan: Plan, tmp_path: Path) -> list[Path]:
     folders = [tmp_path / f"subset{index}" for index in range(NUM_SUBSETS)]
     for index, folder in enumerate(folders):
-        extract(replace(request_whole, out=folder, subset=ShardSubset(index, NUM_SUBSETS)))
+        execute(replace(whole_plan, out=folder, subset=ShardSubset(index, NUM_SUBSETS)))
     return folders
 
 
 def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
-    request_whole: ExtractRequest, subsets: list[Path], tmp_path: Path
+    whole_plan: Plan, subsets: list[Path], tmp_path: Path
 ) -> None:
-    whole = extract(request_whole)
+    whole = execute(whole_plan)
 
     merged = merge_stores(subsets, tmp_path / "merged")
 
@@ -60,12 +61,10 @@ def test_subsets_together_are_the_store_of_one_run_byte_for_byte(
     assert merged.warnings == ("1 entry is skipped (an empty class folder): 'cow'",)
 
 
-def test_a_subset_counts_its_own_images(request_whole: ExtractRequest, tmp_path: Path) -> None:
+def test_a_subset_counts_its_own_images(whole_plan: Plan, tmp_path: Path) -> None:
     made = [
-        extract(
-            replace(
-                request_whole, out=tmp_path / str(index), subset=ShardSubset(index, NUM_SUBSETS)
-            )
+        execute(
+            replace(whole_plan, out=tmp_path / str(index), subset=ShardSubset(index, NUM_SUBSETS))
         )
         for index in range(NUM_SUBSETS)
     ]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from difficulty_service.backbones import exported_graph
-from difficulty_service.extraction import runtime
+from difficulty_service.extraction import policy
 from difficulty_service.scores.file import read_scores
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -30,11 +30,11 @@ def test_the_first_run_exports_and_later_ones_take_what_it_kept(
     words += ["--shrinkage", 0.5]
 
     few = difficulty(*words, "--out", tmp_path / "few.parquet")
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 20)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 20)
     first = difficulty(*words, "--out", tmp_path / "first.parquet")
     (graph,) = (tmp_path / "assets").rglob("test_resnet-64-*.onnx")
     kept = graph.stat().st_mtime_ns
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 2048)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 2048)
     again = difficulty(*words, "--out", tmp_path / "again.parquet")
 
     assert [each.returncode for each in (few, first, again)] == [0, 0, 0], first.stderr

@@ -21,10 +21,11 @@ from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.extraction import shards
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.description import read_description
 from difficulty_service.features.store import FeatureStore, open_store
-from difficulty_service.scoring.pipeline import Callbacks, ExtractProgress, ExtractRequest, extract
+from difficulty_service.scoring.pipeline import Callbacks, ExtractProgress, execute
 from tests.end_to_end.conftest import CLASSES
 
 ForkCommand = Callable[..., ForkServerProcess]
@@ -36,9 +37,9 @@ POLL_SECONDS = 0.001
 
 
 @pytest.fixture
-def request_of(photos: Path, tmp_path: Path, builtin: tuple[str, ...]) -> ExtractRequest:
+def plan_of(photos: Path, tmp_path: Path, builtin: tuple[str, ...]) -> Plan:
     weights = builtin[builtin.index("--weights") + 1]
-    return ExtractRequest(
+    return Plan(
         location=str(photos),
         out=tmp_path / "store",
         backbone="builtin",
@@ -66,16 +67,16 @@ def assert_same_parts(one: Path, other: Path) -> None:
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError("the network is gone")])
 def test_the_finished_batches_of_a_shard_are_kept(
-    request_of: ExtractRequest, tmp_path: Path, error: BaseException
+    plan_of: Plan, tmp_path: Path, error: BaseException
 ) -> None:
-    whole = extract(replace(request_of, out=tmp_path / "whole"))
+    whole = execute(replace(plan_of, out=tmp_path / "whole"))
 
     with pytest.raises(type(error)):
-        extract(request_of, Callbacks(interrupt_after(80, error)))
+        execute(plan_of, Callbacks(interrupt_after(80, error)))
     partial = feather.read_table(tmp_path / "store" / "partial-00000.arrow")
     with pytest.raises(FeatureStoreError, match="lacks 1 of 1 parts"):
         open_store(tmp_path / "store")
-    resumed = extract(request_of)
+    resumed = execute(plan_of)
 
     assert len(partial) == 80
     assert resumed.reuse is not None
@@ -85,15 +86,13 @@ def test_the_finished_batches_of_a_shard_are_kept(
 
 
 @pytest.mark.slow
-def test_two_interruptions_lose_no_more_than_one(
-    request_of: ExtractRequest, tmp_path: Path
-) -> None:
-    whole = extract(replace(request_of, out=tmp_path / "whole"))
+def test_two_interruptions_lose_no_more_than_one(plan_of: Plan, tmp_path: Path) -> None:
+    whole = execute(replace(plan_of, out=tmp_path / "whole"))
 
     for images in (48, 112):
         with pytest.raises(KeyboardInterrupt):
-            extract(request_of, Callbacks(interrupt_after(images, KeyboardInterrupt())))
-    resumed = extract(request_of)
+            execute(plan_of, Callbacks(interrupt_after(images, KeyboardInterrupt())))
+    resumed = execute(plan_of)
 
     assert resumed.reuse is not None
     assert resumed.reuse.num_new == 200 - 112
@@ -101,19 +100,19 @@ def test_two_interruptions_lose_no_more_than_one(
 
 
 def test_finished_batches_are_written_from_time_to_time_in_case_of_a_crash(
-    request_of: ExtractRequest, monkeypatch: pytest.MonkeyPatch
+    plan_of: Plan, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shards, "UNFINISHED_SECONDS", 0.0)
     sizes = []
 
     def look(_progress: ExtractProgress) -> None:
-        files = request_of.out.glob("partial-*")
+        files = plan_of.out.glob("partial-*")
         sizes.extend(feather.read_table(file).num_rows for file in files)
 
-    extract(request_of, Callbacks(look))
+    execute(plan_of, Callbacks(look))
 
     assert sizes == list(range(16, 200, 16))
-    assert not list(request_of.out.glob("partial-*"))
+    assert not list(plan_of.out.glob("partial-*"))
 
 
 @pytest.mark.slow
@@ -145,7 +144,7 @@ def test_a_signal_keeps_the_images_of_a_shard_that_is_not_complete(
 @pytest.mark.slow
 def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_looks_complete(
     forkserver: ForkServerContext,
-    request_of: ExtractRequest,
+    plan_of: Plan,
     photos: Path,
     tmp_path: Path,
 ) -> None:
@@ -154,8 +153,8 @@ def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_loo
         (changed / name).mkdir(parents=True)
         for number in range(IMAGES_PER_CLASS):
             shutil.copy(photos / name / f"{number:03d}.png", changed / name)
-    request = replace(request_of, location=str(changed), dataset=DatasetOptions(shard_size=2))
-    before = mark_features(extract(request).store)
+    plan = replace(plan_of, location=str(changed), dataset=DatasetOptions(shard_size=2))
+    before = mark_features(execute(plan).store)
     (changed / "bird" / "050.png").rename(changed / "cat" / "moved.png")
     expected = {name: values for name, values in before.items() if name != "bird/050.png"}
     expected["cat/moved.png"] = before["bird/050.png"]
@@ -163,20 +162,20 @@ def test_kills_during_an_update_lose_no_feature_and_leave_no_store_that_only_loo
 
     num_incomplete = 0
     for _ in range(KILLS):
-        process = forkserver.Process(target=extract, args=(request,), daemon=True)
+        process = forkserver.Process(target=execute, args=(plan,), daemon=True)
         process.start()
-        wait_for_change(request.out, process)
+        wait_for_change(plan.out, process)
         time.sleep(chance.uniform(0, LONGEST_DELAY_SECONDS))
         process.kill()
         process.join()
-        store = FeatureStore(request.out, read_description(request.out))
+        store = FeatureStore(plan.out, read_description(plan.out))
         num_incomplete += bool(store.missing_parts())
         assert store.missing_parts() or features_by_id(store) in (before, expected)
-    last = extract(request)
+    last = execute(plan)
 
     assert num_incomplete > KILLS / 2
     assert features_by_id(last.store) == expected
-    assert not (request.out / "previous").exists()
+    assert not (plan.out / "previous").exists()
 
 
 def wait_for_change(store: Path, process: ForkServerProcess) -> None:

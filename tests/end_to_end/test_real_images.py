@@ -14,16 +14,12 @@ from benchmarks import linear_probe
 from difficulty_service.analyses.audit.audit import Audit, AuditOptions, audit
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.store import FeatureStore, create_store
 from difficulty_service.scores.agreement import FlagAgreement, RankAgreement
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.joined_files import read_columns
-from difficulty_service.scoring.pipeline import (
-    ExtractRequest,
-    ScoreRequest,
-    extract,
-    score_features,
-)
+from difficulty_service.scoring.pipeline import ScoreRequest, execute, score_features
 from difficulty_service.settings.options import ScoringOptions
 
 TRAINING_IMAGES, TEST_IMAGES = 5000, 2500
@@ -40,7 +36,7 @@ def extract_cifar(location: Path, out: Path, **changes: object) -> FeatureStore:
         "backbone": "builtin",
         "dataset": DatasetOptions(id_column="index"),
     } | changes
-    return extract(ExtractRequest(**request)).store  # type: ignore[arg-type]
+    return execute(Plan(**request)).store  # type: ignore[arg-type]
 
 
 def score(store: FeatureStore, out: Path, fit: ScoringOptions = DEFAULT) -> pa.Table:

@@ -19,10 +19,11 @@ import pytest
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.errors import FeatureStoreError
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import Mode
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scoring.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import execute
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]
@@ -36,9 +37,9 @@ POLL_SECONDS = 0.001
 LONGEST_DELAY_SECONDS = 0.05
 
 
-def request_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> ExtractRequest:
+def plan_for(photos: Path, store: Path, builtin: tuple[str, ...]) -> Plan:
     weights = builtin[builtin.index("--weights") + 1]
-    return ExtractRequest(
+    return Plan(
         location=str(photos),
         out=store,
         backbone="builtin",
@@ -55,22 +56,22 @@ def test_a_store_made_with_another_pillow_is_not_resumed(
     mode: Mode,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    request = request_for(few_photos, tmp_path / "features", builtin)
-    request = replace(request, options=ExtractOptions(preprocess=mode))
+    plan = plan_for(few_photos, tmp_path / "features", builtin)
+    plan = replace(plan, options=ExtractOptions(preprocess=mode))
     known = importlib.metadata.version
     earlier = {"pillow": "12.3.0"}
     with monkeypatch.context() as patched:
         patched.setattr("importlib.metadata.version", lambda name: earlier.get(name) or known(name))
-        extract(request)
+        execute(plan)
 
     with pytest.raises(FeatureStoreError, match=r"pillow 12\.3\.0.* then.*use resume=False"):
-        extract(request)
+        execute(plan)
 
-    extract(replace(request, resume=False))
+    execute(replace(plan, resume=False))
 
 
-def start(forkserver: ForkServerContext, request: ExtractRequest) -> ForkServerProcess:
-    process = forkserver.Process(target=extract, args=(request,), daemon=True)
+def start(forkserver: ForkServerContext, plan: Plan) -> ForkServerProcess:
+    process = forkserver.Process(target=execute, args=(plan,), daemon=True)
     process.start()
     return process
 
@@ -99,12 +100,12 @@ def test_kills_change_nothing(
 ) -> None:
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     chance = random.Random(20)  # noqa: S311 - moments, not secrets
-    uninterrupted = start(forkserver, request_for(photos, whole, builtin))
+    uninterrupted = start(forkserver, plan_for(photos, whole, builtin))
 
     uninterrupted.join()
     counts = [0]
     for _ in range(KILLS):
-        process = start(forkserver, request_for(photos, killed, builtin))
+        process = start(forkserver, plan_for(photos, killed, builtin))
         wait_for_parts(killed, counts[-1] + chance.randint(1, 3), process.is_alive)
         if chance.random() < SHARE_OF_KILLS_WHILE_WRITING:
             wait_for_write(killed, process.is_alive)
@@ -114,7 +115,7 @@ def test_kills_change_nothing(
         process.join()
         assert process.exitcode == -signal.SIGKILL
         counts.append(len(parts_in(killed)))
-    last = start(forkserver, request_for(photos, killed, builtin))
+    last = start(forkserver, plan_for(photos, killed, builtin))
     last.join()
 
     assert uninterrupted.exitcode == last.exitcode == 0
@@ -136,7 +137,7 @@ def test_the_command_resumes_after_a_kill(
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     sizes = ("--shard-size", SHARD_SIZE, "--limit", IMAGES)
     words = ("extract", photos, "--out", killed, *builtin, *sizes)
-    uninterrupted = start(forkserver, request_for(photos, whole, builtin))
+    uninterrupted = start(forkserver, plan_for(photos, whole, builtin))
 
     uninterrupted.join()
     process = fork_command(*words)

@@ -42,7 +42,7 @@ from trainer.run_folder import TEST
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """The results of one recipe under a unique name: metrics and objectives of finished seeds.
 
     The metrics are those of the test data, and those on OOD data and corrupted images that
@@ -79,7 +79,7 @@ class Summary:
 class RunComparison:
     """Runs evaluated on the same samples."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[ComparedRun, ...]
 
     @property
     def stages(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ def unique_names(named: Sequence[tuple[str, Path]]) -> list[str]:
     ]
 
 
-def summarise(run: Run, stage: str, metric: str) -> Summary | None:
+def summarise(run: ComparedRun, stage: str, metric: str) -> Summary | None:
     """Mean and standard deviation of a metric over a run's seeds; None where no seed has it."""
     values = [record.get(stage, {}).get(metric) for record in run.records.values()]
     defined = [value for value in values if value is not None]
@@ -137,7 +137,7 @@ def summarise(run: Run, stage: str, metric: str) -> Summary | None:
     return Summary(mean, std, len(defined), min(defined), max(defined))
 
 
-def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
+def seed_predictions(run: ComparedRun, seed: int, stage: str = "raw") -> Predictions:
     """Predictions at the temperature of a stage, as its metrics had them, in the order of ids."""
     saved = read_predictions(_evaluated_predictions(run, seed))
     order = sorted(range(len(saved.sample_ids)), key=lambda row: _truth(saved, row))
@@ -147,7 +147,7 @@ def seed_predictions(run: Run, seed: int, stage: str = "raw") -> Predictions:
     return Predictions(ids, logits / temperature, saved.targets[torch.tensor(order)])
 
 
-def sample_set(run: Run, seed: int) -> str:
+def sample_set(run: ComparedRun, seed: int) -> str:
     """The samples that a seed was evaluated on; seeds with an equal text share them all."""
     path = _evaluated_predictions(run, seed)
     # Validation samples may differ between seeds; the test samples may not.
@@ -158,7 +158,7 @@ def _truth(predictions: Predictions, row: int) -> tuple[str, int]:
     return predictions.sample_ids[row], int(predictions.targets[row])
 
 
-def _read_run(folder: Path) -> Run:
+def _read_run(folder: Path) -> ComparedRun:
     started = run_folder.seed_folders(folder)
     finished = [seed for seed in started if (seed / run_folder.METRICS).is_file()]
     if not finished:
@@ -168,7 +168,7 @@ def _read_run(folder: Path) -> Run:
             "resume the training with ",
             Setting("resume", value=True),
         )
-    return Run(
+    return ComparedRun(
         name=str(run_folder.read_run(finished[0])["recipe"]["name"]),
         folder=folder,
         records={_seed_of(seed): _read_record(seed) for seed in finished},
@@ -189,14 +189,14 @@ def _seed_of(seed_folder: Path) -> int:
     return int(seed_folder.name.removeprefix("seed-"))
 
 
-def _evaluated_predictions(run: Run, seed: int) -> Path:
+def _evaluated_predictions(run: ComparedRun, seed: int) -> Path:
     """The file of the predictions that a seed's metrics were computed from."""
     folder = run_folder.seed_folder(run.folder, seed)
     test = folder / run_folder.TEST
     return test if test.is_file() else folder / run_folder.VALIDATION
 
 
-def _check_same_samples(runs: Sequence[Run]) -> None:
+def _check_same_samples(runs: Sequence[ComparedRun]) -> None:
     """Refuses runs that were evaluated on different samples or labels."""
     truths: dict[str, list[tuple[str, int]]] = {}
     for run in runs:
@@ -369,14 +369,14 @@ def resample_comparison(
     return ComparisonIntervals(resampled, resampling)
 
 
-def _values_of(run: Run, stage: str, metric: str) -> dict[int, float]:
+def _values_of(run: ComparedRun, stage: str, metric: str) -> dict[int, float]:
     """The recorded value of every seed that has one."""
     values = {seed: record.get(stage, {}).get(metric) for seed, record in run.records.items()}
     return {seed: value for seed, value in values.items() if value is not None}
 
 
 def _resampled_seed(
-    run: Run, seed: int, stage: str, metrics: Sequence[str], resampling: Resampling
+    run: ComparedRun, seed: int, stage: str, metrics: Sequence[str], resampling: Resampling
 ) -> dict[str, NDArray[np.float64]]:
     """Metrics of one seed in every resample. Each of shape (resamples,)."""
     predictions = seed_predictions(run, seed, stage)

@@ -24,7 +24,7 @@ from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.ranking import RocCurve, roc_curve
 from trainer.metrics.selective import CERTAINTIES, accuracy_over_rejection, certainty_and_correct
 from trainer.reports.columns import SCORE_TITLES
-from trainer.reports.comparison import Run, RunComparison, seed_predictions
+from trainer.reports.comparison import ComparedRun, RunComparison, seed_predictions
 from trainer.reports.diagrams import COVERAGES, FORMATS, line_of, save_picture, style, title_of
 
 if TYPE_CHECKING:
@@ -145,7 +145,9 @@ def has_distances(comparison: RunComparison) -> bool:
     )
 
 
-def _certainties(run: Run, seed: int, stage: str) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+def _certainties(
+    run: ComparedRun, seed: int, stage: str
+) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
     """Certainty and correctness of the samples of a seed, by each score that it has."""
     saved = seed_predictions(run, seed, stage)
     for by in CERTAINTIES:

@@ -26,8 +26,8 @@ from trainer.reports.columns import (
     leading_run,
 )
 from trainer.reports.comparison import (
+    ComparedRun,
     ComparisonIntervals,
-    Run,
     RunComparison,
     seed_predictions,
     summarise,
@@ -361,7 +361,7 @@ def _draw(comparison: RunComparison, out: Path) -> list[Diagram]:
     ]
 
 
-def _predictions(run: Run, stage: str) -> SeedPredictions:
+def _predictions(run: ComparedRun, stage: str) -> SeedPredictions:
     """Logits and targets of the seeds that have the stage."""
     seeds = [
         seed_predictions(run, seed, stage) for seed in run.records if stage in run.records[seed]

@@ -18,8 +18,8 @@ from trainer.reports.columns import (
 )
 from trainer.reports.comparison import (
     TWO_SEEDS,
+    ComparedRun,
     ComparisonIntervals,
-    Run,
     RunComparison,
     Summary,
     summarise,
@@ -162,7 +162,7 @@ def _missing(comparison: RunComparison, metric: str, what: str) -> str:
     return f" {', '.join(names)} {what}." if names else ""
 
 
-def _pair(run: Run, column: TableColumn, *, is_best: bool) -> Pair:
+def _pair(run: ComparedRun, column: TableColumn, *, is_best: bool) -> Pair:
     raw = summarise(run, "raw", column.metric)
     if raw is None:
         return Pair(NO_VALUE)

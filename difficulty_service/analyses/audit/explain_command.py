@@ -6,24 +6,24 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.cli.console import err, print_table, print_warnings
 from difficulty_service.cli.console import out as console
-from difficulty_service.cli.extract import build_request, report_extraction, report_settled
+from difficulty_service.cli.extract import plan_of, report_extraction, report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import find_images, reading_of
 from difficulty_service.settings.options import (
-    ExtractionOptions,
     MachineOptions,
     NetworkOptions,
     RunOptions,
     ScoredImages,
 )
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from difficulty_service.extraction.plan import Plan
     from difficulty_service.features.store import FeatureStore
     from difficulty_service.pages.stored_images import ImageSource
     from difficulty_service.scores.explanation import Explanation, GroupFindings
-    from difficulty_service.scoring.pipeline import ExtractRequest
 
 GROUPS_SHOWN, FINDINGS_SHOWN = 20, 5
 """Number of classes in the table, and of attributes of each; the file has them all."""
@@ -71,15 +71,19 @@ def explain(
     phrases = read_attributes(attributes or SHIPPED_ATTRIBUTES)
     score_file = read_explained(scores)
     network = NetworkOptions(backbone=backbone or choose_clip(score_file), features="projected")
-    extraction = ExtractionOptions(network=network, machine=RunOptions(**machine.model_dump()))
-    request = build_request(images.images or "", scores.with_suffix(".projected"), extraction)
-    encoder = load_text_encoder(str(request.backbone), request.network)
+    run = Run(
+        network=network,
+        machine=RunOptions(**machine.model_dump()),
+        features=scores.with_suffix(".projected"),
+    )
+    plan = plan_of(run)
+    encoder = load_text_encoder(str(plan.backbone), plan.network)
     scored = scores.with_suffix(".features")
     store = find_features(score_file, scored, encoder)
     if store is None:
         source = find_images(score_file, images)
-        request = replace(request, location=source.dataset.location, dataset=reading_of(images))
-        store = extract_images(source, request)
+        plan = replace(plan, location=source.dataset.location, dataset=reading_of(images))
+        store = extract_images(source, plan)
     else:
         err.print(f"the features are those that were scored, in {scored}", markup=False)
     explanation, warnings = explain_scores(score_file, store, encoder, phrases)
@@ -89,17 +93,17 @@ def explain(
     console.print(f"everything that was found is in {out}", markup=False)
 
 
-def extract_images(source: "ImageSource", request: "ExtractRequest") -> "FeatureStore":
+def extract_images(source: "ImageSource", plan: "Plan") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
     from difficulty_service.cli.progress import ImageProgressBar, following_downloads
-    from difficulty_service.scoring.pipeline import Callbacks, extract_dataset
+    from difficulty_service.scoring.pipeline import Callbacks, execute
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
-        err.print(f"features go to {request.out}", markup=False)
+        err.print(f"features go to {plan.out}", markup=False)
         callbacks = Callbacks(bar.update, report_settled)
-        extracted = extract_dataset(source.dataset, following_downloads(request, bar), callbacks)
-    report_extraction(request, extracted)
+        extracted = execute(following_downloads(plan, bar), callbacks, source.dataset)
+    report_extraction(plan, extracted)
     return extracted.store
 
 

@@ -22,40 +22,16 @@ from difficulty_service.backbones.clip_text import load_text_encoder
 from difficulty_service.base.errors import AuditError, BackboneError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.datasets.sample import DatasetOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.interface.image_sources import LabelledImages, is_pairs, open_images
-from difficulty_service.interface.options import (
-    EncoderOptions,
-    extraction_options,
-    progress_bar,
-    require_names,
-)
+from difficulty_service.interface.keywords import ExplainOptions
+from difficulty_service.interface.options import progress_bar, require_names, run_of
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.pages.stored_images import ImageSource, match_images
 from difficulty_service.pages.stored_images import open_images as open_scored_images
 from difficulty_service.scores.explanation import Explanation, explanation_file
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scoring.pipeline import (
-    Callbacks,
-    ExtractRequest,
-    extract_dataset,
-    plan_extraction,
-)
-
-
-class ExplainOptions(EncoderOptions, total=False):
-    """Options of `explain`: those of a backbone, and of the dataset as for `score_dataset`.
-
-    Attributes:
-        split: Sub-folder or named split to use.
-        image_column: Column of a table with image bytes or paths.
-        label_column: Column of a table with the labels.
-        id_column: Column of a table whose text is the sample id.
-    """
-
-    split: str | None
-    image_column: str | None
-    label_column: str | None
-    id_column: str | None
+from difficulty_service.scoring.pipeline import Callbacks, execute, make_plan
 
 
 def explain(
@@ -100,20 +76,20 @@ def explain(
     else:
         phrases = check_attributes(list(attributes), "the list")
     contents = _contents(scores)
-    request = _plan(options, backbone or choose_clip(contents), images)
-    encoder = load_text_encoder(str(request.backbone), request.network)
+    plan = _plan(options, backbone or choose_clip(contents), images)
+    encoder = load_text_encoder(str(plan.backbone), plan.network)
     with ExitStack() as stack:
         if file is None:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="difficulty-"))
             file = Path(folder, "scores.parquet")
         store = find_features(contents, file.with_suffix(".features"), encoder)
         if store is None:
-            source = _find_images(contents, images, request.dataset)
+            source = _find_images(contents, images, plan.dataset)
             update = stack.enter_context(progress_bar(shown=progress))
-            request = replace(
-                request, location=source.dataset.location, out=file.with_suffix(".projected")
+            plan = replace(
+                plan, location=source.dataset.location, out=file.with_suffix(".projected")
             )
-            store = extract_dataset(source.dataset, request, Callbacks(update)).store
+            store = execute(plan, Callbacks(update), source.dataset).store
             warn(source.warnings)
         explanation, warnings = explain_scores(contents, store, encoder, phrases)
     warn(warnings)
@@ -128,13 +104,13 @@ def _contents(scores: Scores | str | Path) -> ScoreFile:
     return read_explained(Path(scores))
 
 
-def _plan(options: Mapping[str, Any], clip: str, images: LabelledImages | None) -> ExtractRequest:
+def _plan(options: Mapping[str, Any], clip: str, images: LabelledImages | None) -> Plan:
     kind = options.get("features", PROJECTED)
     if kind != PROJECTED:
         raise BackboneError(f"features={kind!r} share no space with words", "leave it out")
     resume = images is None or not is_pairs(images)
     usual = {"features": PROJECTED, "backbone": clip, "resume": resume}
-    return plan_extraction("", Path(), extraction_options({**usual, **options}))
+    return make_plan(run_of({**usual, **options}))
 
 
 def _find_images(

@@ -35,17 +35,16 @@ from difficulty_service.base.errors import (
 from difficulty_service.base.wording import Noun, count_of, list_names
 from difficulty_service.datasets.listing import choose_samples, draw_positions, usual_draw
 from difficulty_service.datasets.sample import Dataset
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.speed import Speed
 from difficulty_service.scoring.pipeline import (
     Callbacks,
     ExtractProgress,
-    ExtractRequest,
-    SettledExtraction,
-    extract_dataset,
+    execute,
     ignore,
 )
 from difficulty_service.settings.command_options import TrialOptions
-from difficulty_service.settings.options import ExtractionOptions
+from difficulty_service.settings.run import Run
 
 USELESS = ("backbone", "weights", "limit", "shard_size", "resume", "unlabelled")
 """Options of an extraction that would change nothing in a trial, or would break it."""
@@ -182,25 +181,25 @@ class _Encoded:
     warnings: Sequence[str]
 
 
-def useless_options(extraction: ExtractionOptions) -> set[str]:
+def useless_options(run: Run) -> set[str]:
     """Names of the given options that a trial does not heed."""
-    return extraction.given.intersection(USELESS)
+    return run.given.intersection(USELESS)
 
 
 def try_backbones(
     dataset: Dataset,
-    request: ExtractRequest,
+    plan: Plan,
     trial: TrialOptions,
     callbacks: TrialCallbacks = NO_CALLBACKS,
     load: Loader = load_backbone,
 ) -> BackboneTrial:
-    """Tries backbones on samples of a dataset, drawn by the seed of the request.
+    """Tries backbones on samples of a dataset, drawn by the seed of the plan.
 
     A backbone that cannot be had, or does not suit the samples, is listed with the reason.
 
     Args:
         dataset: The whole dataset.
-        request: How features are extracted; its backbone and its folder do not matter.
+        plan: How features are extracted; its backbone and its folder do not matter.
         trial: The backbones, and how many samples to draw.
 
     Raises:
@@ -213,7 +212,7 @@ def try_backbones(
     if not trial.try_:
         raise ConfigError("no backbone is named", "name some", parameter="backbones")
     size = trial.sample or usual_draw(dataset.labels)
-    drawn = draw_positions(dataset.labels, size, request.options.seed)
+    drawn = draw_positions(dataset.labels, size, plan.options.seed)
     chosen = choose_samples(dataset, drawn)
     if len(np.unique(chosen.labels)) < MIN_CLASSES:
         raise StatisticsError(
@@ -226,7 +225,7 @@ def try_backbones(
         callbacks.begun(name)
         try:
             _require_known(name)
-            encoded.append(_encode(chosen, replace(request, backbone=name), callbacks, load))
+            encoded.append(_encode(chosen, replace(plan, backbone=name), callbacks, load))
         except (EngineError, ImageError):
             raise
         except DifficultyError as error:
@@ -243,9 +242,7 @@ def _require_known(name: str) -> None:
         find_loader(name)
 
 
-def _encode(
-    dataset: Dataset, request: ExtractRequest, callbacks: TrialCallbacks, load: Loader
-) -> _Encoded:
+def _encode(dataset: Dataset, plan: Plan, callbacks: TrialCallbacks, load: Loader) -> _Encoded:
     """Extracts features as every other command does, and asks them for the labels."""
     clock, warnings = _Clock(), list[str]()
 
@@ -253,14 +250,13 @@ def _encode(
         clock(progress)
         callbacks.progress(progress)
 
-    def on_settled(settled: SettledExtraction) -> None:
+    def on_settled(settled: Plan) -> None:
         warnings.extend(settled.warnings)
 
     with tempfile.TemporaryDirectory(prefix="difficulty-") as folder:
-        request = replace(request, out=Path(folder, "features"), resume=False)
-        store = extract_dataset(
-            dataset, request, Callbacks(progress=on_progress, settled=on_settled), load
-        ).store
+        plan = replace(plan, out=Path(folder, "features"), resume=False)
+        callbacks_of_extraction = Callbacks(progress=on_progress, settled=on_settled)
+        store = execute(plan, callbacks_of_extraction, dataset, load).store
         parts = [store.read_part(shard) for shard in range(store.num_parts)]
         runs = len(store.description.run_numbers)
         features = torch.cat([part.features for part in parts]).float()
@@ -270,7 +266,7 @@ def _encode(
     likelihoods = {
         sample_id: value for sample_id, value in zip(ids, found, strict=True) if not isnan(value)
     }
-    return _Encoded(likelihoods, clock.speed(request.backbone or ""), warnings)
+    return _Encoded(likelihoods, clock.speed(plan.backbone or ""), warnings)
 
 
 def _compare(

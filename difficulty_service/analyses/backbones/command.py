@@ -9,20 +9,13 @@ from typing import TYPE_CHECKING
 
 from difficulty_service.cli.wrong_call import WrongCall, options
 from difficulty_service.settings.command_options import TrialOptions
-from difficulty_service.settings.options import ExtractionOptions
+from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:
     from difficulty_service.analyses.backbones.backbone_trial import BackboneTrial
 
 
-def run_trial(
-    location: str,
-    trial: TrialOptions,
-    extraction: ExtractionOptions,
-    given: set[str],
-    *,
-    as_json: bool,
-) -> None:
+def run_trial(run: Run, trial: TrialOptions, given: set[str], *, as_json: bool) -> None:
     """Tries the backbones with a progress bar; prints a table and a recommendation, or JSON.
 
     Args:
@@ -34,13 +27,13 @@ def run_trial(
         useless_options,
     )
     from difficulty_service.cli.console import err, out, print_warnings
-    from difficulty_service.cli.extract import build_request
+    from difficulty_service.cli.extract import plan_of
     from difficulty_service.cli.progress import ImageProgressBar, exit_when_interrupted
     from difficulty_service.datasets import open_dataset
 
-    if useless := given | useless_options(extraction):
+    if useless := given | useless_options(run):
         raise WrongCall(f"{options(useless)} would change nothing with --try")
-    request = build_request(location, Path(), extraction)
+    plan = plan_of(run)
     names, numbers = trial.try_, count(1)
     with exit_when_interrupted("stopped; nothing is kept of a trial"), ExitStack() as bars:
         bar = ImageProgressBar()
@@ -51,11 +44,11 @@ def run_trial(
             err.print(f"trying {name} ({next(numbers)} of {len(names)})", markup=False)
             bar = bars.enter_context(ImageProgressBar())
 
-        err.print(f"listing {location}", markup=False)
-        dataset = open_dataset(location, request.dataset)
+        err.print(f"listing {plan.location}", markup=False)
+        dataset = open_dataset(plan.location, plan.dataset)
         callbacks = TrialCallbacks(on_begun, lambda progress: bar.update(progress))
-        network = request.network.reporting(lambda progress: bar.download(progress))
-        found = try_backbones(dataset, replace(request, network=network), trial, callbacks)
+        network = plan.network.reporting(lambda progress: bar.download(progress))
+        found = try_backbones(dataset, replace(plan, network=network), trial, callbacks)
     print_warnings(found.warnings)
     if as_json:
         sys.stdout.write(found.model_dump_json(indent=2) + "\n")

@@ -1,7 +1,6 @@
 """`try_backbones`: which backbone suits labelled images, and how long each takes."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Unpack
 
 from difficulty_service.analyses.backbones.backbone_trial import (
@@ -12,16 +11,11 @@ from difficulty_service.analyses.backbones.backbone_trial import (
 from difficulty_service.analyses.backbones.backbone_trial import try_backbones as run_trial
 from difficulty_service.base.errors import ConfigError, Setting
 from difficulty_service.interface.image_sources import LabelledImages, open_images, zip_labels
-from difficulty_service.interface.options import (
-    ReadingChoices,
-    extraction_options,
-    progress_bar,
-    read_options,
-    require_names,
-)
+from difficulty_service.interface.keywords import ReadingChoices
+from difficulty_service.interface.options import progress_bar, read_options, require_names, run_of
 from difficulty_service.interface.scores import warn
 from difficulty_service.interface.tables import Column
-from difficulty_service.scoring.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import make_plan
 from difficulty_service.settings.command_options import TrialOptions
 
 
@@ -44,7 +38,7 @@ def try_backbones(
         sample: Samples to draw at random by `seed`, in proportion to the classes and with some of
             each; None for 2,000, or up to 10,000 for five of each of many classes.
         progress: Whether to show a progress bar.
-        **options: See `ReadingOptions`; `limit` and `weights` do not apply.
+        **options: See `ReadingChoices`; `limit` and `weights` do not apply.
 
     Raises:
         ConfigError: An option does not apply or is out of bounds, or no backbone is named.
@@ -53,19 +47,19 @@ def try_backbones(
         StatisticsError: There are not two classes with two samples each.
     """
     require_names(options, ReadingChoices, "try_backbones")
-    extraction = extraction_options({**options})
-    for name in sorted(useless_options(extraction)):
+    run = run_of(options)
+    for name in sorted(useless_options(run)):
         raise ConfigError(
             f"{name} does not apply to a trial", "leave out ", Setting(name), parameter=name
         )
     named = [backbones] if isinstance(backbones, str) else list(backbones)
     trial = read_options(TrialOptions, {"try_": named, "sample": sample})
-    request = plan_extraction("", Path(), extraction)
+    plan = make_plan(run)
     if labels is not None:
         images = zip_labels(images, labels)
-    dataset, warnings = open_images(images, request.dataset)
+    dataset, warnings = open_images(images, plan.dataset)
     with progress_bar(shown=progress) as update:
-        found = run_trial(dataset, request, trial, TrialCallbacks(progress=update))
+        found = run_trial(dataset, plan, trial, TrialCallbacks(progress=update))
     found = found.model_copy(update={"warnings": (*warnings, *found.warnings)})
     warn(found.warnings)
     return found

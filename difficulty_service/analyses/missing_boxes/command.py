@@ -42,7 +42,7 @@ def missing(
             .csv or .jsonl.
         report: Page to write, with a picture of each region.
     """
-    from difficulty_service.analyses.missing_boxes.find import encoding_request, find_missing
+    from difficulty_service.analyses.missing_boxes.find import encoding_plan, find_missing
     from difficulty_service.cli.progress import ImageProgressBar, following_downloads
     from difficulty_service.pages.stored_images import open_images
     from difficulty_service.scores.provenance import Provenance
@@ -52,7 +52,7 @@ def missing(
     require_writable([scores], tables=[out], pages=[report])
     split = open_split(scores)
     description = split.source.description
-    request = encoding_request(description, device)
+    plan = encoding_plan(description, device)
     ids = split.sample_ids.to_pylist()
     made = Provenance.of_features(description)
     source = open_images(made, ids, images.images, reading_of(images))
@@ -60,8 +60,8 @@ def missing(
     with exit_when_interrupted("stopped; nothing is written"), ImageProgressBar() as bar:
         err.print(f"listing windows of {source.dataset.location}", markup=False)
         callbacks = Callbacks(bar.update, report_settled)
-        request = following_downloads(request, bar)
-        found = find_missing(split, source.dataset, search, request, callbacks)
+        plan = following_downloads(plan, bar)
+        found = find_missing(split, source.dataset, search, plan, callbacks)
     print_warnings(found.warnings)
     found.save(out)
     with without(*([console] if output.json_ else [])):

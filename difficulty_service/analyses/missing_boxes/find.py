@@ -31,25 +31,20 @@ from difficulty_service.base.wording import count_of
 from difficulty_service.bodies.missing_boxes import MissingResult
 from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Scenes
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.images.crops import Crop, CropOpener, upright_frame
 from difficulty_service.images.header import open_header, read_encoded, upright_shape
-from difficulty_service.scoring.pipeline import (
-    NO_CALLBACKS,
-    Callbacks,
-    ExtractRequest,
-    extract_dataset,
-    plan_extraction,
-)
+from difficulty_service.scoring.pipeline import NO_CALLBACKS, Callbacks, execute, make_plan
 from difficulty_service.scoring.splits import Split
 from difficulty_service.settings.command_options import MissingOptions
 from difficulty_service.settings.options import (
     DeviceOptions,
     EncodingOptions,
-    ExtractionOptions,
     NetworkOptions,
     RunOptions,
 )
+from difficulty_service.settings.run import Run
 
 OVERLAP = 0.2
 """Intersection over union from which two windows are about the same region."""
@@ -136,7 +131,7 @@ class Windows:
     problems: Mapping[str, str]
 
 
-def encoding_request(description: FeatureDescription, machine: DeviceOptions) -> ExtractRequest:
+def encoding_plan(description: FeatureDescription, machine: DeviceOptions) -> Plan:
     """How windows are encoded: with the network and the preparation of the boxes.
 
     Raises:
@@ -173,16 +168,21 @@ def encoding_request(description: FeatureDescription, machine: DeviceOptions) ->
     encoding = EncodingOptions(
         flip=bool(description.flip), corrupt=description.corruption, seed=description.seed
     )
-    run = RunOptions(**machine.model_dump(exclude_unset=True))
-    extraction = ExtractionOptions(encoding=encoding, network=network, machine=run)
-    return plan_extraction("", Path(tempfile.gettempdir()) / "windows", extraction)
+    return make_plan(
+        Run(
+            encoding=encoding,
+            network=network,
+            machine=RunOptions(**machine.model_dump(exclude_unset=True)),
+            features=Path(tempfile.gettempdir()) / "windows",
+        )
+    )
 
 
 def find_missing(
     split: Split,
     dataset: Dataset,
     options: MissingOptions,
-    request: ExtractRequest,
+    plan: Plan,
     callbacks: Callbacks = NO_CALLBACKS,
     load: Loader = load_backbone,
 ) -> MissingBoxes:
@@ -191,7 +191,7 @@ def find_missing(
     Args:
         split: The boxes that were scored, with their features.
         dataset: The dataset that they are from.
-        request: As `encoding_request` makes it, or as the boxes were encoded; the features of the
+        plan: As `encoding_plan` makes it, or as the boxes were encoded; the features of the
             windows lie for a while in a new folder beside its `out`.
         callbacks: Called while the windows are encoded.
 
@@ -199,7 +199,7 @@ def find_missing(
         DatasetError: The samples are no boxes, or no image is left to search.
         StatisticsError: The network is another one than that of the features, or its features
             allow no densities.
-        DifficultyError: As for `extract_dataset`.
+        DifficultyError: As for `execute`.
     """
     scenes = dataset.scenes
     if scenes is None:
@@ -220,16 +220,16 @@ def find_missing(
         )
     description = split.source.description
     cropped = dataset_of_windows(dataset, scenes, windows, description.class_names)
-    with tempfile.TemporaryDirectory(dir=request.out.parent) as folder:
-        out = Path(folder) / request.out.name
+    with tempfile.TemporaryDirectory(dir=plan.out.parent) as folder:
+        out = Path(folder) / plan.out.name
         # Neither the options of the dataset nor features of its samples apply to windows.
-        request = replace(
-            request, out=out, location=dataset.location, dataset=DatasetOptions(), lend=None
+        plan = replace(
+            plan, out=out, location=dataset.location, dataset=DatasetOptions(), lend=None
         )
         counted = replace(
             callbacks, progress=lambda state: callbacks.progress(replace(state, noun="window"))
         )
-        extracted = extract_dataset(cropped, request, counted, load, description)
+        extracted = execute(plan, counted, cropped, load, description)
         encoded = Split("windows", extracted.store)
         known = [int(name.rpartition("@")[2]) for name in encoded.sample_ids.to_pylist()]
         found = encoded.vectors(unit=False)

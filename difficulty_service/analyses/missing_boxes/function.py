@@ -5,19 +5,15 @@ from typing import Unpack
 
 from difficulty_service.analyses.missing_boxes.find import (
     MissingBoxes,
-    encoding_request,
+    encoding_plan,
     find_missing,
 )
 from difficulty_service.analyses.missing_boxes.page import write_missing_page
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.files import require_output_file
 from difficulty_service.base.tables import WRITERS
-from difficulty_service.interface.options import (
-    DeviceChoices,
-    progress_bar,
-    read_options,
-    require_names,
-)
+from difficulty_service.interface.keywords import DeviceChoices
+from difficulty_service.interface.options import progress_bar, read_options, require_names
 from difficulty_service.interface.scores import warn
 from difficulty_service.pages.html_page import require_page_file
 from difficulty_service.pages.stored_images import open_images
@@ -78,11 +74,11 @@ def missing_boxes(
         require_page_file(Path(report))
     split = open_split(Path(scores))
     description = split.source.description
-    request = encoding_request(description, device)
+    plan = encoding_plan(description, device)
     ids = split.sample_ids.to_pylist()
     source = open_images(Provenance.of_features(description), ids, images)
     with progress_bar(shown=progress) as update:
-        found = find_missing(split, source.dataset, search, request, Callbacks(update))
+        found = find_missing(split, source.dataset, search, plan, Callbacks(update))
     if out is not None:
         found.save(Path(out))
     if report is not None:

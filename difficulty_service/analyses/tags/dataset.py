@@ -8,18 +8,18 @@ from difficulty_service.base.tables import strings_to_arrow
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset
 from difficulty_service.datasets.tags import TagTable
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.scoring.class_evidence import samples_of_features
 from difficulty_service.scoring.judged_tags import ScoredTags
 from difficulty_service.scoring.pipeline import (
     NO_CALLBACKS,
     Callbacks,
-    ExtractRequest,
-    extract_dataset,
+    execute,
 )
 
 
 def score_dataset_tags(
-    extraction: ExtractRequest,
+    plan: Plan,
     tags: TagTable,
     out: Path,
     callbacks: Callbacks = NO_CALLBACKS,
@@ -34,12 +34,12 @@ def score_dataset_tags(
         dataset: The dataset where it is open already; None to open the one at the location.
 
     Raises:
-        DifficultyError: As for `extract_dataset`, `tags_of_samples` and `score_tags`.
+        DifficultyError: As for `execute`, `tags_of_samples` and `score_tags`.
     """
     require_place(out)
-    dataset = dataset or open_dataset(extraction.location, extraction.dataset)
+    dataset = dataset or open_dataset(plan.location, plan.dataset)
     tags_of_samples(tags, strings_to_arrow(dataset.sample_ids))  # before hours of extraction
-    extracted = extract_dataset(dataset, extraction, callbacks, load)
+    extracted = execute(plan, callbacks, dataset, load)
     callbacks.extracted(extracted)
     judged = tags_of_samples(tags, samples_of_features(extracted.store).sample_ids)
     return ScoredTags(extracted, score_tags(extracted.store, judged, out))

@@ -13,7 +13,7 @@ from difficulty_service.base.errors import EngineError
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.base.wording import differences
 from difficulty_service.extraction.extracted_shard import ExtractedShard
-from difficulty_service.extraction.runtime import settle_runtime
+from difficulty_service.extraction.policy import settle_runtime
 from difficulty_service.extraction.shards import BatchCallback, extract_shard
 from difficulty_service.extraction.task import ExtractionTask
 

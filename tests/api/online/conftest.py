@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.scoring.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.extraction.plan import Plan
+from difficulty_service.scoring.pipeline import ExtractedDataset, execute
 from tests.factories import write_image_folder
 
 
@@ -19,4 +20,4 @@ def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def extracted(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> ExtractedDataset:
     """The features of these images from the built-in backbone."""
     out = tmp_path_factory.mktemp("features")
-    return extract(ExtractRequest(str(photos), out, "builtin"))
+    return execute(Plan(str(photos), out, "builtin"))

@@ -18,8 +18,9 @@ from api.http.problems import Problem
 from api.online.encoder import BackbonePool
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.threads import num_workers
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.scoring.pipeline import ExtractedDataset, ExtractRequest, extract
+from difficulty_service.scoring.pipeline import ExtractedDataset, execute
 from difficulty_service.settings.options import RunOptions
 
 
@@ -50,7 +51,7 @@ def test_images_are_mirrored_where_those_of_the_job_were(
     photos: Path, extracted: ExtractedDataset, networks: BackbonePool, tmp_path: Path
 ) -> None:
     network = BackboneOptions(flip=True)
-    store = extract(ExtractRequest(str(photos), tmp_path, "builtin", network=network)).store
+    store = execute(Plan(str(photos), tmp_path, "builtin", network=network)).store
     part = store.read_part(0)
     openers = [opener((photos / sample_id).read_bytes()) for sample_id in part.sample_ids]
     networks.encode(openers, extracted.store.description)  # the other kind is loaded already

@@ -27,6 +27,7 @@ from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.base.files import replacing
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.gaussians.fit_options import FitOptions
@@ -34,9 +35,8 @@ from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import load_gaussians
 from difficulty_service.scoring.pipeline import (
     ExtractedDataset,
-    ExtractRequest,
     ScoreRequest,
-    extract,
+    execute,
     score_features,
 )
 from tests.api.stored_results import stored_result
@@ -112,7 +112,7 @@ def test_scores_of_images_are_those_of_a_job_with_mirror_images(
     scoring: ScoringProcess, settings: Settings, photos: Path, images: list[bytes], tmp_path: Path
 ) -> None:
     network = BackboneOptions(flip=True)
-    store = extract(ExtractRequest(str(photos), tmp_path, "builtin", network=network)).store
+    store = execute(Plan(str(photos), tmp_path, "builtin", network=network)).store
     flipped = make_job(settings, "flipped", store)
     table = pq.read_table(Path(settings.artifact_root, "jobs/flipped", SCORES_FILE))
 

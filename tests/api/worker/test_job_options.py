@@ -13,11 +13,12 @@ from api.storage.artifacts import Artifacts
 from api.worker.job_observer import Observer
 from api.worker.job_runner import run_job
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.corruptions import parse_corruption
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.score_columns import SCORERS
-from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.scoring.pipeline import ScoreRequest, score_dataset
 from difficulty_service.settings.options import ScoringOptions
 from tests.small_network import SMALL
 
@@ -31,9 +32,9 @@ def test_a_job_averages_each_image_with_its_mirror_image_on_request(
     tmp_path: Path,
 ) -> None:
     network = BackboneOptions(flip=True)
-    request = ExtractRequest(str(photos), tmp_path / "store", SMALL, network=network)
+    plan = Plan(str(photos), tmp_path / "store", SMALL, network=network)
     expected = tmp_path / "expected.parquet"
-    score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
+    score_dataset(plan, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
     def scores(job: Job) -> pa.Table:
         result = run_job(job, settings, sqlite_engine, artifacts, Observer())
@@ -55,7 +56,7 @@ def test_a_job_with_every_scorer_has_the_columns_of_the_command_line(
     tmp_path: Path,
 ) -> None:
     scorers = list(SCORERS)
-    extraction = ExtractRequest(
+    extraction = Plan(
         str(photos),
         tmp_path / "store",
         SMALL,

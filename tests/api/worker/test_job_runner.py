@@ -36,10 +36,11 @@ from difficulty_service.base.errors import (
     ImageError,
     StatisticsError,
 )
-from difficulty_service.extraction import runtime
+from difficulty_service.extraction import policy
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.reports.similar import most_similar
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scoring.pipeline import ExtractRequest, ScoreRequest, score_dataset
+from difficulty_service.scoring.pipeline import ScoreRequest, score_dataset
 from difficulty_service.settings.options import ScoringOptions
 from tests.factories import write_image_folder
 from tests.small_network import SMALL
@@ -71,9 +72,9 @@ class Interrupted(Exception):
 def test_the_scores_are_those_of_the_command_line(
     claimed: Claim, run: Run, photos: Path, artifacts: Artifacts, tmp_path: Path
 ) -> None:
-    request = ExtractRequest(str(photos), tmp_path / "store", SMALL)
+    plan = Plan(str(photos), tmp_path / "store", SMALL)
     expected = tmp_path / "expected.parquet"
-    score_dataset(request, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
+    score_dataset(plan, ScoreRequest(expected, ScoringOptions(shrinkage="ledoit-wolf")))
 
     result = run(claimed())
 
@@ -314,7 +315,7 @@ def test_a_convolutional_network_of_timm_is_exported_and_runs_by_onnx_runtime(
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
     monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
     monkeypatch.setattr(exported_graph, "LEAST_SPEEDUP", 0.0)
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 40)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 40)
     repository = hub / "models--timm--test_resnet.r160_in1k"
     weights = repository / "snapshots" / ("0" * 40) / "model.safetensors"
     for folder in (repository / "refs", weights.parent):

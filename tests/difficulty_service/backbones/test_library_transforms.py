@@ -25,10 +25,11 @@ from torchvision.transforms import Compose, Normalize
 from difficulty_service.backbones import clip, load_backbone, timm_models
 from difficulty_service.backbones.backbone import BackboneOptions, Preprocessing, size_of_sides
 from difficulty_service.base.errors import BackboneError
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.features.store import open_store
 from difficulty_service.images.preparation import prepare
-from difficulty_service.scoring.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import execute
 
 
 def photographs() -> dict[str, Image.Image]:
@@ -206,7 +207,7 @@ def test_features_of_a_store_are_those_of_timm_and_are_made_again_by_what_they_s
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(file)
     options = BackboneOptions(str(tmp_path / "weights.safetensors"), device=torch.device(device))
-    request = ExtractRequest(
+    plan = Plan(
         str(tmp_path / "photos"),
         tmp_path / "features",
         "timm:resnet18",
@@ -214,7 +215,7 @@ def test_features_of_a_store_are_those_of_timm_and_are_made_again_by_what_they_s
         options=ExtractOptions(preprocess="exact"),
     )
 
-    extract(request)
+    execute(plan)
 
     transform = create_transform(
         **resolve_data_config({}, pretrained_cfg=known("resnet18") | stated)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.task import ExtractOptions
 from difficulty_service.images.preparation import (
     Augmentation,
@@ -22,7 +23,7 @@ from difficulty_service.images.preparation import (
     to_views,
 )
 from difficulty_service.interface.encoder import backbone
-from difficulty_service.scoring.pipeline import ExtractRequest, extract
+from difficulty_service.scoring.pipeline import execute
 
 EVEN_MARGIN, ODD_MARGIN = (48, 32), (49, 32)
 """Widths and heights that the centre crop to 32 x 32 pixels cuts by 16 or by 17 columns."""
@@ -105,7 +106,7 @@ def test_the_view_of_each_augmentation_run_is_mirrored_too(runs: int, tmp_path: 
         network.encode(normalise(each, network.preprocessing, torch.float32))
         for each in (views, mirrored)
     )
-    request = ExtractRequest(
+    plan = Plan(
         str(tmp_path / "photos"),
         tmp_path / "store",
         "builtin",
@@ -113,7 +114,7 @@ def test_the_view_of_each_augmentation_run_is_mirrored_too(runs: int, tmp_path: 
         options=ExtractOptions(augment_runs=runs),
     )
 
-    part = extract(request).store.read_part(0)
+    part = execute(plan).store.read_part(0)
 
     assert part.runs.tolist() == list(range(1, runs + 1))
     torch.testing.assert_close(part.features, expected / 2, rtol=1e-4, atol=1e-4)

@@ -13,11 +13,11 @@ from torch import Tensor
 
 import difficulty_service as ds
 from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
-from difficulty_service.extraction import precision
-from difficulty_service.extraction import precision as precision_pilot
-from difficulty_service.extraction.precision import (
+from difficulty_service.extraction import policy
+from difficulty_service.extraction.plan import Plan, ShardSubset
+from difficulty_service.extraction.policy import (
     Encoded,
     best_precision,
     compare_precisions,
@@ -27,11 +27,11 @@ from difficulty_service.extraction.precision import (
     spread_blocks,
 )
 from difficulty_service.extraction.stage_clock import StageClock, StageTime
-from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import FeatureKind, PrecisionPilot, read_description
 from difficulty_service.interface.image_sources import open_images
 
-OPEN = ExtractOptions(open_precision=True)
+OPEN = Plan("photos", Path("no store"), "builtin", open_precision=True)
 FASTER = PrecisionPilot(num_images=512, float32=20, bfloat16=60, agreement=0.9998)
 OTHER_RANKS = PrecisionPilot(num_images=512, float32=20, bfloat16=60, agreement=0.98)
 
@@ -53,8 +53,8 @@ def dataset_of(number: int) -> Dataset:
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[PrecisionPilot], list[str]]:
     """Has the processor compute in bfloat16, with a result of the comparison that is given."""
-    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: True)
-    monkeypatch.setattr(precision, "LEAST_IMAGES", 40)
+    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 40)
     calls: list[str] = []
 
     def set_result(fields: dict[str, object]) -> list[str]:
@@ -62,7 +62,7 @@ def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[PrecisionPilot], list
             calls.append(task.backbone)
             return fields
 
-        monkeypatch.setattr(precision, "compare_precisions", compare)
+        monkeypatch.setattr(policy, "compare_precisions", compare)
         return calls
 
     return set_result
@@ -146,7 +146,7 @@ def test_blocks_from_all_over_a_sorted_dataset_hold_every_class() -> None:
 def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
     monkeypatch: pytest.MonkeyPatch, seconds: tuple[float, float]
 ) -> None:
-    monkeypatch.setattr(precision_pilot, "BLOCK_IMAGES", 8)
+    monkeypatch.setattr(policy, "BLOCK_IMAGES", 8)
     runs: list[Tensor] = []
 
     class Clock(StageClock):
@@ -157,8 +157,8 @@ def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
             busy = seconds[(len(runs) - 1) % 2]
             return [replace(stage, busy=busy, threads=1) for stage in super().stages()]
 
-    monkeypatch.setattr(precision_pilot, "StageClock", Clock)
-    task = ExtractionTask(dataset_of(80), "builtin", BackboneOptions(), OPEN)
+    monkeypatch.setattr(policy, "StageClock", Clock)
+    task = OPEN.task(dataset_of(80))
 
     found = compare_precisions(task, load_backbone)
 
@@ -173,20 +173,19 @@ def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
     compared: Callable[[PrecisionPilot], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls = compared(FASTER)
-    task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
-    few = replace(task, dataset=dataset_of(32))
-    chosen = replace(task, options=ExtractOptions())
+    dataset = dataset_of(48)
 
     given = [
-        settle_precision(task, None, alone=False),
-        settle_precision(few, None),
-        settle_precision(chosen, None),
+        settle_precision(replace(OPEN, subset=ShardSubset(0, 2)), dataset),
+        settle_precision(replace(OPEN, cluster=ClusterOptions()), dataset),
+        settle_precision(OPEN, dataset_of(32)),
+        settle_precision(replace(OPEN, open_precision=False), dataset),
     ]
 
-    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: False)
-    given.append(settle_precision(task, None))
-    assert [each.network.precision for each in given] == [torch.float32] * 4
-    assert [each.reason for each in given] == [None] * 4
+    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: False)
+    given.append(settle_precision(OPEN, dataset))
+    assert [each.network.precision for each in given] == [torch.float32] * 5
+    assert [each.precision_reason for each in given] == [None] * 5
     assert calls == []
 
 
@@ -225,28 +224,27 @@ def test_features_for_given_gaussians_take_their_precision(
     compared: Callable[[PrecisionPilot], list[str]],
 ) -> None:
     calls = compared(OTHER_RANKS)
-    task = ExtractionTask(dataset_of(48), "builtin", BackboneOptions(), OPEN)
     fitted_on = FeatureKind(precision="bfloat16", precision_pilot=FASTER)
 
-    settled = settle_precision(task, None, fitted_on)
+    settled = settle_precision(OPEN, dataset_of(48), fitted_on)
 
     assert settled.network.precision == torch.bfloat16
-    assert settled.options.precision_pilot == FASTER
-    assert settled.reason == "bfloat16, as the features of the Gaussians are"
+    assert settled.precision_pilot == FASTER
+    assert settled.precision_reason == "bfloat16, as the features of the Gaussians are"
     assert calls == []
 
 
 def test_images_that_cannot_be_read_leave_nothing_to_compare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(precision, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: True)
     broken = replace(
         dataset_of(4096),
         open_images=lambda rows: iter([lambda: io.BytesIO(b"no image")] * len(rows)),
     )
 
-    settled = settle_precision(ExtractionTask(broken, "builtin", options=OPEN), None)
+    settled = settle_precision(OPEN, broken)
 
-    assert settled.reason == "float32, as no image that was compared could be read"
+    assert settled.precision_reason == "float32, as no image that was compared could be read"
     assert settled.network.precision == torch.float32
-    assert settled.options.precision_pilot is None
+    assert settled.precision_pilot is None

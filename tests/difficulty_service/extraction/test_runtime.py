@@ -29,10 +29,9 @@ from difficulty_service.backbones.exported_graph import (
 from difficulty_service.backbones.frozen_network import FrozenNetwork, freeze, runtime_of
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.extraction import runtime
+from difficulty_service.extraction import policy
 from difficulty_service.extraction.engines.shard_extractor import ShardExtractor
-from difficulty_service.extraction.precision import compare_precisions
-from difficulty_service.extraction.runtime import settle_runtime
+from difficulty_service.extraction.policy import compare_precisions, settle_runtime
 from difficulty_service.extraction.task import ExtractionTask
 from difficulty_service.features.description import read_description
 from tests.factories import write_image_folder
@@ -311,9 +310,9 @@ def test_few_images_are_not_worth_an_export(
 ) -> None:
     task = task_of(photos, made.options)
 
-    settled = settle_runtime(task, load(made.options), runtime.LEAST_IMAGES - 1)
+    settled = settle_runtime(task, load(made.options), policy.LEAST_IMAGES - 1)
 
-    assert (settled.name, settled.reason, settled.warnings) == (None, None, ())
+    assert (runtime_of(settled.backbone), settled.reason, settled.warnings) == (None, None, ())
     assert exports == []
 
 
@@ -329,9 +328,9 @@ def test_enough_images_are_and_the_first_batch_is_what_both_encode(
     monkeypatch.setattr(exported_graph, "core_rates", rates)
     task = task_of(photos, made.options)
 
-    settled = settle_runtime(task, load(made.options), runtime.LEAST_IMAGES)
+    settled = settle_runtime(task, load(made.options), policy.LEAST_IMAGES)
 
-    assert settled.name == "onnxruntime"
+    assert runtime_of(settled.backbone) == "onnxruntime"
     assert settled.reason == "ONNX Runtime, which is 3.0 times as fast as PyTorch here"
     assert len(exports) == 1
     (images,) = measured
@@ -349,7 +348,7 @@ def test_the_slower_library_is_named_with_the_speed(
 
     settled = settle_runtime(task_of(photos, made.options), load(made.options), 9999)
 
-    assert settled.name is None
+    assert runtime_of(settled.backbone) is None
     assert settled.reason == "PyTorch, as ONNX Runtime is 0.5 times as fast here"
     assert len(exports) == 1
 
@@ -377,7 +376,7 @@ def test_without_a_folder_to_keep_it_in_pytorch_runs_it(
 
     settled = settle_runtime(task_of(photos, made.options), load(made.options), 9999)
 
-    assert settled.name is None
+    assert runtime_of(settled.backbone) is None
     assert "its graph cannot be kept" in str(settled.reason)
 
 
@@ -393,7 +392,7 @@ def test_a_process_that_hangs_in_an_export_does_not_hold_up_others(
     with FileLock(backbone.graph.with_suffix(".lock")):
         settled = settle_runtime(task_of(photos, made.options), backbone, 9999)
 
-    assert settled.name is None
+    assert runtime_of(settled.backbone) is None
     assert "its graph cannot be kept" in str(settled.reason)
 
 
@@ -406,15 +405,15 @@ def test_images_that_cannot_be_read_leave_pytorch(
 
     settled = settle_runtime(task_of(photos, made.options), load(made.options), 9999)
 
-    assert (settled.name, settled.reason) == (None, None)
+    assert (runtime_of(settled.backbone), settled.reason) == (None, None)
     assert exports == []
 
 
 def test_bfloat16_is_compared_with_the_faster_library(
     made: Made, photos: Path, exports: list[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("difficulty_service.extraction.precision.BLOCK_IMAGES", 4)
-    monkeypatch.setattr("difficulty_service.extraction.precision.NUM_BLOCKS", 2)
+    monkeypatch.setattr("difficulty_service.extraction.policy.BLOCK_IMAGES", 4)
+    monkeypatch.setattr("difficulty_service.extraction.policy.NUM_BLOCKS", 2)
 
     compare_precisions(task_of(photos, made.options), load_backbone)
 
@@ -433,7 +432,7 @@ def test_scores_are_those_of_pytorch_and_say_which_library_ran_the_network(
     options |= {"device": "cpu", "shrinkage": 0.5, "progress": False}
     by_torch = ds.score_dataset(photos, **options)
     assert exports == []
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 50)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 50)
 
     by_onnx = ds.score_dataset(photos, **options, out=tmp_path / "scores.parquet")
 
@@ -448,7 +447,7 @@ def test_scores_are_those_of_pytorch_and_say_which_library_ran_the_network(
 def test_a_failed_export_is_a_warning_of_the_scores(
     tmp_path: Path, photos: Path, exports: list[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 50)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 50)
     weights = saved(tmp_path, seed=1).weights  # and the graph is that of the first weights
 
     with pytest.warns(UserWarning, match="test_resnet runs by PyTorch, as exporting it .* differ"):
@@ -483,17 +482,17 @@ def test_a_network_that_was_loaded_before_its_graph_was_kept_takes_it(
     kept.rename(kept.with_suffix(".later"))
     backbone = load(made.options)
     kept.with_suffix(".later").rename(kept)
-    monkeypatch.setattr(runtime, "first_images", lambda *_: pytest.fail("needs no images"))
+    monkeypatch.setattr(policy, "first_images", lambda *_: pytest.fail("needs no images"))
 
     settled = settle_runtime(task_of(photos, made.options), backbone, 9999)
 
-    assert (runtime_of(backbone), settled.name) == (None, "onnxruntime")
+    assert (runtime_of(backbone), runtime_of(settled.backbone)) == (None, "onnxruntime")
 
 
 def test_an_actor_exports_what_is_not_kept_yet(
     made: Made, photos: Path, exports: list[nn.Module], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime, "LEAST_IMAGES", 50)
+    monkeypatch.setattr(policy, "LEAST_IMAGES", 50)
 
     ShardExtractor().load(task_of(photos, made.options))
 

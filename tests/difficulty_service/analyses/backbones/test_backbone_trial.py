@@ -29,9 +29,10 @@ from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
-from difficulty_service.scoring.pipeline import plan_extraction
+from difficulty_service.scoring.pipeline import make_plan
 from difficulty_service.settings.command_options import TrialOptions
-from difficulty_service.settings.options import EncodingOptions, ExtractionOptions, RunOptions
+from difficulty_service.settings.options import EncodingOptions, RunOptions
+from difficulty_service.settings.run import Run
 from tests.factories import write_image_folder
 
 BLIND = "builtin-photos"
@@ -71,13 +72,12 @@ def trial_of(
     **encoding: object,
 ) -> BackboneTrial:
     """Tries backbones on a folder."""
-    options = ExtractionOptions(
+    run = Run(
         encoding=EncodingOptions(**encoding), machine=RunOptions(device="cpu", precision="fp32")
     )
-    request = plan_extraction(str(folder), Path(), options)
     dataset = open_dataset(str(folder), DatasetOptions())
     trial = TrialOptions(try_=names, sample=sample)
-    return try_backbones(dataset, request, trial, callbacks, load)
+    return try_backbones(dataset, make_plan(run), trial, callbacks, load)
 
 
 @pytest.fixture(scope="module")
