@@ -80,6 +80,7 @@ def run_job(
     """
     with work_folder(settings.work_dir, job.id, job.attempt) as folder:
         location = find_dataset(job.wanted.dataset, job.owner, settings, engine)
+        reporter = Reporter(observer)
         plan = make_plan(
             replace(
                 job.wanted.run,
@@ -87,7 +88,7 @@ def run_job(
                 source=location.name,
                 features=folder / FEATURES_FOLDER,
             )
-        )
+        ).reporting(reporter.download)
         gaussians = _fetch_gaussians(job, engine, artifacts, folder)
         applied = JobMarks(engine, job.id, job.attempt)
         review = Review(applied.read(), applied)
@@ -98,13 +99,7 @@ def run_job(
         cache = FeatureCache(
             settings.feature_cache_dir, settings.feature_cache_mb * MEBIBYTE, job.owner
         )
-        reporter = Reporter(observer)
-        plan = replace(
-            plan,
-            network=plan.network.reporting(reporter.download),
-            lend=cache.lend,
-            watch=observer.images,
-        )
+        plan = replace(plan, lend=cache.lend, watch=observer.images)
         files = [scoring.out]
         used, scored_features = [scoring.fitted], list[FeatureSource]()
 

@@ -1,13 +1,13 @@
 """The interface of all backbones, and the options that one is built with."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal, Protocol, Self
 
 import torch
 from torch import Tensor
 
-from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, DownloadProgress, Downloads
+from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, Downloads
 from difficulty_service.base.errors import BackboneError, Setting
 
 Size = int | tuple[int, int]
@@ -166,10 +166,6 @@ class BackboneOptions:
         known = {name: value for name, value in known.items() if value is not None}
         size = (getattr(features, "preprocessing", None) or {}).get("size")
         return cls(device=device, image_size=size if isinstance(size, int) else None, **known)
-
-    def reporting(self, report: Callable[[DownloadProgress | None], None] | None) -> Self:
-        """The same with a function that is told how far a download is, as `Downloads.report`."""
-        return replace(self, downloads=replace(self.downloads, report=report))
 
     @property
     def given(self) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from difficulty_service.cli.console import alarm, as_text, err, out, print_table, print_warnings
-from difficulty_service.cli.progress import exit_when_interrupted, following_downloads
+from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.score_report import report_dataset
 from difficulty_service.cli.wrong_call import WrongCall, as_option, option
 from difficulty_service.settings.option_rules import chosen_in, find_clash
@@ -116,7 +116,7 @@ def run_extract(plan: "Plan") -> None:
         dataset = open_dataset(plan.location, plan.dataset)
         report_dataset(dataset)
         callbacks = Callbacks(bar.update, on_settled, report_runtime)
-        extracted = execute(following_downloads(plan, bar), callbacks, dataset)
+        extracted = execute(plan.reporting(bar.download), callbacks, dataset)
     report_extraction(plan, extracted)
     print_warnings(extracted.store.warnings)
 

@@ -6,7 +6,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, Self
 
@@ -26,7 +25,6 @@ from difficulty_service.cli.console import RateColumn, err
 
 if TYPE_CHECKING:
     from difficulty_service.backbones.downloads import DownloadProgress
-    from difficulty_service.extraction.plan import Plan
     from difficulty_service.scoring.pipeline import ExtractProgress
 
 
@@ -115,11 +113,6 @@ def comparison_bar(total: int) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, *left, console=err, disable=not err.is_terminal) as bar:
         task = bar.add_task("compared", total=total)
         yield lambda compared: bar.advance(task, compared)
-
-
-def following_downloads(plan: "Plan", bar: ImageProgressBar) -> "Plan":
-    """The plan with a bar that shows its download of weights."""
-    return replace(plan, network=plan.network.reporting(bar.download))
 
 
 class Terminated(KeyboardInterrupt):

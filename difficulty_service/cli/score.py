@@ -108,7 +108,6 @@ def score(
     run = replace(
         run,
         source=source,
-        features=features_beside(out, scoring),
         scoring=scoring,
         gaussians=gaussians,
         labels=labels,
@@ -155,7 +154,8 @@ def score(
             summary = score_features(store, request, callbacks)
             extracted = None
         else:
-            scored = run_score(make_plan(run), request, verbose=output.verbose)
+            plan = make_plan(replace(run, features=features_beside(out, scoring)))
+            scored = run_score(plan, request, verbose=output.verbose)
             summary, extracted = scored.found, scored.extracted
         written = report if summary.num_scored else None
         report_all(summary, out, written, verbose=output.verbose)
@@ -181,7 +181,7 @@ def score_tags_of(run: Run, out: Path, report: Path | None) -> None:
     from difficulty_service.features.description import is_store
     from difficulty_service.scoring.given_tags import open_given_tags
     from difficulty_service.scoring.judged_tags import ScoredTags
-    from difficulty_service.scoring.pipeline import make_plan
+    from difficulty_service.scoring.pipeline import features_beside, make_plan
 
     if is_store(Path(run.source)):
         raise WrongCall(
@@ -189,7 +189,7 @@ def score_tags_of(run: Run, out: Path, report: Path | None) -> None:
             f"difficulty tags {run.source} TABLE judges tags by features"
         )
     require_files(out, report)
-    plan = make_plan(run)
+    plan = make_plan(replace(run, features=features_beside(out, run.scoring)))
     tags = open_given_tags(run.source, run.scoring, plan.dataset)
 
     assert tags is not None  # noqa: S101 - the options name some
@@ -253,7 +253,6 @@ def run_with_progress(
     verbose: bool,
 ) -> T:
     """Opens a dataset and runs what makes a score file of it; prints what each stage made."""
-    from difficulty_service.cli.progress import following_downloads
     from difficulty_service.datasets import open_dataset
     from difficulty_service.scoring.pipeline import Callbacks
 
@@ -278,4 +277,4 @@ def run_with_progress(
             marked=lambda marked: report_marks(marked, out),
             fitted=lambda fitted: report_fit(fitted, verbose=verbose),
         )
-        return run(following_downloads(plan, bar), callbacks=callbacks, dataset=dataset)
+        return run(plan.reporting(bar.download), callbacks=callbacks, dataset=dataset)

@@ -1,11 +1,13 @@
 """The plan of a run: what it does for its features on a machine or a cluster."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
+from typing import Self
 
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
+from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.contract import given
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
@@ -87,6 +89,11 @@ class Plan:
         return ExtractionTask(
             dataset, str(self.backbone), self.network, self.options, watch=self.watch
         )
+
+    def reporting(self, report: Callable[[DownloadProgress | None], None] | None) -> Self:
+        """The same with a function that is told how far a download is, as `Downloads.report`."""
+        downloads = replace(self.network.downloads, report=report)
+        return replace(self, network=replace(self.network, downloads=downloads))
 
     def describe_features(self, dataset: Dataset, backbone: Backbone) -> FeatureDescription:
         """What a store is recognised by when it is resumed, merged or scored."""

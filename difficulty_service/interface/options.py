@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import did_you_mean, explain_invalid
 from difficulty_service.scoring.pipeline import ExtractProgress
-from difficulty_service.settings.options import Options, ScoringOptions
+from difficulty_service.settings.options import Options
 from difficulty_service.settings.run import Run
 
 Model = TypeVar("Model", bound=Options)
@@ -33,11 +33,6 @@ def read_options(model: type[Model], given: Mapping[str, Any]) -> Model:
     """Those of some options that a model has, checked."""
     with _named_in_errors():
         return model.among(_plain_values(given))
-
-
-def scoring_options(given: Mapping[str, Any]) -> ScoringOptions:
-    """How features become scores."""
-    return read_options(ScoringOptions, given)
 
 
 def run_of(given: Mapping[str, Any], **references: object) -> Run:

@@ -25,9 +25,9 @@ from difficulty_service.interface.image_sources import (
 from difficulty_service.interface.keywords import ImageOptions
 from difficulty_service.interface.options import (
     progress_bar,
+    read_options,
     require_names,
     run_of,
-    scoring_options,
 )
 from difficulty_service.interface.scores import Scores, warn
 from difficulty_service.interface.tables import Column, Frame, to_table
@@ -48,6 +48,7 @@ from difficulty_service.scoring.pipeline import (
 from difficulty_service.scoring.pipeline import score_dataset as run_pipeline
 from difficulty_service.scoring.rows import require_packages
 from difficulty_service.scoring.store import score_in_memory
+from difficulty_service.settings.options import ScoringOptions
 
 MarksOf: TypeAlias = str | Path | Frame
 """Marks in a file, or in a table."""
@@ -104,14 +105,15 @@ def score(  # noqa: PLR0913 - one parameter for each option
         StatisticsError: The features allow no trustworthy Gaussian.
         MissingPackage: A scorer needs a package that is not installed.
     """
-    options = scoring_options(
+    options = read_options(
+        ScoringOptions,
         {
             "shrinkage": shrinkage,
             "matmul_dtype": matmul_dtype,
             "near_duplicates": near_duplicates,
             # Whoever leaves the default has asked for none of them by name.
             **({} if scorers is DEFAULT_SCORERS else {"scorers": scorers}),
-        }
+        },
     )
     require_packages(options)
     source: FeatureSource = read_arrays(features, labels, ids)

@@ -327,7 +327,7 @@ def execute(
     backbone = load(str(plan.backbone), here if plan.cluster else plan.network)
     if plan.cluster:
         # The actors are other processes, which cannot call what was given to this one.
-        plan = replace(plan, network=plan.network.reporting(None))
+        plan = plan.reporting(None)
     description = plan.describe_features(dataset, backbone)
     if fitted_on is not None:
         require_same_features(description, fitted_on)

@@ -31,11 +31,6 @@ class Run:
     options. `scoring.pipeline.make_plan` settles what a run leaves open.
 
     Attributes:
-        dataset: Which samples there are.
-        encoding: What is done to each sample.
-        network: The network that turns samples into features.
-        machine: What the run uses of its machine or of a cluster.
-        scoring: How the features become scores, where they do.
         source: Location of the dataset; empty for samples that a program holds.
         features: Folder for the features.
         gaussians: Gaussians to score against; None to fit them.
@@ -61,8 +56,8 @@ class Run:
         """The run of options by their names, as Python and JSON have them.
 
         Args:
-            values: Values of options; the run has none by other names.
-            **others: Fields of the run that are no groups of options, or whole groups.
+            values: Values of options; what has another name is left out.
+            **others: The fields of the run that are not made of options.
 
         Raises:
             ValidationError: A value is out of bounds.
@@ -74,7 +69,7 @@ class Run:
             "network": NetworkOptions,
             "machine": RunOptions,
         }
-        groups = {name: model.among(values) for name, model in models.items() if name not in others}
+        groups = {name: model.among(values) for name, model in models.items()}
         return cls(**groups, **others)  # type: ignore[arg-type]
 
     @property

@@ -124,6 +124,17 @@ def test_a_missing_dataset_is_one_line_on_standard_error(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("options", [(), ("--tags", "auto")])
+def test_a_folder_as_the_score_file_is_refused_before_anything_is_read(
+    difficulty: Command, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    for folder in (tmp_path, "."):
+        done = difficulty("score", tmp_path / "nowhere.parquet", "--out", folder, *options)
+
+        assert done.returncode == 1
+        assert f"{folder} is a folder; name a file in it" in done.stderr
+
+
 def test_debug_shows_the_error_itself(
     difficulty: Command, tmp_path: Path, network: tuple[str, ...]
 ) -> None:

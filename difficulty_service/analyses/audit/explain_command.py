@@ -95,14 +95,14 @@ def explain(
 
 def extract_images(source: "ImageSource", plan: "Plan") -> "FeatureStore":
     """Features of the images in the space that they share with words; resumes an earlier run."""
-    from difficulty_service.cli.progress import ImageProgressBar, following_downloads
+    from difficulty_service.cli.progress import ImageProgressBar
     from difficulty_service.scoring.pipeline import Callbacks, execute
 
     goes_on = "stopped; the same command resumes where this one stopped"
     with exit_when_interrupted(goes_on), ImageProgressBar() as bar:
         err.print(f"features go to {plan.out}", markup=False)
         callbacks = Callbacks(bar.update, report_settled)
-        extracted = execute(following_downloads(plan, bar), callbacks, source.dataset)
+        extracted = execute(plan.reporting(bar.download), callbacks, source.dataset)
     report_extraction(plan, extracted)
     return extracted.store
 

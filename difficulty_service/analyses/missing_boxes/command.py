@@ -43,7 +43,7 @@ def missing(
         report: Page to write, with a picture of each region.
     """
     from difficulty_service.analyses.missing_boxes.find import encoding_plan, find_missing
-    from difficulty_service.cli.progress import ImageProgressBar, following_downloads
+    from difficulty_service.cli.progress import ImageProgressBar
     from difficulty_service.pages.stored_images import open_images
     from difficulty_service.scores.provenance import Provenance
     from difficulty_service.scoring.pipeline import Callbacks
@@ -60,8 +60,7 @@ def missing(
     with exit_when_interrupted("stopped; nothing is written"), ImageProgressBar() as bar:
         err.print(f"listing windows of {source.dataset.location}", markup=False)
         callbacks = Callbacks(bar.update, report_settled)
-        plan = following_downloads(plan, bar)
-        found = find_missing(split, source.dataset, search, plan, callbacks)
+        found = find_missing(split, source.dataset, search, plan.reporting(bar.download), callbacks)
     print_warnings(found.warnings)
     found.save(out)
     with without(*([console] if output.json_ else [])):
