@@ -2,18 +2,18 @@
 
 from cyclopts import App
 
-from difficulty_service.cli.lazily import add_command
+from difficulty_service.cli.lazily import REVIEW, SERVE, add_command
 
 
 def add_commands(app: App) -> None:
     """Adds the commands to the command line."""
-    keys = App(name="keys", help="API keys, which callers of the service need.")
+    keys = App(name="keys", help="API keys, which callers of the service need.", group=SERVE)
     add_command(keys, "api.key_commands:create")
     add_command(keys, "api.key_commands:show", name="list")
     add_command(keys, "api.key_commands:change")
     add_command(keys, "api.key_commands:rotate")
     add_command(keys, "api.key_commands:revoke")
-    add_command(app, "api.commands:serve")
-    add_command(app, "api.commands:worker")
-    add_command(app, "api.commands:explore_scores", name="explore")
+    add_command(app, "api.commands:serve", group=SERVE)
+    add_command(app, "api.commands:worker", group=SERVE)
+    add_command(app, "api.commands:explore_scores", name="explore", group=REVIEW)
     app.command(keys)

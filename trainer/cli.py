@@ -2,7 +2,7 @@
 
 from cyclopts import App
 
-from difficulty_service.cli.lazily import add_command
+from difficulty_service.cli.lazily import TRAIN, add_command
 
 COMMANDS = ("train", "evaluate", "compare", "figures", "sweep", "uncertainty")
 """Functions that are commands, each in a module of the same name."""
@@ -11,4 +11,4 @@ COMMANDS = ("train", "evaluate", "compare", "figures", "sweep", "uncertainty")
 def add_commands(app: App) -> None:
     """Adds the commands to the application."""
     for name in COMMANDS:
-        add_command(app, f"trainer.commands.{name}:{name}")
+        add_command(app, f"trainer.commands.{name}:{name}", group=TRAIN)

@@ -15,7 +15,7 @@ from difficulty_service.base.analyses import all_analyses
 from difficulty_service.base.entry_points import entry_points_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
-from difficulty_service.cli.lazily import add_command
+from difficulty_service.cli.lazily import ANALYSES, REVIEW, SCORE, SERVE, add_command
 from difficulty_service.cli.own_packages import prefer_own_packages
 from difficulty_service.cli.wrong_call import (
     AboveLimit,
@@ -27,11 +27,13 @@ from difficulty_service.cli.wrong_call import (
 PLUGIN_GROUP = "difficulty.commands"
 """Group of entry points: functions of other packages that add commands to the application."""
 
-COMMANDS = (
-    *("demo", "backbones", "extract", "merge", "fit", "score", "report"),
-    *("clean", "export", "estimate", "mcp"),
-)
-"""Functions that are commands, each in a module of the same name; analyses add theirs."""
+COMMANDS = {
+    **dict.fromkeys(("demo", "score", "extract", "fit", "merge", "backbones", "estimate"), SCORE),
+    **dict.fromkeys(("report", "clean", "export"), REVIEW),
+    "mcp": SERVE,
+}
+"""Functions that are commands, each in a module of the same name, and the panel of each; analyses
+add theirs."""
 
 DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is harder.
 
@@ -40,11 +42,12 @@ DESCRIPTION = """Scores how hard each image of a labelled dataset is: larger is 
 
 Shell = Literal["bash", "fish", "powershell", "zsh"]
 
-ANALYSES = Group("Analyses", sort_key=2)
-"""Panel of the commands that ask more about a dataset than how hard its samples are."""
-
 OPTIONS = Group("Options", sort_key=-1)
 """Panel of the options of a command itself, before those that it shares with others."""
+
+
+GENERAL = Group("Options", sort_key=99)
+"""Panel of the options of the application, below its commands."""
 
 
 def create_app() -> App:
@@ -65,12 +68,12 @@ def create_app() -> App:
         exit_on_error=False,
     )
     docstring_parser.parse_from_object = parse_docstring
-    app["--help"].group = app["--version"].group = OPTIONS
-    app.command(debug, name="--debug", group=OPTIONS)
-    app.command(show_completion, name="--show-completion", group=OPTIONS)
-    app.command(install_completion, name="--install-completion", group=OPTIONS)
-    for name in COMMANDS:
-        add_command(app, f"difficulty_service.cli.{name}:{name}")
+    app["--help"].group = app["--version"].group = GENERAL
+    app.command(debug, name="--debug", group=GENERAL)
+    app.command(show_completion, name="--show-completion", group=GENERAL)
+    app.command(install_completion, name="--install-completion", group=GENERAL)
+    for name, group in COMMANDS.items():
+        add_command(app, f"difficulty_service.cli.{name}:{name}", group=group)
     for analysis in all_analyses().values():
         for function in analysis.commands:
             add_command(app, function, group=ANALYSES)

@@ -8,6 +8,12 @@ from pathlib import Path
 
 from cyclopts import App, Group
 
+SCORE, REVIEW, ANALYSES, TRAIN, SERVE = (
+    Group(name, sort_key=place)
+    for place, name in enumerate(("Score", "Review", "Analyses", "Train", "Serve"))
+)
+"""Panels of the list of commands, in their order."""
+
 
 def add_command(
     app: App, function: str, *, name: str | None = None, group: Group | None = None
@@ -15,7 +21,7 @@ def add_command(
     """Adds a command, `package.module:function`, after those that are there already.
 
     Args:
-        group: Panel of the list of commands in which it stands.
+        group: Panel of the list of commands in which it stands; None for one without a name.
     """
     described, place = docstring_of(function), len(list(app))
     app.command(function, name=name, help=described, group=group, sort_key=place)

@@ -2,9 +2,7 @@
 
 import sys
 from contextlib import ExitStack
-from dataclasses import replace
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from difficulty_service.cli.wrong_call import WrongCall, options
