@@ -28,7 +28,7 @@ def estimate(
     seed: int = 0,
     fitting: FittingOptions = FittingOptions(),
 ) -> None:
-    """Estimates which share of wrong labels a cut of label_margin finds, and how many there are.
+    """Estimates the number of wrong labels, and how many a threshold on label_margin finds.
 
     Some labels are flipped, the Gaussians are fitted again, and the flipped samples above each cut
     are counted. How many samples above a cut really are wrong, only marks can tell.

@@ -161,7 +161,7 @@ def clean_step(scores: Path, given: str = "", tags: "TagSource | None" = None) -
     is_table = tags is not None and tags.table is not None
     ending = Path(str(tags.table)).suffix if tags is not None and is_table else ".parquet"
     return (
-        "write the dataset as it was decided, the original stays as it is",
+        "write the cleaned dataset; the original is unchanged",
         f"difficulty clean {shlex.quote(str(scores))}{given} --out cleaned{ending}",
     )
 

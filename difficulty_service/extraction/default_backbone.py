@@ -81,21 +81,18 @@ def packaged_backbone(sizes: ImageSizes | None) -> str:
 
 
 def _start(name: str) -> str:
-    return (
-        f"the backbone is therefore {name}, a network of the package that is smaller than "
-        f"{DEFAULT_BACKBONE}"
-    )
+    return f"using the bundled {name} instead of {DEFAULT_BACKBONE} (weaker, works offline)"
 
 
 def _reason(name: str, sizes: ImageSizes | None) -> str:
     start = _start(name)
     if sizes is None:
-        return f"{start}; no image that was looked at could be read"
+        return f"{start}; none of the images that were looked at could be read"
     limit = f"at least {LEAST_SIDE}" if name == LARGE else f"less than {LEAST_SIDE}"
     images = f"{sizes.num_images} image{'s' if sizes.num_images > 1 else ''}"
     return (
-        f"{start}; it is the one for images of {limit} pixels, and the shorter side of {images} "
-        f"is {sizes.median_side:g} in the median"
+        f"{start}, which is made for images of {limit} pixels: the median shorter side of "
+        f"{images} is {sizes.median_side:g}"
     )
 
 

@@ -27,7 +27,7 @@ class Pool:
             where no strategy reads them.
         covered: Features of samples outside the pool that have labels already, as `features`.
             Shape (covered, dim); None without any.
-        seed: Seed of all that is random.
+        seed: Random seed.
         on_compared: Called with the number of pairs of samples that were compared since the last
             call.
     """

@@ -138,21 +138,22 @@ class LabelCounts:
     @property
     def beside(self) -> str:
         """What is to say besides how many labels are almost certainly wrong."""
+        labels = "label" if self.between == 1 else "labels"
         kinds = (
-            f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (another one looks nearer, but "
-            f"ambiguity explains it), and {self.fit:,} {FITS if self.fit == 1 else 'fit'}."
+            f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (ambiguous: the {labels} may "
+            f"still be right), and {self.fit:,} {FITS if self.fit == 1 else 'fit'}."
         )
         if self.check is not None:
             return f"{kinds} {self.found_at_random}"
         if self.left is None:
             return kinds
-        low, high = self.left
+        low, _ = self.left  # people err where images are ambiguous, which the upper end leaves out
         found = " and not found yet" if self.verified else ""
         if low:
             some = f"At least {count_of(low, 'label')} {is_or_are(low)} wrong{found}"
         else:
-            some = f"It may be that no {'other ' if self.verified else ''}label is wrong"
-        return f"{kinds} {some} (95 % interval {low:,} to {high:,})."
+            some = f"There may be no {'other ' if self.verified else ''}wrong labels"
+        return f"{kinds} {some}."
 
     @property
     def found_at_random(self) -> str:

@@ -23,14 +23,14 @@ class MissingOptions(Options):
     """Where missing boxes are looked for, and how many are listed."""
 
     sample: NumSearched = 200
-    """Number of images to search, drawn at random; all where there are fewer. The time grows with
-    it, and with images that are large beside the boxes."""
+    """Number of randomly drawn images to search; more, and images that are large compared with the
+    boxes, take longer."""
 
     count: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = 100
-    """Number of regions to list, those most like an object first."""
+    """Number of regions to list, the most object-like first."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    """Seed of the draw. With the same one the same images are searched."""
+    """Random seed; the same seed searches the same images."""
 
 
 FEWEST_DRAWN = 10
@@ -43,8 +43,8 @@ class TrialOptions(Options):
     try_: Annotated[
         Sequence[str], AfterValidator(listed_names), Parameter("--try", metavar="NAME,...")
     ] = ()
-    """Backbones to try on DATASET, of a library or a run too, separated by commas."""
+    """Backbones to try on DATASET, separated by commas; names of libraries and runs work, too."""
 
     sample: Annotated[int, Field(ge=FEWEST_DRAWN, le=MOST_SAMPLES)] | None = None
-    """Samples to draw at random, in proportion to the classes and with some of each; default:
-    2,000, or up to 10,000 for five of each of many classes."""
+    """Number of randomly drawn samples, in proportion to the classes and some of each; default:
+    2,000, or up to 10,000 to have five of each of many classes."""

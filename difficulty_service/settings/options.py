@@ -47,20 +47,19 @@ class ColumnOptions(Options):
     """Where the samples of a dataset are in it."""
 
     format: Format | None = None
-    """How the dataset is read, where it may be read in several ways; recognised where none is
-    named."""
+    """Format of the dataset; detected automatically if omitted."""
 
     split: Column | None = None
-    """Sub-folder or named split to use."""
+    """Subfolder or named split to use."""
 
     image_column: Column | None = None
-    """Column of a table with image bytes or paths; found by its content where none is named."""
+    """Table column with image bytes or paths; detected automatically if omitted."""
 
     label_column: Column | None = None
-    """Column of a table with the labels; found by its name where none is named."""
+    """Table column with the labels; detected by its name if omitted."""
 
     id_column: Column | None = None
-    """Column of a table whose text is the sample id; otherwise a unique path, or file#row."""
+    """Table column with the sample ids; by default a unique path column, or else file#row."""
 
 
 @IN_DATASET
@@ -68,14 +67,14 @@ class ReadingOptions(ColumnOptions):
     """Which samples of a dataset are scored, and how its tables are read."""
 
     text_column: Column | None = None
-    """Column of a table whose texts are the samples, in place of images."""
+    """Table column with the texts to score, instead of images."""
 
     unlabelled: bool = False
-    """Ignore labels and class folders, or read what has none, such as a table without a column of
-    labels: unusual samples, copies and faults of images are found all the same."""
+    """Ignore labels and class folders, or read a dataset without any. Unusual samples, copies and
+    image faults are still found."""
 
     outlines: bool = False
-    """Of objects in boxes, show what is inside of their outlines: the rest becomes grey."""
+    """Grey out everything outside the outline of each object."""
 
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
     """Use this many samples, evenly spaced."""
@@ -86,19 +85,19 @@ class EncodingOptions(Options):
     """What is done to each sample before and while its features are extracted."""
 
     flip: bool = False
-    """Mean features of each image and its mirror image, for twice the time of the network."""
+    """Average the features of each image and its mirror image; the network takes twice as long."""
 
     corrupt: Annotated[Corruption | None, Parameter(metavar="NAME:LEVEL")] = None
-    """Corrupt images first, by a name and a level from 1 to 5: fog:3."""
+    """Corrupt the images first: a name and a severity from 1 to 5, such as fog:3."""
 
     augment_runs: Annotated[int, Field(ge=0, le=100)] = 0
-    """Random crops and flips of each image: fitted on all, scores averaged; 0 for none."""
+    """Number of random crops and flips of each image, whose scores are averaged; 0 for none."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    """Seed of all that is random, such as corruption, augmentation and K-means."""
+    """Random seed, used by corruption, augmentation and K-means."""
 
     on_error: Literal["skip", "stop"] = "skip"
-    """What happens where an image cannot be read: it is skipped and listed, or the run ends."""
+    """What to do with an unreadable image: skip and list it, or stop."""
 
     @property
     def num_views(self) -> int:
@@ -123,8 +122,8 @@ class ScorerOptions(Options):
     near_duplicates: Annotated[
         Annotated[float, Field(gt=0, le=1)] | None, Parameter(metavar="COSINE")
     ] = None
-    """Also find near copies: samples whose features have at least this cosine, above 0 and up to 1.
-    0.97 is a good start. The time grows with the square of the number of samples."""
+    """Also find near duplicates: samples whose features have at least this cosine similarity, above
+    0 and up to 1. 0.97 is a good start. Takes time quadratic in the number of samples."""
 
     @property
     def names_scorers(self) -> bool:
@@ -139,13 +138,13 @@ class LeakOptions(Options):
     near_duplicates: Annotated[
         Literal["none"] | Annotated[float, Field(gt=0, le=1)], Parameter(metavar="COSINE|none")
     ] = 0.97
-    """Cosine of the features from which samples are near copies, above 0 and up to 1; none: exact
-    copies only, at once."""
+    """Cosine similarity from which samples count as near duplicates, above 0 and up to 1; none:
+    exact copies only, which takes a moment."""
 
     search: Literal["auto", "exact", "lists"] = "auto"
-    """How near copies are looked for: exact compares all samples with all; lists compares those
-    whose features are in the same inverted lists, in a small part of the time, and says what share
-    it finds; auto is lists beyond 5,000,000,000 pairs of samples."""
+    """How to search for near duplicates. exact: compare all pairs; lists: compare samples in the
+    same inverted lists only, which takes a fraction of the time and reports the share it finds;
+    auto: lists beyond 5,000,000,000 pairs."""
 
     @property
     def cosine(self) -> float | None:
@@ -158,10 +157,11 @@ class DiffOptions(Options):
     """How it is found whether classes moved."""
 
     permutations: Annotated[int, Field(ge=0, le=10_000)] = 200
-    """Number of permutations that tell how far classes would move by chance; 0 for none."""
+    """Number of permutations that estimate how far classes move by chance; 0 for none."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    """Seed of the permutations, and of the parts by which new samples are told from old ones."""
+    """Random seed of the permutations and of the cross-validation that tells new samples from old
+    ones."""
 
 
 _STRATEGIES = "; ".join(f"{each.name}, {each.sentence}" for each in STRATEGIES.values())
@@ -184,17 +184,17 @@ class SelectOptions(Options):
     ] = "random"
 
     balanced: bool = False
-    """Choose as many of each class as there are, as far as possible."""
+    """Choose equally many of each class, as far as possible."""
 
     by: Column | None = None
-    """Column of the score file for hard and easy, such as suspicion; default: the first of rmd,
-    loss and md_agnostic that it has."""
+    """Score column used by hard and easy, such as suspicion; default: rmd, loss or md_agnostic,
+    whichever comes first in this order."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
-    """Seed of all that is random. With the same one the same samples are chosen."""
+    """Random seed; the same seed chooses the same samples."""
 
     batch_size: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
-    """Samples of a batch: a column of the table numbers the batches, in the order of choice."""
+    """Batch size: a column of the table numbers the batches, in the order of choice."""
 
     @property
     def shares(self) -> Mapping[Strategy, int]:
@@ -211,12 +211,11 @@ class FittingOptions(Options):
     """How Gaussians are fitted to features; these change nothing where they are fitted already."""
 
     shrinkage: ShrinkageRule | Annotated[float, Field(ge=0, le=1)] = "auto"
-    """Shrinkage of the covariance: auto (leave-one-out with few samples, otherwise none), none,
-    ledoit-wolf, oas, leave-one-out (a ridge chosen by leave-one-out likelihood), or a number from 0
-    to 1."""
+    """Covariance shrinkage: none, ledoit-wolf, oas, leave-one-out (a ridge chosen by leave-one-out
+    likelihood), a number from 0 to 1, or auto (leave-one-out with few samples, otherwise none)."""
 
     matmul_dtype: Literal["auto", "float32", "float64"] = "auto"
-    """dtype of the matrix products; auto: float64 where float32 would not do."""
+    """Data type of the matrix products; auto: float64 where float32 is not precise enough."""
 
     @property
     def fit(self) -> FitOptions:
@@ -237,12 +236,12 @@ class LabelOptions(Options):
             "str | Sequence[str] | None",
         ),
     ] = None
-    """Label each image without labels by the one of these names that fits best, by a CLIP:
-    cat,dog,bird. The labels are then scored like those of people."""
+    """Label unlabelled images with CLIP, by the best fitting of these names: cat,dog,bird. The
+    labels are then scored as if people had given them."""
 
     clusters: Annotated[Clusters | None, Parameter(metavar="NUMBER|auto")] = None
-    """Label samples without labels by clusters of their features: a number, or auto for the square
-    root of half the samples, up to 100."""
+    """Label unlabelled samples by K-means clusters of their features: a number, or auto for the
+    square root of half the number of samples, up to 100."""
 
     @property
     def class_list(self) -> tuple[str, ...]:
@@ -271,12 +270,12 @@ class TagOptions(Options):
             "str | Sequence[str] | None",
         ),
     ] = None
-    """Find wrong and missing tags, in the table that has the samples: the column of lists or of
-    texts such as a|b, or columns of 0 and 1 for a tag each, such as cat,dog or has_*; auto for the
-    column called tags or labels. A row of the result is a decision about a tag."""
+    """Find wrong and missing tags: the table column with lists or texts such as a|b, or several
+    0/1 columns, one for each tag, such as cat,dog or has_*; auto: the column called tags or labels.
+    Each row of the result is a decision about one tag."""
 
     tag_separator: Annotated[Separator | None, Parameter(metavar="TEXT")] = None
-    """What is between the tags of a text; default: |."""
+    """Separator between the tags of a text; default: |."""
 
     @property
     def tag_columns(self) -> tuple[str, ...]:
@@ -325,14 +324,12 @@ class ListingOptions(ReadingOptions):
 
     modality: Annotated[
         Literal["image", "text"],
-        InPython(
-            "text: the samples are texts; not needed where their column is named. Default: `image`."
-        ),
+        InPython("text: score texts; not needed if `text_column` is given. Default: `image`."),
     ] = "image"
-    """text: the texts of a table; not needed where their column is named."""
+    """text: score the texts of a table; not needed if --text-column is given."""
 
     shard_size: Annotated[int, Field(ge=1)] = 4096
-    """Samples per part, the unit of resuming."""
+    """Samples per shard, the unit of resuming."""
 
 
 @panel("Backbone")
@@ -340,18 +337,19 @@ class NetworkOptions(Options):
     """The network that turns samples into features."""
 
     backbone: str | None = None
-    """See `difficulty backbones`; default: that of --gaussians, else clip-vit-b16, or without its
-    weights builtin-photos, and builtin below 64 pixels; for texts builtin-text."""
+    """See `difficulty backbones`. Default: the backbone of --gaussians, else clip-vit-b16, or
+    builtin-photos if its weights are unavailable, or builtin for images below 64 pixels; for texts
+    builtin-text."""
 
     features: Literal["penultimate", "projected"] = "penultimate"
-    """Before or after CLIP's projection."""
+    """Features before or after CLIP's projection."""
 
     image_size: Annotated[int, Field(ge=1)] | None = None
-    """Side of the network's square input in pixels, where it takes others than its own; default:
-    its own. The time grows with the square."""
+    """Side length of the network's square input in pixels, if the network accepts others; default:
+    its own. Takes time quadratic in it."""
 
     preprocess: Literal["fast", "exact"] = "fast"
-    """exact: bit for bit like open_clip or timm, slower."""
+    """exact: bit for bit what open_clip or timm does, but slower."""
 
 
 @panel("Machine")
@@ -359,7 +357,7 @@ class DeviceOptions(Options):
     """What a run uses of its machine."""
 
     weights: Annotated[str | None, InPython(type="str | Path | None")] = None
-    """Weights file (safetensors or PyTorch) instead of the hub's."""
+    """Local weights file (safetensors or PyTorch) instead of a download."""
 
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, mps."""
@@ -374,12 +372,11 @@ class DeviceOptions(Options):
     """auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; else fp32."""
 
     batch_size: Annotated[int, Field(ge=1)] | None = None
-    """Images in one forward pass; default: 256 on a GPU, 64 small or 8 large on a CPU."""
+    """Images per forward pass; default: 256 on a GPU; on a CPU 64 small or 8 large ones."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Threads, or for many images beside a GPU processes, that read and decode images, and
-    without a GPU also run the network; default: all cores, or on a cluster without GPUs one per
-    actor."""
+    """Threads (with a GPU and many images: processes) that read and decode images and, without a
+    GPU, run the network; default: all cores, or one per actor on a cluster without GPUs."""
 
 
 @panel("Machine")
@@ -390,12 +387,12 @@ class MachineOptions(DeviceOptions):
         bool,
         Parameter(negative="--no-resume"),
         InPython(
-            "Keep features that an earlier call left beside `out`. By default they are kept for "
-            "files and Hugging Face datasets: whether other images in memory have changed cannot "
-            "be seen."
+            "Reuse features that an earlier call left beside `out`. The default is True for files "
+            "and Hugging Face datasets, and False for other images in memory, where a change would "
+            "go unnoticed."
         ),
     ] = True
-    """Keep what an earlier run extracted."""
+    """Reuse the features that an earlier run extracted."""
 
 
 @panel("Machine and cluster")
@@ -406,16 +403,16 @@ class RunOptions(MachineOptions):
     """Refuse images with more pixels than this."""
 
     max_download_bytes: Annotated[int | None, Field(ge=1)] = None
-    """Download no weights that are larger than this; default: any size."""
+    """Largest weights file to download, in bytes; default: no limit."""
 
     engine: Literal["local", "ray"] = "local"
-    """ray: on a Ray cluster, with the same result."""
+    """Where to run; ray: on a Ray cluster, with the same results."""
 
     ray_address: Annotated[str | None, Parameter(metavar="HOST:PORT")] = None
-    """Address of a running cluster, or auto; default: RAY_ADDRESS, else only this machine."""
+    """Address of a running cluster, or auto; default: RAY_ADDRESS, or else this machine alone."""
 
     ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
-    """Start up to MAX actors, of which MIN must find room; default: as many as fit."""
+    """Start up to MAX actors and at least MIN; default: as many as fit."""
 
 
 @panel("Output")

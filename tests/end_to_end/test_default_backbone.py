@@ -36,8 +36,8 @@ def test_without_network_the_defaults_score_with_the_built_in_network_and_say_so
     assert provenance.backbone == "builtin"
     assert provenance.image_sizes is not None
     assert provenance.image_sizes.num_images == 20
-    median = f"is {provenance.image_sizes.median_side:g} in the median"
-    assert f"less than 64 pixels, and the shorter side of 20 images {median}" in warnings[0]
+    median = f"is {provenance.image_sizes.median_side:g}"
+    assert f"less than 64 pixels: the median shorter side of 20 images {median}" in warnings[0]
 
 
 @pytest.mark.slow

@@ -53,7 +53,7 @@ def select(
             of them are not chosen, `typical` and `diverse` choose what they do not cover, and
             `balanced` counts them.
         chosen: Ids of samples of the pool that are chosen already, which count in the same way.
-        seed: Seed of all that is random.
+        seed: Random seed.
         batch_size: Samples of a batch, which a column of the table numbers; None for no batches.
         out: Table to write, ending in .parquet, .csv or .jsonl; None for none.
 

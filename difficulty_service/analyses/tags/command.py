@@ -43,7 +43,7 @@ def tags(
         out: Score file to write, ending in .parquet, .csv or .jsonl.
         columns: The column of lists or texts of tags, or several columns of 0 and 1, one for each
             tag, such as cat,dog or 'has_*'; by default tags, or else labels.
-        separator: What is between the tags of a text; default: |.
+        separator: Separator between the tags of a text; default: |.
         id_column: Column with the ids of the samples; by default sample_id, or else what holds
             them.
         least: Probability from which a missing tag gets a row.

@@ -63,7 +63,7 @@ def tags(
         ids: Ids of the samples, where the features are in memory; see `ds.score`.
         columns: The column of a table with lists or texts of tags, or several of 0 and 1, one for
             each tag; wildcards such as `has_*` are allowed. By default `tags`, or else `labels`.
-        separator: What is between the tags of a text; None for `|`.
+        separator: Separator between the tags of a text; None for `|`.
         id_column: Column with the ids of the samples; None for `sample_id`, or else what has them.
         least: Probability from which a missing tag gets a row.
         out: Score file to write, which `difficulty report`, `difficulty explore` and `difficulty

@@ -109,7 +109,7 @@ def test_the_page_of_jobs_shows_what_the_key_keeps_and_how_to_make_room(
 
     assert "1.1 kB of 4.1 kB: uploads 1.1 kB" in begun
     assert "1 upload of at most 2 is open" in begun
-    assert "To make room, delete finished jobs" in begun
+    assert "To free space, delete finished jobs" in begun
     assert "Nothing more is taken" not in begun
     assert "Nothing more is taken" in full
 

@@ -45,8 +45,8 @@ def test_without_network_and_cache_photographs_get_the_encoder_of_the_package(
     assert chosen.sizes == ImageSizes(num_images=3, median_side=64)
     (warning,) = chosen.warnings
     assert f"the weights of {DEFAULT_BACKBONE} are missing" in warning
-    assert "the backbone is therefore builtin-photos" in warning
-    assert "at least 64 pixels, and the shorter side of 3 images is 64 in the median" in warning
+    assert "using the bundled builtin-photos instead of" in warning
+    assert "at least 64 pixels: the median shorter side of 3 images is 64" in warning
 
 
 def test_small_images_get_the_small_network_of_the_package(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_images_that_cannot_be_read_choose_nothing(tmp_path: Path) -> None:
         ImageSizes(num_images=1, median_side=80),
     )
     assert (unreadable.name, unreadable.sizes) == ("builtin", None)
-    assert "no image that was looked at could be read" in unreadable.warnings[0]
+    assert "none of the images that were looked at could be read" in unreadable.warnings[0]
 
 
 def test_with_cached_weights_it_is_clip_without_a_word(cache: Path, tmp_path: Path) -> None:
@@ -84,5 +84,5 @@ def test_of_images_that_nobody_has_seen_it_is_the_one_for_photographs_or_clip(ca
     assert offline.name == "builtin-photos"
     (warning,) = offline.warnings
     assert f"the weights of {DEFAULT_BACKBONE} are missing" in warning
-    assert "the backbone is therefore builtin-photos" in warning
+    assert "using the bundled builtin-photos instead of" in warning
     assert default_of_later_images() == ChosenBackbone(DEFAULT_BACKBONE)
