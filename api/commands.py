@@ -43,6 +43,7 @@ def serve(
     from api.server import run_server
 
     settings = read_settings(host=host, port=port, device=device)
+    require_usable(settings)
     run_server(settings, workers if with_worker else 0)
 
 
@@ -59,6 +60,7 @@ def worker(*, device: Device = None, once: bool = False) -> None:
     from api.worker.worker import run_worker
 
     settings = read_settings(device=device)
+    require_usable(settings)
     set_up_logging(settings)
     if not once:
         run_worker(settings)
@@ -147,7 +149,47 @@ def read_settings(**given: object) -> "Settings":
         ]
         raise ConfigError("; ".join(reasons)) from None
     except SettingsError as error:
-        raise ConfigError(str(error), "write lists and mappings as JSON") from None
+        field = str(error).split('"')[1]
+        name = f"DIFFICULTY_{field}".upper()
+        example = EXAMPLES.get(name, '["one", "another"]')
+        raise ConfigError(f"{name} is no JSON", f"write it as {name}='{example}'") from None
+
+
+EXAMPLES = {"DIFFICULTY_ROOTS": '{"photos": "/data/photos"}'}
+"""Values of settings that are mappings; those of lists look alike."""
+
+
+def require_usable(settings: "Settings") -> None:
+    """Refuses settings with which a service would start and no job could run.
+
+    Raises:
+        ConfigError: A root is no folder, or no device or backbone has that name; the message names
+            the variable.
+    """
+    import re
+
+    from difficulty_service.backbones import find_loader
+    from difficulty_service.base.errors import BackboneError, ConfigError
+    from difficulty_service.datasets.storage import is_uri
+
+    for name, root in settings.roots.items():
+        if not is_uri(root) and not Path(root).is_dir():
+            raise ConfigError(
+                f"DIFFICULTY_ROOTS: {name!r} is {root!r}, which is no folder of this machine",
+                "create or mount it, or correct its path",
+            )
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:\d+)?", settings.device):
+        raise ConfigError(
+            f"DIFFICULTY_DEVICE: there is no device {settings.device!r}",
+            "expected auto, cpu, cuda, cuda:1 or mps, such as DIFFICULTY_DEVICE=cuda",
+        )
+    if settings.default_backbone is not None and ":" not in settings.default_backbone:
+        try:
+            find_loader(settings.default_backbone)
+        except BackboneError as error:
+            raise ConfigError(
+                f"DIFFICULTY_DEFAULT_BACKBONE: {error.problem}", error.remedy_text(str)
+            ) from None
 
 
 def idle_since_start(engine: "Engine") -> Callable[[], bool]:

@@ -245,12 +245,15 @@ def small_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """Leaves out the files about analyses that were taken out: they would import them.
 
-    So do benchmarks, which measure several of them.
+    So do benchmarks, which measure several of them, and the pages, which describe them all.
     """
     if not WITHOUT or collection_path.suffix != ".py":
         return None
     folder = collection_path.parent
-    if collection_path.is_relative_to(ROOT / "tests" / "benchmarks"):
+    tests = ROOT / "tests"
+    if collection_path.is_relative_to(tests / "benchmarks"):
+        return True
+    if collection_path == tests / "test_documentation.py":
         return True
     if folder.parent.name == "analyses" and folder.name in WITHOUT:
         return True

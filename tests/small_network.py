@@ -4,6 +4,7 @@ The covariances of 896 features take most of the time of a job on a few dozen im
 networks has these names, which processes know that were told so, and those forked from them.
 """
 
+import sys
 import time
 
 from torch import Tensor, nn
@@ -34,11 +35,11 @@ class Waiting(nn.Module):
 def make_known() -> None:
     """Has this process load the networks by their names, also for jobs that are submitted to it."""
     from api.jobs import submission  # beside some GPUs, what the service needs is not installed
-    from difficulty_service.analyses.backbones import backbone_trial
 
-    # Some have the function itself, if they were imported before.
-    for module in (difficulty_service.backbones, backbone_trial, submission):
-        module.find_loader = _find_loader
+    # One that was imported before has the function itself.
+    trial = sys.modules.get("difficulty_service.analyses.backbones.backbone_trial")
+    for module in filter(None, (difficulty_service.backbones, submission, trial)):
+        module.find_loader = _find_loader  # type: ignore[attr-defined]
 
 
 def _find_loader(name: str) -> Loader:

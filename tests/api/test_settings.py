@@ -1,10 +1,11 @@
 """Settings from variables and secret files, and variables that are none."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from api import settings
+from api import commands, settings
 from api.commands import read_settings
 from difficulty_service.base.errors import ConfigError
 
@@ -55,3 +56,43 @@ def test_a_secret_file_that_is_invalid_is_named_without_its_contents(
         read_settings()
 
     assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("ROOTS", "photos", "DIFFICULTY_ROOTS is no JSON; write it as DIFFICULTY_ROOTS='{"),
+        ("ALLOWED_HOSTS", "a.org", "DIFFICULTY_ALLOWED_HOSTS is no JSON; write it as"),
+        ("ROOTS", '{"photos": "/nowhere/photos"}', "'photos' is '/nowhere/photos', which is no fo"),
+        ("DEVICE", "gpu", "there is no device 'gpu'; expected auto, cpu, cuda, cuda:1 or mps"),
+        ("DEFAULT_BACKBONE", "clip-vit-b61", "unknown backbone 'clip-vit-b61'; did you mean clip"),
+    ],
+)
+@pytest.mark.parametrize("command", [commands.serve, commands.worker])
+def test_a_service_that_could_run_no_job_does_not_start(
+    command: Callable[[], None],
+    variable: str,
+    value: str,
+    expected: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    monkeypatch.setenv("DIFFICULTY_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv(f"DIFFICULTY_{variable}", value)
+
+    with pytest.raises(ConfigError) as caught:
+        command()
+
+    assert f"DIFFICULTY_{variable}" in str(caught.value)
+    assert expected in str(caught.value)
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_root_at_an_address_and_a_backbone_of_a_library_are_left_to_their_jobs(
+    tmp_path: Path,
+) -> None:
+    roots = {"bucket": "s3://photos", "here": str(tmp_path)}
+
+    commands.require_usable(
+        settings.Settings(roots=roots, device="cuda:1", default_backbone="timm:resnet18.a1_in1k")
+    )

@@ -213,6 +213,7 @@ def test_unshrunk_scores_have_a_mean_of_zero(difficulty: Command, tmp_path: Path
     assert numbers(scores, "rmd").std() > 1e-3
 
 
+@pytest.mark.analysis("audit")
 def test_audit_says_how_well_the_hardest_samples_are_the_flagged_ones(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def test_the_ending_chooses_the_format_of_the_same_scores(
     assert text.provenance.model_fields_set == parquet.provenance.model_fields_set
 
 
+@pytest.mark.analysis("audit")
 def test_a_csv_file_of_scores_can_be_audited(
     difficulty: Command, scored: Scored, tmp_path: Path
 ) -> None:

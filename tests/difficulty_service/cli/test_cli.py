@@ -71,7 +71,7 @@ def test_a_shell_completes_commands_and_their_options(
 
     script = capsys.readouterr().out
     assert code == 0
-    assert all(word in script for word in ("compare-scores", "near-duplicates", "with-worker"))
+    assert all(word in script for word in ("estimate", "near-duplicates", "with-worker"))
 
 
 @pytest.mark.parametrize(
