@@ -14,7 +14,7 @@ from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
 from api.results.joined_columns import joined_file, write_joined
 from api.server import run_server
-from api.settings import Settings
+from api.settings import SQLITE_FILE, Settings
 from api.storage.artifacts import open_artifacts
 from difficulty_service.base.apart import call_apart
 from difficulty_service.base.errors import ConfigError, DifficultyError, Setting
@@ -167,7 +167,7 @@ def explorer_settings(scores: Path, location: str, port: int) -> Settings:
     root, _ = root_and_path(location)
     return Settings(
         data_dir=folder,
-        database_url=SecretStr(f"sqlite:///{folder / 'difficulty.sqlite'}"),
+        database_url=SecretStr(f"sqlite:///{folder / SQLITE_FILE}"),
         artifacts=str(folder / "artifacts"),
         roots={root[0]: root[1]},
         host="127.0.0.1",

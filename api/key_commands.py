@@ -171,16 +171,41 @@ def revoke(key_id: KeyId, /) -> None:
 def _with_database(
     command: str, settings: "Settings", act: Callable[["Engine"], "Key | None"]
 ) -> None:
-    """Acts on the database; what was done to a key goes into the audit log, if that is a file."""
+    """Acts on the database; what was done to a key goes into the audit log, if that is a file.
+
+    Raises:
+        ConfigError: There is no database, and the command is to make no first key.
+    """
     from api.logs import set_up_logging
     from api.storage.database import open_database
 
     if settings.audit_log is not None:  # first, since nothing is to be changed unless it can be
         set_up_logging(settings)
+    _announce_new_database(command, settings)
     with open_database(settings) as engine:
         key = act(engine)
     if key is not None and settings.audit_log is not None:
         _record(command, key)
+
+
+def _announce_new_database(command: str, settings: "Settings") -> None:
+    """Says where a database is made: a service that runs elsewhere would not know its keys."""
+    from api.settings import SQLITE_FILE
+    from difficulty_service.base.errors import ConfigError
+    from difficulty_service.cli.console import err
+
+    folder = settings.data_dir.resolve()
+    if settings.database_url is not None or (folder / SQLITE_FILE).exists():
+        return
+    if command != "create":
+        raise ConfigError(
+            f"there is no database in {folder}", "set DIFFICULTY_DATA_DIR to the service's folder"
+        )
+    err.print(
+        f"A new database is made in {folder}. A service with another folder does not know its "
+        "keys: set DIFFICULTY_DATA_DIR to that folder.",
+        markup=False,
+    )
 
 
 def _record(command: str, key: "Key") -> None:

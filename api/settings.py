@@ -28,6 +28,9 @@ MEBIBYTE = 1 << 20
 
 PREFIX = "DIFFICULTY_"
 
+SQLITE_FILE = "difficulty.sqlite"
+"""The database in the folder of a service, where no other is named."""
+
 SECRETS = Path("/run/secrets")
 """Folder where containers have secrets as files: `difficulty_database_url` has that setting."""
 
@@ -178,7 +181,7 @@ class Settings(BaseSettings):
         """URL of the database."""
         if self.database_url is not None:
             return self.database_url
-        return SecretStr(f"sqlite:///{(self.data_dir / 'difficulty.sqlite').resolve()}")
+        return SecretStr(f"sqlite:///{(self.data_dir / SQLITE_FILE).resolve()}")
 
     @property
     def machine(self) -> RunOptions:

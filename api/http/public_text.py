@@ -16,8 +16,11 @@ SHORTEST_SECRET = 4
 PLAIN_VALUES = frozenset(("http", "https", "true", "false"))
 """Values in the query of a root that are hidden with its address only."""
 
-# Addresses of this service are no paths of it.
-_ABSOLUTE_PATH = re.compile(r"(?<![\w.:/~-])(?!/v1/)~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*")
+# A path begins a text or a word, or follows what opens or divides. Anywhere else a slash is within
+# a sample id such as `cats (old)/1.jpg`. Addresses of this service are no paths of it.
+_ABSOLUTE_PATH = re.compile(
+    r"(?:^|(?<=[\s'\"`(\[{<>=,;|]))(?!/v1/)~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*"
+)
 
 
 def public_names(settings: Settings) -> dict[str, str]:

@@ -114,3 +114,21 @@ def test_an_end_is_a_length_or_a_day(text: str, end: float | None) -> None:
 def test_another_end_is_refused_with_examples(text: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a length of time.*90d.*2027-01-31"):
         end_of(text, NOON)
+
+
+def test_a_new_database_is_announced_and_none_is_made_to_list_keys(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("DIFFICULTY_DATABASE_URL")
+    monkeypatch.setenv("DIFFICULTY_DATA_DIR", str(tmp_path / "elsewhere"))
+
+    with pytest.raises(ConfigError, match=r"there is no database in .*elsewhere; set DIFFICULTY_D"):
+        show()
+    assert not (tmp_path / "elsewhere").exists()
+    create("first")
+    _, first = said(capsys)
+    create("second")
+    _, second = said(capsys)
+
+    assert f"A new database is made in {tmp_path / 'elsewhere'}." in first
+    assert "new database" not in second

@@ -22,6 +22,8 @@ ROOT = (
         ("No such file: '/home/someone/.cache/weights.pt'", "No such file: 'weights.pt'"),
         ("see ~/secrets/file.txt, then go on", "see file.txt, then go on"),
         ("cat/001.png and/or 5/s of https://example.org/a/b", None),
+        ("'cats (old)/1.jpg', cats [2]/2.jpg and a!/b&/c+/é/d.png cannot be read", None),
+        ("open=/etc/passwd, [/root/a], (/root/b), |/root/c", "open=passwd, [a], (b), |c"),
     ],
 )
 def test_paths_of_the_server_are_hidden(inside: str, outside: str | None) -> None:
