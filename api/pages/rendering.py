@@ -138,7 +138,7 @@ def _environment() -> Environment:
     words = {
         each.kind: PackageLoader(each.templates) for each in COMPARISONS.values() if each.templates
     }
-    assert environment.loader is not None  # noqa: S101 - it has those of the packages
+    assert environment.loader is not None  # noqa: S101 - it loads the packages' templates
     environment.loader = ChoiceLoader([environment.loader, PrefixLoader(words)])
     environment.filters |= {
         "plural": lambda number, noun: f"{number:,} {noun}{'' if number == 1 else 's'}",

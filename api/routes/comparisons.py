@@ -62,7 +62,7 @@ def compare(
 
     `leaks` finds samples of the training set of this job that other jobs have as tests, `diff` what
     differs from an older version, `select` what to label next or to keep, and other packages may
-    add more. The options are those of the commands of these names.
+    add more. They take the options of the commands of these names.
     """
     found = begin(request, key, job_id, body)
     response.status_code = 202 if found.state == "running" else 200

@@ -31,7 +31,7 @@ def own_analyses() -> Mapping[str, Analysis]:
 
 @cache
 def all_analyses() -> Mapping[str, Analysis]:
-    """The analyses of this package, and then those of others."""
+    """The analyses of this package, then of other packages."""
     own = own_analyses()
     return {**own, **{each.name: each for each in declared(GROUP, Analysis, own)}}
 

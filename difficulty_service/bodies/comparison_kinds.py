@@ -74,7 +74,7 @@ class Compared:
     Attributes:
         table: What the command writes with `--out`.
         marks: Marks that drop samples, by the name of the split that they are about.
-        classes: A table of classes, where there are more than the result lists.
+        classes: A table of all classes, if the result lists only some.
     """
 
     result: Found
@@ -96,15 +96,16 @@ class Comparison:
         title: What pages call it.
         sentence: What it finds.
         body: The request: the options, `kind`, and the fields that name other jobs.
-        result: What is found, in numbers.
+        result: The findings, in numbers.
         others: The field of the request that names other jobs.
-        find: `module:function` that takes the request, the `ComparedJob` of the address, those of
-            `others`, the table of an earlier answer or None, and a `Tell`; returns a `Compared`.
+        find: `module:function` that takes the request, the `ComparedJob` of the address, the
+            `ComparedJob`s of `others`, the table of an earlier answer or None, and a `Tell`. It
+            returns a `Compared`.
         summary: What was found, in a few words, from the request and the result.
         sides: The samples of a row of the table that a page shows.
         marks: What marks of another job drop, in words that go before the name of the job.
         earlier: Field of the request that names an earlier answer to the same question, from which
-            it goes on; None where there is none.
+            it goes on; None for a question without one.
         listed: `module:function` that takes the table and returns the rows that a page shows, in
             their order; None for all of them.
         templates: Package with `comparison.html.j2` in its folder `templates`, which words what was

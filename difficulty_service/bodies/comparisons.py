@@ -27,7 +27,7 @@ else:
         Union[tuple(each.body for each in COMPARISONS.values())],  # noqa: UP007 - made of a list
         Field(discriminator="kind"),
     ]
-    """What is asked of one or several finished jobs."""
+    """A question to one or several finished jobs."""
     Result = Union[tuple(each.result for each in COMPARISONS.values())]  # noqa: UP007
 
 

@@ -1,4 +1,4 @@
-"""What a command reads and writes: no result may take the place of what is read or decided."""
+"""Refuses results that would overwrite inputs, decisions of people, or each other."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -44,18 +44,18 @@ class Plan:
     """A dataset, a backbone, and where the features go.
 
     Attributes:
-        backbone: Name of the backbone; None for that of the Gaussians that will score the features,
-            or else the best that can be had.
+        backbone: Name of the backbone; None for the backbone of the Gaussians that will score
+            the features, or else the best that can be had.
         resume: Whether to keep what an earlier run extracted.
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
         cluster: Ray cluster that runs the shards; None to run them in this process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
         lend: Function that may first add features of other runs, as in `features.previous`.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
-        open_precision: Whether the network's precision is only that of its device, which
-            `policy.settle` may change.
+        open_precision: Whether the network's precision is only the default of its device,
+            which `policy.settle` may change.
         precision_pilot: Comparison by which the precision was chosen, if any.
-        precision_reason: The precision and why it is that one; None for that of the device.
+        precision_reason: The precision and why it is that one; None for the default of the device.
         image_sizes: Sizes by which the backbone was chosen, if they were.
         warnings: Why the backbone is not the usual one, and the condition of its licence where it
             has one; one sentence each.

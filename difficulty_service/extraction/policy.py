@@ -76,7 +76,7 @@ def settle(
     """The plan with a backbone and a precision, where it leaves them open.
 
     Args:
-        fitted_on: Kind of the features of the Gaussians that will score those of the plan.
+        fitted_on: Kind of the features that the Gaussians for the plan were fitted to.
         compared: Called after each batch of a comparison.
 
     Raises:
@@ -106,10 +106,10 @@ def settle_precision(
 ) -> Plan:
     """The plan with a precision, where it leaves it open; see `settle`.
 
-    It is that of the features that an earlier run left, else that of the Gaussians that will score
-    the features, else on a CPU with bfloat16 what a comparison on some images says, else that of
-    the device. Several processes that divide a dataset, or the nodes of a cluster, need not have
-    the same processor and must agree on a precision, so they compare none.
+    In this order: the precision of features that an earlier run left, of the Gaussians that will
+    score the features, of a comparison on some images (on a CPU with bfloat16), of the device.
+    Several processes that divide a dataset, or the nodes of a cluster, may have other processors
+    and must agree on a precision, so they compare none.
     """
     task = plan.task(dataset)
     if not plan.open_precision:

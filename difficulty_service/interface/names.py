@@ -18,7 +18,7 @@ HOMES = {
     "score": "score",
     "score_dataset": "score",
 }
-"""Module of this package that defines each name but those of analyses."""
+"""Module of this package that defines each name; analyses define their own."""
 
 
 def own_names() -> list[str]:
@@ -27,7 +27,7 @@ def own_names() -> list[str]:
 
 
 def all_names() -> list[str]:
-    """The public names of this package, and those of other packages' analyses."""
+    """The public names of this package and of the analyses of other packages."""
     return sorted({*own_names(), *_functions_of(all_analyses())})
 
 

@@ -1,4 +1,4 @@
-"""The column of a score file that says what is hard."""
+"""The column of a score file by which samples are ordered."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def read_measure(path: Path, column: str | None) -> pa.Table:
     """Columns `sample_id` and `score` of a score file.
 
     Args:
-        column: Column of the score; None for that of difficulty.
+        column: Column of the score; None for the difficulty.
 
     Raises:
         ScoreFileError: It is no score file, or has no such column of numbers.

@@ -1,4 +1,4 @@
-"""What is thought of the tags of a dataset, whatever judged them."""
+"""The verdict on the tags of a dataset."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from difficulty_service.scoring.pipeline import (
 
 @dataclass(frozen=True)
 class TagReport:
-    """What is thought of the tags of all samples.
+    """The verdict on the tags of all samples.
 
     Attributes:
         tags: A row for each tag: `tag`, `given` (number of samples with it), `wrong` (expected

@@ -1,4 +1,4 @@
-"""Do the scores mean anything: beside what is known of samples, other scores, and words."""
+"""Whether scores mean anything: compared with other knowledge, other scores and words."""
 
 from difficulty_service.base.plugins import Analysis
 

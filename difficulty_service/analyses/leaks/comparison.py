@@ -44,7 +44,7 @@ class ListsResult(Found):
 
 
 class SetResult(Found):
-    """What is counted of a test set."""
+    """The counts of a test set."""
 
     name: str
     """The test set."""

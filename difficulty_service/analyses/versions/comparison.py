@@ -175,7 +175,7 @@ def summary(_asked: DiffCreate, found: DiffResult) -> str:
 
 
 def listed(table: "pa.Table") -> "pa.Table":
-    """What is new, the hardest first, and then what is relabelled."""
+    """New samples, the hardest first, and then relabelled ones."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
