@@ -24,7 +24,7 @@ from difficulty_service.gaussians.label_shares import (
     interval,
     likeliest_shares,
 )
-from difficulty_service.gaussians.products import Workspace, argmax, logsumexp
+from difficulty_service.gaussians.products import Workspace, argmax, chunk_ranges, logsumexp
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,9 @@ LOG_SCALES = tuple(step / 4 for step in range(-4, 10))
 
 ACCURACY_OF_SCALE = 1e-7
 """Of that logarithm."""
+
+VALUES_IN_CACHE = 1 << 15
+"""Approximate number of values of classes, in float64, that are worked on at a time."""
 
 
 @dataclass(frozen=True)
@@ -144,7 +147,7 @@ class LabelNoise:
         if not self.own:
             rows = work.like("transitions", log_densities)
             return rows.copy_(self.log_transitions[labels])
-        added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior)
+        added = _classes_at(self.sums_scale, log_densities.double(), self.log_prior, work)
         return self._log_transitions(labels, added)
 
     def _log_transitions(self, labels: Tensor, added: Tensor) -> Tensor:
@@ -167,9 +170,16 @@ def any_class(log_prior: Tensor) -> Tensor:
     return flips.fill_diagonal_(0)
 
 
-def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor) -> Tensor:
-    """Probability of each class at each sample, before its label is read. (samples, classes)."""
-    return (scale * log_densities + log_prior).softmax(dim=1)
+def _classes_at(
+    scale: float, log_densities: Tensor, log_prior: Tensor, work: Workspace
+) -> Tensor:
+    """Probability of each class at each sample, before its label is read. (samples, classes).
+
+    In memory that the next call overwrites.
+    """
+    joint = torch.mul(log_densities, scale, out=work.like("joint of classes", log_densities))
+    classes = work.like("classes", log_densities)
+    return torch.softmax(joint.add_(log_prior), dim=1, out=classes)
 
 
 def _followed(
@@ -231,7 +241,7 @@ def fit_noise(  # noqa: PLR0913 - the labels, what is known of them, and their s
     sums = sums.clone().fill_diagonal_(0)
     sums_scale = SHARPNESS_OF_SUMS * scale
     by_chance = any_class(log_prior)[labels]
-    added = _classes_at(sums_scale, log_densities, log_prior).mul_(counted[:, None])
+    added = _classes_at(sums_scale, log_densities, log_prior, Workspace()).mul_(counted[:, None])
     followed = _followed(sums[labels], sums.sum(dim=0), rates, labels, by_chance, added)
 
     labelled = _Labelled(
@@ -294,9 +304,8 @@ class _Labelled:
 
     def fit(self, log_scale: float) -> tuple[Explained, Shares]:
         """Labels, explained at a scale, and the likeliest shares."""
-        classes = _classes_at(math.exp(log_scale), self.log_densities, self.log_prior)
-        sums = self._sums(classes)
-        sums[:2].clamp_(min=torch.finfo(classes.dtype).tiny)
+        sums = self._sums(log_scale, lambda classes, _: classes)
+        sums[:2].clamp_(min=torch.finfo(sums.dtype).tiny)
         labels = Explained(sums.numpy(), self.by_chance_before, self.most_wrong)
         return labels, likeliest_shares(labels)
 
@@ -305,23 +314,39 @@ class _Labelled:
 
         The shares are the likeliest ones, so that their own change changes nothing.
         """
-        labels, shares = self.fit(log_scale)
         scale = math.exp(log_scale)
-        classes = _classes_at(scale, self.log_densities, self.log_prior)
-        moved = scale * (classes * self.log_densities).masked_fill_(classes == 0, 0)
-        changes = self._sums(moved - classes * moved.sum(dim=1, keepdim=True)).numpy()
+
+        def change_of(classes: Tensor, log_densities: Tensor) -> Tensor:
+            moved = scale * (classes * log_densities).masked_fill_(classes == 0, 0)
+            return moved - classes * moved.sum(dim=1, keepdim=True)
+
+        labels, shares = self.fit(log_scale)
+        changes = self._sums(log_scale, change_of).numpy()
         wrong, seen = shares.wrong, shares.seen
         weights = np.array([1 - wrong, wrong * (1 - seen), wrong * seen])[:, None]
         return float(
             ((weights * changes).sum(axis=0) / (weights * labels.probabilities).sum(axis=0)).sum()
         )
 
-    def _sums(self, classes: Tensor) -> Tensor:
-        """Sums over values of classes, (samples, classes), by each explanation. (3, samples)."""
-        if self.impossible is not None:
-            classes = classes.masked_fill(self.impossible, 0)
-        right = classes.gather(1, self.labels[:, None])[:, 0]
-        return torch.stack([right, *((classes * each).sum(dim=1) for each in self.flips)])
+    def _sums(self, log_scale: float, value_of: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+        """Sums over values of classes by each explanation of the labels. Shape (3, samples).
+
+        The values are a function of the probabilities of the classes and of their log-densities, of
+        some samples at a time, which fit into a core's cache.
+        """
+        scale, work = math.exp(log_scale), Workspace()
+        sums = self.log_densities.new_empty(3, len(self.labels))
+        for rows in chunk_ranges(len(self.labels), max(1, VALUES_IN_CACHE // len(self.log_prior))):
+            densities = self.log_densities[rows]
+            classes = _classes_at(scale, densities, self.log_prior, work)
+            values = value_of(classes, densities)
+            if self.impossible is not None:
+                values = values.masked_fill(self.impossible[rows], 0)
+            sums[0, rows] = values.gather(1, self.labels[rows, None])[:, 0]
+            for total, flips in zip(sums[1:], self.flips, strict=True):
+                weighted = torch.mul(values, flips[rows], out=work.like("weighted", values))
+                torch.sum(weighted, dim=1, out=total[rows])
+        return sums
 
 
 def _peak(slope: Callable[[float], float], ends: tuple[float, float]) -> float:
