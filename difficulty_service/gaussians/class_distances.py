@@ -64,20 +64,28 @@ def class_geometry(
 
 
 def distances_of_rows_left_out(
-    lengths: Tensor, products: Tensor, labels: Tensor, classes: ClassGeometry, work: Workspace
+    lengths: Tensor,
+    products: Tensor,
+    labels: Tensor,
+    classes: ClassGeometry,
+    work: Workspace,
+    *,
+    relative: bool = False,
 ) -> LeftOutSample:
     """As `class_distances_left_out` for one row per sample, from inner products with the means.
 
     Several times cheaper, because the rows themselves are not needed: the inner product of the
     offsets from two means follows from the three distances, by the law of cosines. `lengths` are
     squared lengths of the whitened rows, (samples,); the distances overwrite the `products` of each
-    row with each class mean, (samples, classes), in the same dtype.
+    row with each class mean, (samples, classes), in the same dtype. Distances may be negative where
+    they are `relative`, with lengths that are right up to a number for each row.
     """
     num_rows = int(classes.counts.sum())
     place = labels[:, None]
     dtype = products.dtype
     distances = products.mul_(-2).add_(classes.norms.to(dtype)).add_(lengths.to(dtype)[:, None])
-    distances.clamp_(min=0)
+    if not relative:
+        distances.clamp_(min=0)  # what rounding made negative
     own = distances.gather(1, place).double()
     rows_of_class = classes.counts[labels].double()[:, None]
     alone = rows_of_class == 1

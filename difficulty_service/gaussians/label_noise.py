@@ -170,9 +170,7 @@ def any_class(log_prior: Tensor) -> Tensor:
     return flips.fill_diagonal_(0)
 
 
-def _classes_at(
-    scale: float, log_densities: Tensor, log_prior: Tensor, work: Workspace
-) -> Tensor:
+def _classes_at(scale: float, log_densities: Tensor, log_prior: Tensor, work: Workspace) -> Tensor:
     """Probability of each class at each sample, before its label is read. (samples, classes).
 
     In memory that the next call overwrites.

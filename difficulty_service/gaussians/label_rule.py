@@ -7,7 +7,7 @@ one triangular product and one with the class means for each row, and no matrix 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
 import torch
@@ -63,19 +63,24 @@ class ClassDensities:
         log_prior: Logarithm of the prior probability of each class, from `log_class_prior`. Shape
             (fitted,).
         mean: Mean of all samples. Shape (dim,).
-        whitening: Map to the space where the covariance within classes and its ridge are 1.
-        class_points: Class means minus the mean in that space. Shape (fitted, dim).
+        whitening: Map to the space where the covariance within classes and its ridge are 1. None
+            where all samples are taken to be `own_distance` from their own class, so that no row
+            needs to be mapped.
+        class_points: Class means minus the mean in that space, or without the map the inverse
+            covariance times these. Shape (fitted, dim).
         geometry: Lengths of the class points and distances between them, and rows of each class.
         runs: Rows per sample.
+        own_distance: Mean squared distance of the samples of the fit to their own class mean.
     """
 
     classes: Tensor
     log_prior: Tensor
     mean: Tensor
-    whitening: Projection
+    whitening: Projection | None
     class_points: Tensor
     geometry: ClassGeometry
     runs: int
+    own_distance: float
 
     def places(self, labels: Tensor) -> Tensor:
         """Index among the fitted classes of each label, which must be one of them."""
@@ -97,18 +102,25 @@ class ClassDensities:
             class of a sample alone in it, and for all where the covariance becomes singular. Shape
             (samples, fitted).
         """
-        points = work.matrix("whitened", len(features), self.whitening.rank, self.mean)
-        # The whitening map is triangular, so that it can be applied in place.
-        self.whitening.apply(torch.sub(features, self.mean, out=points), points)
+        points = work.matrix("whitened", len(features), features.shape[1], self.mean)
+        torch.sub(features, self.mean, out=points)
+        if self.whitening is not None:
+            # The whitening map is triangular, so that it can be applied in place.
+            self.whitening.apply(points, points)
         num_classes, runs = len(self.class_points), self.runs
         if runs == 1:
             products = work.matrix("products", len(points), num_classes, points)
             matmul(points, self.class_points.T, out=products)
-            lengths = squared_lengths(points)
+            lengths = self._lengths(points, products, labels)
         for rows in chunk_ranges(len(labels), max(1, DISTANCES_IN_CACHE // num_classes)):
             if runs == 1:
                 left_out = distances_of_rows_left_out(
-                    lengths[rows], products[rows], labels[rows], self.geometry, work
+                    lengths[rows],
+                    products[rows],
+                    labels[rows],
+                    self.geometry,
+                    work,
+                    relative=self.whitening is None,
                 )
                 yield rows, left_out.distances.div_(-2)
                 continue
@@ -121,6 +133,20 @@ class ClassDensities:
             ).distances
             yield rows, distances.view(-1, runs, num_classes).mean(dim=1).div_(-2)
 
+    def with_mean_distance(self) -> "ClassDensities":
+        """The same densities with `own_distance` for all samples, for rows of one run each."""
+        if self.whitening is None or self.whitening.triangle is None:
+            raise ValueError("a map to whitened rows is needed, which has a triangle")
+        points = matmul(self.class_points.double(), self.whitening.triangle.T.double())
+        return replace(self, whitening=None, class_points=points.to(self.class_points.dtype))
+
+    def _lengths(self, points: Tensor, products: Tensor, labels: Tensor) -> Tensor:
+        """Squared length of each whitened row, by its products with the class means. (samples,)."""
+        if self.whitening is not None:
+            return squared_lengths(points)
+        own = products.gather(1, labels[:, None])[:, 0]
+        return 2 * own - self.geometry.norms.to(own.dtype)[labels] + self.own_distance
+
 
 @one_thread_per_product()
 def fit_densities(
@@ -129,7 +155,8 @@ def fit_densities(
     """Class densities with a ridge on the covariance: a share of the mean variance of samples."""
     classes = (moments.counts > 0).nonzero().flatten()
     counts = moments.counts[classes]
-    whitening = whiten_with_ridge(covariance_within(moments), ridge, mean_variance(moments))
+    variance = mean_variance(moments)
+    whitening = whiten_with_ridge(covariance_within(moments), ridge, variance)
     mean = moments.class_sums.sum(dim=0) / moments.num_samples
     class_points = (moments.class_sums[classes] / counts[:, None] - mean) @ whitening.T
     return ClassDensities(
@@ -140,6 +167,8 @@ def fit_densities(
         class_points=class_points.to(matmul_dtype),
         geometry=class_geometry(class_points, counts, matmul_dtype),
         runs=runs,
+        # The trace of the covariance times the inverse of the covariance with the ridge.
+        own_distance=moments.dim - ridge * variance * float(whitening.square().sum()),
     )
 
 

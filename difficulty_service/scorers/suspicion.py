@@ -7,8 +7,8 @@ Larger is harder in both. `docs/suspicion.md` has the derivation.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from math import isnan
 from typing import Any
 
@@ -37,6 +37,11 @@ from difficulty_service.gaussians.products import (
 )
 from difficulty_service.gaussians.ridge import MOST_SAMPLES, LabelledRows, RidgeChoice
 from difficulty_service.gaussians.row_sample import choose_samples, count_rows, read_samples
+from difficulty_service.gaussians.sampled_moments import (
+    WeightedRows,
+    accumulate_sampled_moments,
+    choose_weighted_rows,
+)
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 
 POSTERIORS = ("suspicion", "agree")
@@ -50,6 +55,23 @@ SAMPLES_PER_LANDMARK = 4
 
 NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 """Samples that the confusion of labels is estimated from: the larger of both numbers."""
+
+
+SAMPLES_PER_DIMENSION, DIMENSIONS_PER_CLASS_SAMPLE = 24, 4
+"""Samples of a large dataset for each dimension, and dimensions for each sample of a mean class."""
+
+COVARIANCE_SAMPLES_PER_DIMENSION = 96
+"""Samples for each dimension from which on more of them hardly change a covariance."""
+
+
+def is_large(num_samples: int, num_classes: int, dim: int) -> bool:
+    """Whether the distance of a sample to its own class hardly matters to what it is taken for.
+
+    To the differences of the distances of a sample, that distance only matters as a share of the
+    samples, in all and in its class, because the sample is left out of the fit.
+    """
+    needed = max(SAMPLES_PER_DIMENSION, num_classes / DIMENSIONS_PER_CLASS_SAMPLE)
+    return num_samples >= needed * dim
 
 
 @dataclass(frozen=True)
@@ -154,7 +176,7 @@ class PosteriorOptions:
 @one_thread_per_product()
 def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> LabelPosteriors:
     """Fits what scores the labels of a dataset, in two passes over it and parts of a third."""
-    runs, seed = options.runs, options.seed
+    runs, seed, num_classes = options.runs, options.seed, options.num_classes
     counts = count_rows(source)
     num_samples = sum(counts) // runs
     chosen = choose_samples(num_samples, MOST_SAMPLES, seed)
@@ -169,9 +191,12 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
     points = _map_rows(feature_map, sample.features)
     sample = LabelledRows(points, sample.labels, runs)
     mapped = TransformedChunks(source, feature_map)
-    moments = accumulate_moments(
-        mapped, pilot_of(points), options.num_classes, matmul_dtype=options.matmul_dtype
-    )
+    large = with_landmarks and runs == 1 and is_large(num_samples, num_classes, feature_map.dim)
+    rows = None
+    if large:
+        most = COVARIANCE_SAMPLES_PER_DIMENSION * feature_map.dim
+        rows = choose_weighted_rows(num_samples, chosen, most, seed)
+    moments = _accumulate(mapped, counts, rows, pilot_of(points), options)
     give_back_freed_memory()
     agree = suspicion = noise = None
     suspicion_map = feature_map
@@ -190,22 +215,55 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
                 scaled = sample.features[:, : suspicion_map.dim] / feature_map.scale
                 sample = LabelledRows(scaled, sample.labels, runs)
         seen = choose_samples(
-            num_samples, max(NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS * options.num_classes), seed
+            num_samples, max(NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS * num_classes), seed
         )
         scale = num_samples / len(seen)
+        exact = suspicion
+        if large:
+            suspicion = replace(exact, densities=exact.densities.with_mean_distance())
         sums = sum_labels(source, counts, seen, suspicion, suspicion_map).mul_(scale)
         given = None if options.given is None else options.given[chosen]
-        noise = fit_label_noise(sample, torch.isin(chosen, seen) * scale, sums, suspicion, given)
+        noise = fit_label_noise(sample, torch.isin(chosen, seen) * scale, sums, exact, given)
         description["suspicion"] = {
             **_describe(suspicion.choice),
             "landmarks": len(suspicion_map.landmarks),
             "width": feature_map.width,
             "noise_samples": len(seen),
             **(noise.describe() if noise else {}),
+            **_describe_large(suspicion, rows, num_samples),
         }
     del sample, points, moments
     give_back_freed_memory()
     return LabelPosteriors(feature_map, suspicion_map, agree, suspicion, noise, description)
+
+
+def _accumulate(
+    mapped: ChunkSource[Chunk],
+    counts: Sequence[int],
+    chosen: WeightedRows | None,
+    pilot: Tensor,
+    options: PosteriorOptions,
+) -> Moments:
+    """Moments of all rows, but for the covariance within classes if only some are chosen for it."""
+    if chosen is None or len(chosen.numbers) == sum(counts):
+        return accumulate_moments(
+            mapped, pilot, options.num_classes, matmul_dtype=options.matmul_dtype
+        )
+    return accumulate_sampled_moments(
+        mapped, counts, chosen, pilot, options.num_classes, options.matmul_dtype
+    )
+
+
+def _describe_large(
+    rule: Rule, chosen: WeightedRows | None, num_samples: int
+) -> dict[str, float | int]:
+    """What only a large dataset has, for the metadata."""
+    if chosen is None:
+        return {}
+    found: dict[str, float | int] = {"own_distance": rule.densities.own_distance}
+    if len(chosen.numbers) < num_samples:
+        found["covariance_samples"] = len(chosen.numbers)
+    return found
 
 
 def _fit_plain_rule(

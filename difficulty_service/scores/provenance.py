@@ -43,6 +43,11 @@ class LabelRuleFit(Contract):
     """Width of the kernel around a landmark."""
     noise_samples: int | None = None
     """Number of samples from which the confusions of labels were estimated."""
+    own_distance: float | None = None
+    """Squared distance that every sample is taken to have from its own class mean; only of a large
+    dataset."""
+    covariance_samples: int | None = None
+    """Number of samples that the covariance within classes is of; only where that is not all."""
     noise_scale: float | None = None
     """Factor on the squared distances beside wrong labels, tau."""
     noise_wrong: float | None = None

@@ -111,3 +111,67 @@ def test_float32_products_agree_with_float64_ones() -> None:
     found = [log_densities(each, rows, labels).double() for each in (coarse, fine)]
 
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
+
+
+def naive_fit(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Class means, and the inverse of the covariance within classes with its ridge."""
+    means = torch.stack([rows[labels == label].mean(dim=0) for label in range(CLASSES)])
+    offsets = rows - means[labels]
+    variance = (rows - rows.mean(dim=0)).square().mean()
+    ridge = RIDGE * variance * torch.eye(DIM, dtype=torch.float64)
+    return means, torch.linalg.inv(offsets.T @ offsets / SAMPLES + ridge)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_own_distances_may_be_their_mean_in_what_leaving_a_sample_out_changes(
+    dtype: torch.dtype,
+) -> None:
+    rows, labels = labelled_rows(1)
+    exact = fit_densities(moments_of(rows, labels), RIDGE, 1, dtype)
+
+    found = log_densities(exact.with_mean_distance(), rows.to(dtype), labels).double()
+
+    means, precision = naive_fit(rows, labels)
+    offsets = rows - means[labels]
+    own = float((offsets @ precision * offsets).sum(dim=1).mean())
+    assert exact.own_distance == pytest.approx(own)
+    for sample, label in enumerate(labels.tolist()):
+        size = int((labels == label).sum())
+        growth, share = size / (size - 1), size / (size - 1) / SAMPLES
+        expected = []
+        for other in range(CLASSES):
+            between = means[label] - means[other]
+            inner = own + float(offsets[sample] @ precision @ between)
+            distance = own + 2 * (inner - own) + float(between @ precision @ between)
+            distance += share * inner**2 / (1 - share * own)
+            if other == label:
+                distance = growth**2 * own / (1 - share * own)
+            expected.append(distance * (SAMPLES - 1) / SAMPLES / -2)
+        torch.testing.assert_close(
+            found[sample] - found[sample].max(),
+            torch.tensor(expected, dtype=torch.float64) - max(expected),
+            rtol=1e-4 if dtype is torch.float32 else 1e-9,
+            atol=1e-4 if dtype is torch.float32 else 1e-9,
+        )
+
+
+def test_samples_nearer_to_others_by_more_than_the_mean_distance_tell_these_apart() -> None:
+    rows, labels = labelled_rows(1)
+    means, precision = naive_fit(rows, labels)
+    far = 10 * (means - means[0])[1:] + means[0]
+    gaps = far[:, None] - means
+    distances = torch.einsum("rci,ij,rcj->rc", gaps, precision, gaps)
+    densities = fitted(rows.repeat(1000, 1), labels.repeat(1000)).with_mean_distance()
+    # Several classes would have a distance below zero, so that their order could be lost.
+    relative = distances - distances[:, :1] + densities.own_distance
+    assert (relative.sort(dim=1).values[:, 1] < 0).any()
+
+    found = densities.log_densities(far, torch.zeros(3, dtype=torch.int64), Workspace())
+
+    joined = torch.cat([each for _, each in found])
+    torch.testing.assert_close(
+        joined[:, 1:] - joined[:, 1:2],
+        (distances[:, 1:] - distances[:, 1:2]) / -2,
+        rtol=0.02,
+        atol=0.02,
+    )

@@ -198,6 +198,110 @@ def test_noise_from_a_sample_hardly_differs_from_that_of_all_samples(
     assert areas[0] != areas[1]
 
 
+def planted_errors(count: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Overlapping classes, labels of which a tenth is that of the next class, and which those."""
+    features, labels = samples_of_classes(count)
+    given, wrong = flip_some(labels, 0.1)
+    return features.float(), given, wrong
+
+
+LARGE = replace(OPTIONS, names=("suspicion",), matmul_dtype=torch.float32)
+
+
+@pytest.fixture
+def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So few that some thousand samples are a large dataset."""
+    monkeypatch.setattr(suspicion, "LANDMARKS", 40)
+
+
+@pytest.mark.usefixtures("few_landmarks")
+@pytest.mark.parametrize(("count", "covariance_samples"), [(4000, None), (12_000, 5000 + 96 * 46)])
+def test_a_large_dataset_has_the_planted_errors_found_as_by_the_exact_form(
+    monkeypatch: pytest.MonkeyPatch, count: int, covariance_samples: int | None
+) -> None:
+    features, labels, wrong = planted_errors(count)
+
+    large = fitted(features, labels, LARGE)
+    monkeypatch.setattr(suspicion, "is_large", lambda *_: False)
+    exact = fitted(features, labels, LARGE)
+
+    described = large.description["suspicion"]
+    assert described["own_distance"] > 0
+    assert described.get("covariance_samples") == covariance_samples
+    assert not {"own_distance", "covariance_samples"} & set(exact.description["suspicion"])
+    found, expected = (each.columns(features, labels) for each in (large, exact))
+    areas = [roc_auc_score(wrong, each["suspicion"]) for each in (found, expected)]
+    assert areas[0] == pytest.approx(areas[1], abs=5e-4)
+    assert areas[1] > 0.95
+    assert float(found["p_wrong"].sum()) == pytest.approx(
+        float(expected["p_wrong"].sum()), rel=0.02
+    )
+    doubted = expected["suspicion"] > 0
+    assert found["suggested_label"][doubted].equal(expected["suggested_label"][doubted])
+    assert not found["suspicion"].equal(expected["suspicion"])
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_a_large_dataset_has_the_same_bytes_again_with_any_number_of_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    features, labels, _ = planted_errors(12_000)
+    found = []
+    for threads in (1, 3):
+        for module in ("sampled_moments", "label_rule"):
+            monkeypatch.setattr(
+                f"difficulty_service.gaussians.{module}.num_workers",
+                lambda threads=threads: threads,
+            )
+        found.append(fitted(features, labels, LARGE).columns(features, labels))
+
+    for name, values in found[0].items():
+        assert torch.equal(values, found[1][name]), name
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_a_sample_alone_in_its_class_is_not_judged_among_many_either() -> None:
+    features, labels, _ = planted_errors(4000)
+    labels[0] = CLASSES
+    features[0] = features[3] + 0.01
+
+    posteriors = fitted(features, labels, replace(LARGE, num_classes=CLASSES + 1))
+    columns = posteriors.columns(features, labels)
+
+    assert "own_distance" in posteriors.description["suspicion"]
+    assert columns["suspicion"].isnan().nonzero().flatten().tolist() == [0]
+    assert columns["p_first"].isnan().nonzero().flatten().tolist() == [0]
+    assert int(columns["suggested_label"][1:].max()) < CLASSES
+
+
+@pytest.mark.parametrize(
+    ("samples", "classes", "large"),
+    [
+        (24 * 1536, 96, True),
+        (24 * 1536 - 1, 96, False),
+        (50_000, 1000, False),
+        (1_281_167, 1000, True),
+    ],
+)
+def test_a_dataset_is_large_by_its_samples_for_each_dimension_and_in_each_class(
+    samples: int, classes: int, *, large: bool
+) -> None:
+    assert suspicion.is_large(samples, classes, 1536) == large
+
+
+@pytest.mark.usefixtures("few_landmarks")
+def test_augmented_samples_are_judged_by_the_exact_form_however_many() -> None:
+    features, labels, _ = planted_errors(4000)
+
+    posteriors = fitted(
+        features.repeat_interleave(2, dim=0),
+        labels.repeat_interleave(2),
+        replace(LARGE, runs=2),
+    )
+
+    assert "own_distance" not in posteriors.description["suspicion"]
+
+
 def test_a_seed_gives_the_same_numbers_again_and_another_one_other_landmarks() -> None:
     features, labels = samples_of_classes(200)
 

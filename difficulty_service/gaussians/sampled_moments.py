@@ -1,0 +1,152 @@
+"""Moments of large datasets whose scatter within classes is that of some of the rows.
+
+The class means of all rows cost one pass over them, but a covariance of D dimensions D times as
+much. From so many rows on it hardly gains by more; see `docs/suspicion.md`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.gaussians.chunks import Chunk, ChunkSource
+from difficulty_service.gaussians.moments import Moments, empty_moments, require_finite
+from difficulty_service.gaussians.products import (
+    BLOCK_ROWS,
+    Workspace,
+    add_upper_gram,
+    matmul,
+    mirror_upper,
+    one_thread_per_product,
+)
+from difficulty_service.gaussians.row_sample import choose_samples
+
+
+@dataclass(frozen=True)
+class WeightedRows:
+    """Rows of a dataset that stand for all of them.
+
+    Attributes:
+        numbers: Ascending. Shape (rows,).
+        weights: Number of rows that each of them stands for, float32. Shape (rows,).
+    """
+
+    numbers: Tensor
+    weights: Tensor
+
+
+def choose_weighted_rows(num_rows: int, certain: Tensor, most: int, seed: int) -> WeightedRows:
+    """Some rows that are certain, by their numbers, and at most so many others that a seed draws.
+
+    Those that are certain stand for themselves alone, the others for all others.
+    """
+    weights = torch.zeros(num_rows)
+    weights[certain] = 1
+    others = (weights == 0).nonzero().flatten()
+    drawn = others[choose_samples(len(others), most, seed)]
+    weights[drawn] = len(others) / max(len(drawn), 1)
+    numbers = weights.nonzero().flatten()
+    return WeightedRows(numbers, weights[numbers])
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over the rows of a chunk, by the classes present in it, in the dtype of products.
+
+    Attributes:
+        weighed: Sums of the chosen rows times their weights. Shape (present, dim).
+        weights: Sums of these weights. Shape (present,).
+        scatter: Of the chosen rows with their weights, above the diagonal. Shape (dim, dim).
+    """
+
+    present: Tensor
+    counts: Tensor
+    sums: Tensor
+    weighed: Tensor
+    weights: Tensor
+    scatter: Tensor
+
+
+@one_thread_per_product()
+def accumulate_sampled_moments(
+    source: ChunkSource[Chunk],
+    counts: Sequence[int],
+    chosen: WeightedRows,
+    pilot: Tensor,
+    num_classes: int,
+    matmul_dtype: torch.dtype = torch.float32,
+) -> Moments:
+    """Moments with the class means of all rows and the covariance within classes of those chosen.
+
+    `counts` are the rows of each chunk; the others as for `accumulate_moments`.
+
+    Raises:
+        StatisticsError: A feature is not finite.
+    """
+    offset, work = pilot.to(matmul_dtype), Workspace()
+    chosen = replace(chosen, weights=chosen.weights.to(matmul_dtype))
+
+    def sum_chunk(item: tuple[Chunk, int]) -> _Sums:
+        chunk, first_row = item
+        labels, blocks = source.read(chunk, work)
+        present, places = torch.unique(labels, return_inverse=True)
+        sums, weighed = offset.new_zeros(2, len(present), len(pilot))
+        weights_of = offset.new_zeros(len(present))
+        scatter = offset.new_zeros(len(pilot), len(pilot))
+        held: list[Tensor] = []
+
+        def add_held(numbers: Tensor, weights: Tensor) -> None:
+            rows, own = torch.cat(held), places[numbers - first_row]
+            weights_of.index_add_(0, own, weights)
+            weighed.index_add_(0, own, rows * weights[:, None])
+            add_upper_gram(rows.mul_(weights.sqrt()[:, None]), scatter)
+            held.clear()
+
+        first, added, last = first_row, *_places(chosen, first_row, first_row).tolist()
+        for block in blocks:
+            centred = work.centred(block, offset)
+            sums.index_add_(0, places[first - first_row :][: len(block)], centred)
+            begin, end = _places(chosen, first, first + len(block)).tolist()
+            # Gathered, because a product of few rows takes nearly as long as one of many.
+            held.append(centred[chosen.numbers[begin:end] - first])
+            first, last = first + len(block), end
+            if last - added >= BLOCK_ROWS:
+                add_held(chosen.numbers[added:last], chosen.weights[added:last])
+                added = last
+        if last > added:
+            add_held(chosen.numbers[added:last], chosen.weights[added:last])
+        if not sums.isfinite().all():
+            _raise_not_finite(source, chunk, first_row)
+        return _Sums(present, torch.bincount(places), sums, weighed, weights_of, scatter)
+
+    total = empty_moments(pilot, num_classes)
+    weighed = torch.zeros_like(total.class_sums)
+    weights = torch.zeros(num_classes, dtype=torch.float64)
+    numbered = zip(source.chunks(), accumulate(counts[:-1], initial=0), strict=True)
+    for part in map_in_order(sum_chunk, numbered, num_workers()):
+        total.counts.index_add_(0, part.present, part.counts)
+        total.class_sums.index_add_(0, part.present, part.sums.double())
+        weighed.index_add_(0, part.present, part.weighed.double())
+        weights.index_add_(0, part.present, part.weights.double())
+        total.scatter.add_(part.scatter)
+    means = total.class_sums / total.counts.clamp(min=1)[:, None]
+    # The scatter within classes, around the means of all rows, and then that of the means.
+    scatter = mirror_upper(total.scatter)
+    cross = matmul(means.T, weighed)
+    scatter.sub_(cross).sub_(cross.T)
+    scatter.add_(matmul(means.T, means * (weights + total.counts)[:, None]))
+    return replace(total, scatter=scatter)
+
+
+def _places(chosen: WeightedRows, first: int, stop: int) -> Tensor:
+    """Where the chosen rows of a range begin and end. Shape (2,)."""
+    return torch.searchsorted(chosen.numbers, torch.tensor([first, stop]))
+
+
+def _raise_not_finite(source: ChunkSource[Chunk], chunk: Chunk, first_row: int) -> None:
+    for block in source.read(chunk, Workspace())[1]:
+        require_finite(block, torch.arange(first_row, first_row + len(block)))
+        first_row += len(block)
