@@ -59,11 +59,11 @@ SAMPLED_EVERY = 0.01  # seconds
 KINDS = ("rmd", "file")
 
 
-def description(rows: int, dim: int) -> dict[str, object]:
+def description(rows: int, dim: int, classes: int) -> dict[str, object]:
     """Description of a store of `rows` rows of `dim` numbers."""
     same = ("backbone", "weights_sha256", "features", "precision", "fingerprint")
     return dict.fromkeys((*same, "dataset", "decoder"), "benchmark") | {
-        "class_names": [str(number) for number in range(CLASSES)],
+        "class_names": [str(number) for number in range(classes)],
         "num_samples": rows,
         "num_shards": -(-rows // PART_ROWS),
         "shard_size": PART_ROWS,
@@ -76,16 +76,16 @@ def description(rows: int, dim: int) -> dict[str, object]:
     }
 
 
-def make_store(folder: Path, rows: int, dim: int) -> FeatureStore:
+def make_store(folder: Path, rows: int, dim: int, classes: int = CLASSES) -> FeatureStore:
     """A store of random rows."""
-    store = create_store(folder, FeatureDescription.of(description(rows, dim)))
+    store = create_store(folder, FeatureDescription.of(description(rows, dim, classes)))
     generator = np.random.default_rng(0)
     rotation = np.linalg.qr(generator.standard_normal((dim, dim)))[0]
     mixing = (rotation * np.geomspace(1, 0.05, dim)).astype(np.float32).T
-    means = generator.standard_normal((CLASSES, dim), dtype=np.float32) @ mixing
+    means = generator.standard_normal((classes, dim), dtype=np.float32) @ mixing
     for shard in range(store.num_parts):
         count = min(PART_ROWS, rows - shard * PART_ROWS)
-        labels = generator.integers(0, CLASSES, count)
+        labels = generator.integers(0, classes, count)
         noise = generator.standard_normal((count, dim), dtype=np.float32)
         features = noise @ mixing + means[labels]
         ids = [f"{shard * PART_ROWS + row:08d}.jpg" for row in range(count)]

@@ -1,91 +1,106 @@
-"""Time and memory of `suspicion` and `agree` beside those of RMD, from features on disk.
+"""Core-seconds and memory of `suspicion` and `agree` beside those of RMD, from features on disk.
 
-Run: python -m benchmarks.suspicion [--rows 100000] [--rounds 3] [--scorers rmd rmd,suspicion]; a
-million rows need 3 GB of disk.
+Run: python -m benchmarks.suspicion [--rows 200000] [--classes 100] [--rounds 3]
+     [--scorers rmd rmd,suspicion] [--beside FOLDER]; a million rows need 3 GB of disk.
 
-Features of 512 dimensions in 1,000 classes lie in a feature store. Each run does what
-`difficulty score STORE --scorers ...` does, in a process of its own, which reads all files once
-before the clock starts; the kinds of run take turns. A time is also given as a multiple of that of
-`rmd` in the same round, as is that of the processor, which other programs hardly lengthen. Memory
-is the peak of what is not a mapped file, above what the libraries took.
+Features of 512 dimensions lie in a feature store. Each run is the whole command `difficulty score
+STORE --scorers ...`, whose files lie in memory; the kinds of run take turns. Core-seconds are those
+of the process, which other programs hardly lengthen, and are also given as a multiple of those of
+`rmd` in the same round, with the range over the rounds. Memory is the peak of what is not a
+mapped file. With a folder of the source of another version, that version runs the same commands in
+the same rounds.
 """
 
 import argparse
-import json
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.machine import machine
-from benchmarks.streamed import CLASSES, in_child, make_store
-from difficulty_service.base.process_setup import enable_avx512_kernels, keep_freed_memory
-from difficulty_service.features.store import open_store
-from difficulty_service.scoring.pipeline import ScoreRequest, score_features
-from difficulty_service.settings.options import ScoringOptions
+from benchmarks.streamed import CLASSES, make_store
 
 DIM = 512
 KINDS = ("rmd", "rmd,agree", "rmd,suspicion", "rmd,suspicion,agree")
+SOURCE = Path(__file__).parent.parent
+SAMPLED_EVERY = 0.02  # seconds
 
 
-def score(scorers: str, folder: Path) -> None:
-    """Writes a score file with the columns of some scorers."""
-    request = ScoreRequest(folder / "scores.parquet", ScoringOptions(scorers=[scorers]))
-    score_features(open_store(folder), request)
+@dataclass(frozen=True)
+class Cost:
+    """Core-seconds and megabytes of a run."""
+
+    seconds: float
+    megabytes: float
 
 
-def run_child(scorers: str, folder: Path) -> tuple[float, float, float]:
-    """Seconds, megabytes and processor seconds of one run in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.suspicion", "--child", scorers, str(folder)]
-    output = subprocess.check_output(command, text=True)  # noqa: S603 - this script
-    (seconds, megabytes), processor = map(json.loads, output.splitlines()[-2:])
-    return seconds, megabytes, processor
+def anonymous_megabytes(process: int) -> float:
+    """Memory of a process that is not a mapped file; 0 where it has ended."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("RssAnon")), 0.0)
+
+
+def cost_of(source: Path, scorers: str, folder: Path) -> Cost:
+    """What one command of a version costs."""
+    for file in folder.glob("part-*"):
+        file.read_bytes()
+    command = [sys.executable, "-m", "difficulty_service", "score", str(folder)]
+    command += ["--scorers", scorers, "--out", str(folder / "scores.parquet")]
+    environment = {**os.environ, "PYTHONPATH": str(source)}
+    process = subprocess.Popen(  # noqa: S603 - the versions of this project
+        command, cwd=source, env=environment, stdout=subprocess.DEVNULL
+    )
+    most = 0.0
+    while not (ended := os.wait4(process.pid, os.WNOHANG))[0]:
+        most = max(most, anonymous_megabytes(process.pid))
+        time.sleep(SAMPLED_EVERY)
+    _, status, usage = ended
+    if status:
+        raise SystemExit(f"{' '.join(command)} ended with status {status}")
+    return Cost(usage.ru_utime + usage.ru_stime, most)
+
+
+def ratio(costs: list[Cost], others: list[Cost]) -> str:
+    """Median of the ratios of core-seconds in the same rounds, and their range."""
+    ratios = [one.seconds / other.seconds for one, other in zip(costs, others, strict=True)]
+    return f"{statistics.median(ratios):6.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
 
 def main() -> None:
-    """Prints a line for each kind of run."""
+    """Prints a line for each kind of run of each version."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--classes", type=int, default=CLASSES)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scorers", nargs="+", default=KINDS, help="the first is rmd")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--beside", type=Path, help="folder of the source of another version")
     arguments = parser.parse_args()
-    os.environ.pop("OPENBLAS_CORETYPE", None)
-    enable_avx512_kernels()
-    keep_freed_memory()
-    if arguments.child:
-        scorers, folder = arguments.child
-        for file in Path(folder).glob("part-*"):
-            file.read_bytes()
-        began = time.process_time()
-        in_child(partial(score, scorers, Path(folder)))
-        print(time.process_time() - began)
-        return
-    print(f"{machine()}\n{arguments.rows:,} rows x {DIM}, {CLASSES} classes")
-    found: dict[str, list[tuple[float, float, float]]] = {kind: [] for kind in arguments.scorers}
+    versions = {"this": SOURCE}
+    if arguments.beside is not None:
+        versions["other"] = arguments.beside.absolute()
+    kinds = [(version, scorers) for scorers in arguments.scorers for version in versions]
+    costs: dict[tuple[str, str], list[Cost]] = {kind: [] for kind in kinds}
+    print(f"{machine()}\n{arguments.rows:,} rows x {DIM}, {arguments.classes} classes", flush=True)
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "store"
-        make_store(folder, arguments.rows, DIM)
+        make_store(folder, arguments.rows, DIM, arguments.classes)
         for _ in range(arguments.rounds):
-            for kind in arguments.scorers:
-                found[kind].append(run_child(kind, folder))
-    for kind, runs in found.items():
-        elapsed, processor = (
-            statistics.median(
-                own[at] / rmd[at] for own, rmd in zip(runs, found["rmd"], strict=True)
-            )
-            for at in (0, 2)
-        )
-        print(
-            f"{kind:20}{statistics.median(run[0] for run in runs):8.2f} s {elapsed:6.2f} x rmd "
-            f"{statistics.median(run[2] for run in runs):8.2f} s of processor {processor:6.2f} x "
-            f"{max(run[1] for run in runs):7.0f} MB",
-            flush=True,
-        )
+            for version, scorers in kinds:
+                costs[version, scorers].append(cost_of(versions[version], scorers, folder))
+    for (version, scorers), own in costs.items():
+        line = f"{version:6}{scorers:20}{statistics.median(each.seconds for each in own):8.2f} s "
+        line += f"{max(each.megabytes for each in own):7.0f} MB"
+        line += f"  over its rmd {ratio(own, costs[version, arguments.scorers[0]])}"
+        if version != "this":
+            line += f"  over this version {ratio(own, costs['this', scorers])}"
+        print(line)
 
 
 if __name__ == "__main__":
