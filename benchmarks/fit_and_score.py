@@ -8,7 +8,8 @@ for four seconds or once, and its best run counts. All get the processor's best 
 as `difficulty` chooses them. Extra memory is the peak of the process above what it held when
 features, labels and libraries were loaded. The floor is the arithmetic that the answer needs,
 N D^2 for the covariance and N (2 D r - r^2) for the scores with r = min(D, K - 1), at the rate of
-this machine's fastest float32 matrix product.
+this machine's fastest float32 matrix product. Core-seconds are those of all threads; their floor
+has that product's rate by core-second, so that other programs hardly change their ratio.
 """
 
 import argparse
@@ -145,15 +146,15 @@ def reference_scores(folder: Path, classes: int) -> None:
     np.save(folder / "reference.npy", scores)
 
 
-def time_once(run: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds and what came out."""
-    start = time.perf_counter()
+def time_once(run: Callable[[], Any]) -> tuple[float, float, Any]:
+    """Seconds, core-seconds and what came out."""
+    start, began = time.perf_counter(), time.process_time()
     result = run()
-    return time.perf_counter() - start, result
+    return time.perf_counter() - start, time.process_time() - began, result
 
 
 def run_one(method: str, folder: Path, classes: int) -> dict[str, float]:
-    """Times one method in this process: seconds, extra megabytes, largest error."""
+    """Times one method in this process: seconds, core-seconds, extra megabytes, largest error."""
     import numpy as np
 
     features, labels = np.load(folder / "features.npy"), np.load(folder / "labels.npy")
@@ -161,14 +162,20 @@ def run_one(method: str, folder: Path, classes: int) -> dict[str, float]:
     METHODS[method](features[:10_000], labels[:10_000] * 0, 1)()  # loads libraries
     Path("/proc/self/clear_refs").write_text("5")  # forgets the peak so far
     before = resident("VmRSS")
-    seconds, scores = time_once(run)
+    seconds, core_seconds, scores = time_once(run)
     extra = resident("VmHWM") - before
     spent = seconds
     while spent < ENOUGH_SECONDS:  # the first run also touches new memory and loads kernels
-        again, _ = time_once(run)
-        seconds, spent = min(seconds, again), spent + again
+        again, core_again, _ = time_once(run)
+        seconds, core_seconds = min(seconds, again), min(core_seconds, core_again)
+        spent += again
     error = float(np.abs(scores - np.load(folder / "reference.npy")).max())
-    return {"seconds": seconds, "extra_mb": extra, "error": error}
+    return {
+        "seconds": seconds,
+        "core_seconds": core_seconds,
+        "extra_mb": extra,
+        "error": error,
+    }
 
 
 def resident(field: str) -> float:
@@ -184,6 +191,13 @@ def gemm_rate(threads: int, multiply: Callable[[Numbers, Numbers], Numbers] | No
         threads: Number of products at a time.
         multiply: Multiplies two arrays; None for NumPy's product.
     """
+    return _rates(threads, multiply)[0]
+
+
+def _rates(
+    threads: int, multiply: Callable[[Numbers, Numbers], Numbers] | None
+) -> tuple[float, float]:
+    """As `gemm_rate`, and by core-second."""
     from concurrent.futures import ThreadPoolExecutor
 
     import numpy as np
@@ -192,23 +206,31 @@ def gemm_rate(threads: int, multiply: Callable[[Numbers, Numbers], Numbers] | No
 
     size = 2048
     pairs = [np.ones((2, size, size), np.float32) for _ in range(threads)]
-    rates = []
+    times = []
     with one_thread_per_product(), ThreadPoolExecutor(threads) as pool:
         for _ in range(8):
-            start = time.perf_counter()
-            list(pool.map(lambda pair: (multiply or np.matmul)(pair[0], pair[1]), pairs))
-            rates.append(threads * 2 * size**3 / (time.perf_counter() - start))
-    return max(rates)
+            seconds, core_seconds, _ = time_once(
+                lambda: list(
+                    pool.map(lambda pair: (multiply or np.matmul)(pair[0], pair[1]), pairs)
+                )
+            )
+            times.append((seconds, core_seconds))
+    seconds, core_seconds = map(min, zip(*times, strict=True))
+    operations = threads * 2 * size**3
+    return operations / seconds, operations / core_seconds
 
 
 def gemm_rates(threads: int) -> dict[str, float]:
-    """The rate of each library's product, because no library is the fastest on all processors."""
+    """The rates of each library's product, because no library is the fastest on all processors."""
     import torch
 
     def by_torch(left: Numbers, right: Numbers) -> Numbers:
         return torch.mm(torch.from_numpy(left), torch.from_numpy(right))
 
-    return {"NumPy": gemm_rate(threads), "torch": gemm_rate(threads, by_torch)}
+    rates: dict[str, float] = {}
+    for library, multiply in (("NumPy", None), ("torch", by_torch)):
+        rates[library], rates[f"{library} by core-second"] = _rates(threads, multiply)
+    return rates
 
 
 def child(*arguments: str) -> dict[str, float]:
@@ -236,21 +258,26 @@ def compare(name: str, rounds: int, methods: list[str]) -> None:
     rank = min(dim, classes - 1)
     flops = samples * dim**2 + samples * (2 * dim * rank - rank**2)
     best = {library: max(rate[library] for rate in rates) for library in rates[0]}
-    floor = flops / max(best.values())
+    floor = flops / max(best["NumPy"], best["torch"])
+    core_floor = flops / max(rate for name, rate in best.items() if name.endswith("core-second"))
     products = ", ".join(f"{rate / 1e9:.0f} GFLOP/s by {library}" for library, rate in best.items())
-    print(f"\n{name}: {samples:,} x {dim}, {classes} classes; floor {floor:.3f} s")
+    print(f"\n{name}: {samples:,} x {dim}, {classes} classes; floor {floor:.3f} s", end="")
+    print(f", {core_floor:.3f} core-seconds")
     print(f"matrix products on {threads} threads: {products}")
     print(
-        f"{'method':14}{'seconds':>9}{'x floor':>9}{'x ours':>8}{'extra MB':>10}{'max error':>11}"
+        f"{'method':14}{'seconds':>9}{'x floor':>9}{'core-s':>9}{'x floor':>9}{'x ours':>8}"
+        f"{'extra MB':>10}{'max error':>11}"
     )
     ours = results[OURS]
     for method, runs in results.items():
         seconds = statistics.median(run["seconds"] for run in runs)
+        core = statistics.median(run["core_seconds"] for run in runs)
         ratios = [run["seconds"] / mine["seconds"] for run, mine in zip(runs, ours, strict=True)]
         memory = max(run["extra_mb"] for run in runs)
         error = max(run["error"] for run in runs)
         print(
-            f"{method:14}{seconds:9.3f}{seconds / floor:9.2f}{statistics.median(ratios):8.1f}"
+            f"{method:14}{seconds:9.3f}{seconds / floor:9.2f}"
+            f"{core:9.3f}{core / core_floor:9.2f}{statistics.median(ratios):8.1f}"
             f"{memory:10.0f}{error:11.1e}"
         )
 

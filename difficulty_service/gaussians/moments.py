@@ -4,7 +4,7 @@ All sums are relative to a fixed point near the mean, the pilot, which avoids th
 large numbers. Moments with the same pilot are merged by plain addition.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -129,13 +129,14 @@ def accumulate_moments(
             centred = work.centred(features, offset.to(features.device))
             sums.index_add_(0, class_rows[first : first + len(features)], centred)
             add_upper_gram(centred, scatter)
-            if not torch.isfinite(scatter.diagonal()).all():
-                bad = (~torch.isfinite(centred).all(dim=1)).nonzero().flatten().tolist()
-                first_bad = first + bad[0] if bad else PRODUCTS_OVERFLOW
-                return _ChunkSums(present, torch.bincount(class_rows), sums, scatter, first_bad)
             first += len(features)
         require_a_label_each(first, labels)
-        return _ChunkSums(present, torch.bincount(class_rows), sums, scatter)
+        counts = torch.bincount(class_rows)
+        if torch.isfinite(scatter.diagonal()).all():
+            return _ChunkSums(present, counts, sums, scatter)
+        # Read again, so that no block of a chunk without such rows is looked at for them.
+        first_bad = _first_not_finite(source.read(chunk, work)[1])
+        return _ChunkSums(present, counts, sums, scatter, first_bad)
 
     with one_thread_per_product():
         for chunk_sums in map_in_order(sum_chunk, source.chunks(), num_workers()):
@@ -165,6 +166,17 @@ class _ChunkSums:
     sums: Tensor
     scatter: Tensor
     first_bad: int | None = None
+
+
+def _first_not_finite(blocks: Iterable[Tensor]) -> int:
+    """The first row of some blocks that is not finite; PRODUCTS_OVERFLOW where all are."""
+    first = 0
+    for features in blocks:
+        bad = (~torch.isfinite(features).all(dim=1)).nonzero().flatten()
+        if len(bad):
+            return first + int(bad[0])
+        first += len(features)
+    return PRODUCTS_OVERFLOW
 
 
 def merge(parts: Sequence[Moments]) -> Moments:
