@@ -18,7 +18,13 @@ from torch import Tensor
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.gaussians.factor import ALL_THE_SAME
 from difficulty_service.gaussians.moments import Moments
-from difficulty_service.gaussians.products import Workspace, exp, matmul, squared_lengths
+from difficulty_service.gaussians.products import (
+    Workspace,
+    exp,
+    matmul,
+    rounded_matmul,
+    squared_lengths,
+)
 
 SMALLEST_LENGTH = 1e-6
 """Distance from the centre, as a share of the centre's own length, that is only rounding noise."""
@@ -58,12 +64,14 @@ class FeatureMap:
         scale: Factor of each dimension of the unit vectors. Shape (dim,).
         landmarks: Unit vectors to compare with; there may be none. Shape (landmarks, dim).
         width: Squared distance at which a similarity is exp(-1/2).
+        rounded: Whether unit vectors, landmarks and their inner products are rounded to bfloat16.
     """
 
     centre: Tensor
     scale: Tensor
     landmarks: Tensor
     width: float
+    rounded: bool = False
 
     @property
     def dim(self) -> int:
@@ -87,7 +95,8 @@ class FeatureMap:
         torch.mul(units, self.scale.to(device), out=mapped[:, :dim])
         if len(self.landmarks):
             landmarks = self.landmarks.to(device)
-            similar = matmul(units, landmarks.T, out=mapped[:, dim:])
+            multiply = rounded_matmul if self.rounded else matmul
+            similar = multiply(units, landmarks.T, out=mapped[:, dim:])
             # From inner products to squared distances; a sample at the centre has length zero.
             similar.sub_(squared_lengths(units)[:, None] / 2).sub_(squared_lengths(landmarks) / 2)
             exp(similar.div_(self.width), out=similar)

@@ -18,6 +18,7 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 from difficulty_service.base.float32_products import full_float32
+from difficulty_service.base.processors import computes_in_bfloat16
 from difficulty_service.gaussians import blas
 
 BLOCK_ROWS = 1 << 10
@@ -129,6 +130,18 @@ def matmul(left: Tensor, right: Tensor, out: Tensor | None = None) -> Tensor:
         return torch.matmul(left, right, out=out)
     target = None if out is None else out.numpy()
     return torch.from_numpy(np.matmul(left.numpy(), right.numpy(), out=target))
+
+
+def rounded_matmul(left: Tensor, right: Tensor, out: Tensor) -> Tensor:
+    """The product left @ right, all three rounded to bfloat16, written to float32 `out`.
+
+    Takes less than half as long where the processor multiplies in bfloat16; elsewhere the products
+    are exact all the same, and their sums differ by no more than the rounding of float32.
+    """
+    left, right = left.bfloat16(), right.bfloat16()
+    if computes_in_bfloat16():
+        return out.copy_(torch.mm(left, right))
+    return out.copy_(matmul(left.float(), right.float(), out=out).bfloat16())
 
 
 def argmin(rows: Tensor) -> Tensor:

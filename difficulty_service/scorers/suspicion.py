@@ -60,7 +60,7 @@ NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 SAMPLES_PER_DIMENSION, DIMENSIONS_PER_CLASS_SAMPLE = 24, 4
 """Samples of a large dataset for each dimension, and dimensions for each sample of a mean class."""
 
-COVARIANCE_SAMPLES_PER_DIMENSION = 96
+COVARIANCE_SAMPLES_PER_DIMENSION = 128
 """Samples for each dimension from which on more of them hardly change a covariance."""
 
 
@@ -188,10 +188,12 @@ def fit_posteriors(source: ChunkSource[Chunk], options: PosteriorOptions) -> Lab
         torch.Generator().manual_seed(seed),
         options.matmul_dtype,
     )
+    large = with_landmarks and runs == 1 and is_large(num_samples, num_classes, feature_map.dim)
+    if large and options.matmul_dtype == torch.float32:
+        feature_map = replace(feature_map, rounded=True)
     points = _map_rows(feature_map, sample.features)
     sample = LabelledRows(points, sample.labels, runs)
     mapped = TransformedChunks(source, feature_map)
-    large = with_landmarks and runs == 1 and is_large(num_samples, num_classes, feature_map.dim)
     rows = None
     if large:
         most = COVARIANCE_SAMPLES_PER_DIMENSION * feature_map.dim

@@ -1,6 +1,7 @@
 """Unit vectors with their similarities to landmarks."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -110,3 +111,16 @@ def test_moments_of_mapped_parts_add_up_to_those_of_the_whole() -> None:
     for moments in (whole, merge(parts)):
         torch.testing.assert_close(moments.scatter, mapped.T @ mapped, rtol=1e-9, atol=1e-9)
     torch.testing.assert_close(merge(parts).class_sums, whole.class_sums)
+
+
+def test_rounded_similarities_are_within_two_digits_of_the_exact_ones() -> None:
+    features = features_of(400, 60).float()
+    generator = torch.Generator().manual_seed(0)
+    exact = make_feature_map(features, LANDMARKS, generator, torch.float32)
+
+    rounded = replace(exact, rounded=True)(features, Workspace())
+
+    expected = exact(features, Workspace())
+    assert torch.equal(rounded[:, :60], expected[:, :60])
+    assert not torch.equal(rounded[:, 60:], expected[:, 60:])
+    torch.testing.assert_close(rounded[:, 60:], expected[:, 60:], rtol=0, atol=0.005)

@@ -4,12 +4,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from difficulty_service.gaussians import products
 from difficulty_service.gaussians.products import (
     Workspace,
     argmax,
     logsumexp,
     mirror_upper,
     project,
+    rounded_matmul,
 )
 
 SQUARE = torch.randn(150, 150, generator=torch.Generator().manual_seed(1)).double()
@@ -81,3 +83,25 @@ def test_rows_are_projected_whatever_the_shape_of_the_map(matrix: Tensor) -> Non
 
     torch.testing.assert_close(project(matrix, rows), rows @ matrix.T)
     assert torch.equal(rows, before)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_a_rounded_product_is_the_same_on_processors_with_and_without_bfloat16(
+    monkeypatch: pytest.MonkeyPatch, *, native: bool
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    left = torch.randn(200, 300, generator=generator) / 300**0.5
+    right = torch.randn(300, 100, generator=generator)
+    expected = (left.bfloat16().double() @ right.bfloat16().double()).bfloat16().float()
+    monkeypatch.setattr(products, "computes_in_bfloat16", lambda: native)
+    out = torch.zeros(200, 150)
+
+    found = rounded_matmul(left, right, out=out[:, 50:])
+
+    assert found.data_ptr() == out[:, 50:].data_ptr()
+    assert (out[:, :50] == 0).all()
+    assert found.dtype == torch.float32
+    # A sum near the middle of two neighbours in bfloat16 may be rounded to either.
+    assert (found == expected).double().mean() > 0.998
+    torch.testing.assert_close(found, expected, rtol=2**-7, atol=1e-6)
+    assert not torch.allclose(found, left @ right, rtol=1e-5, atol=1e-5)

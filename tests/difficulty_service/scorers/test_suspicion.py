@@ -215,7 +215,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_landmarks")
-@pytest.mark.parametrize(("count", "covariance_samples"), [(4000, None), (12_000, 5000 + 96 * 46)])
+@pytest.mark.parametrize(("count", "covariance_samples"), [(4000, None), (12_000, 5000 + 128 * 46)])
 def test_a_large_dataset_has_the_planted_errors_found_as_by_the_exact_form(
     monkeypatch: pytest.MonkeyPatch, count: int, covariance_samples: int | None
 ) -> None:
