@@ -3,9 +3,10 @@
     python -m benchmarks.evidence.large_form [--folder runs/evidence]
 
 Judges the training images of CIFAR-10 and CIFAR-100 with labels that people gave and with planted
-errors by both forms: with the features of the built-in encoder and 1,024 landmarks, and with their
-first principal components and fewer landmarks, so that there are more samples for each dimension.
-Prints a row of `docs/suspicion.md` for each, and the rank correlation of both forms.
+errors by both forms, with the features of the built-in encoder and 1,024 landmarks. Then with their
+first principal components and fewer landmarks, so that there are more samples for each dimension,
+of which only COVARIANCE_SAMPLES are in the covariance. Prints a row for each, as in
+`docs/suspicion.md`, and the rank correlation of both forms.
 """
 
 import argparse
@@ -37,8 +38,8 @@ SETS = (
     *(LabelSet("cifar100-train", "symmetric", rate) for rate in (0.05, 0.2)),
     *(LabelSet("cifar100-train", "class-dependent", rate) for rate in (0.05, 0.2)),
 )
-COMPONENTS, FEW_LANDMARKS = 96, 160
-SEED = 1
+COMPONENTS, FEW_LANDMARKS, COVARIANCE_SAMPLES = 96, 160, 128
+SEED = 20261
 """Not that of the fit, which would draw the wrong labels for its own sample."""
 
 
@@ -98,7 +99,11 @@ def rows(study: Study, labels: LabelSet) -> Iterator[str]:
     name = f"{'CIFAR-100' if '100' in labels.source else 'CIFAR-10N'}, {name}"
     for landmarks in (suspicion.LANDMARKS, FEW_LANDMARKS):
         chosen = features if landmarks == suspicion.LANDMARKS else components(features)
-        with patch.object(suspicion, "LANDMARKS", landmarks):
+        samples = COVARIANCE_SAMPLES
+        with (
+            patch.object(suspicion, "LANDMARKS", landmarks),
+            patch.object(suspicion, "COVARIANCE_SAMPLES_PER_DIMENSION", samples),
+        ):
             short = judge(chosen, given, wrong)
             with patch.object(suspicion, "is_large", lambda *_: False):
                 exact = judge(chosen, given, wrong)

@@ -60,7 +60,7 @@ NOISE_SAMPLES, NOISE_SAMPLES_PER_CLASS = 20_000, 50
 SAMPLES_PER_DIMENSION, DIMENSIONS_PER_CLASS_SAMPLE = 24, 4
 """Samples of a large dataset for each dimension, and dimensions for each sample of a mean class."""
 
-COVARIANCE_SAMPLES_PER_DIMENSION = 128
+COVARIANCE_SAMPLES_PER_DIMENSION = 256
 """Samples for each dimension from which on more of them hardly change a covariance."""
 
 

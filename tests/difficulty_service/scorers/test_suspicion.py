@@ -215,7 +215,7 @@ def few_landmarks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("few_landmarks")
-@pytest.mark.parametrize(("count", "covariance_samples"), [(4000, None), (12_000, 5000 + 128 * 46)])
+@pytest.mark.parametrize(("count", "covariance_samples"), [(4000, None), (20_000, 5000 + 256 * 46)])
 def test_a_large_dataset_has_the_planted_errors_found_as_by_the_exact_form(
     monkeypatch: pytest.MonkeyPatch, count: int, covariance_samples: int | None
 ) -> None:
@@ -245,7 +245,7 @@ def test_a_large_dataset_has_the_planted_errors_found_as_by_the_exact_form(
 def test_a_large_dataset_has_the_same_bytes_again_with_any_number_of_threads(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    features, labels, _ = planted_errors(12_000)
+    features, labels, _ = planted_errors(20_000)
     found = []
     for threads in (1, 3):
         for module in ("sampled_moments", "label_rule"):
