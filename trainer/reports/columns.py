@@ -11,7 +11,12 @@ from typing import Literal
 
 from difficulty_service.base.errors import Setting, TrainingError
 from trainer.metrics.selective import CERTAINTIES
-from trainer.reports.comparison import ComparisonIntervals, RunComparison, summarise
+from trainer.reports.comparison import (
+    TWO_SEEDS,
+    ComparisonIntervals,
+    RunComparison,
+    summarise,
+)
 from trainer.reports.other_data import CORRUPTED_METRICS, OF, OOD_METRICS
 
 PERCENT, PER_MILLE = 100, 1000
@@ -195,9 +200,15 @@ def _absent(name: str) -> TrainingError:
 def best_run(
     comparison: RunComparison, stage: str, column: TableColumn, intervals: ComparisonIntervals
 ) -> int | None:
-    """Position of the run that is better than every other, beyond the intervals; None for none."""
+    """Position of the run that is better than every other, beyond the intervals; None for none.
+
+    A run of two seeds is never the best: its own spread is hardly known, pooled or not.
+    """
     best = leading_run(comparison, stage, column)
     if best is None:
+        return None
+    summary = summarise(comparison.runs[best], stage, column.metric)
+    if summary is None or summary.num_seeds == TWO_SEEDS:
         return None
     sign = 1 if column.better == "higher" else -1
     for other in _means(comparison, stage, column).keys() - {best}:

@@ -162,6 +162,26 @@ def test_two_seeds_have_both_values_in_place_of_an_interval(tmp_path: Path) -> N
     assert lacks_seeds(comparison)
 
 
+def test_a_run_of_two_seeds_is_not_the_best_however_good_it_is(tmp_path: Path) -> None:
+    seeds = {seed: predictions_of(seed, 0.01) for seed in (0, 1, 2)}
+    certain = {
+        seed: (100 * torch.nn.functional.one_hot(each[1], each[0].shape[1]).float(), each[1])
+        for seed, each in seeds.items()
+    }
+    two = write_run(tmp_path / "two", {seed: certain[seed] for seed in (0, 1)})
+    three = write_run(tmp_path / "three", certain)
+    guesses = write_run(tmp_path / "guesses", seeds)
+
+    tables = [
+        markdown_table(each, ("accuracy",), resample_comparison(each, ("accuracy",), RESAMPLING))
+        for each in (compared(two, guesses), compared(three, guesses))
+    ]
+
+    assert "no run of two seeds is the best" in tables[0]
+    assert "**" not in tables[0]
+    assert "**100.00**" in tables[1]
+
+
 def test_a_run_of_two_seeds_is_told_from_one_of_three_by_what_both_spread() -> None:
     runs = [{0: 0.5, 1: 0.5001}, {0: 0.9, 1: 0.9001, 2: 0.9002}]
     means = np.array([[np.mean(list(run.values()))] * 1000 for run in runs])
