@@ -19,7 +19,7 @@ from rich.progress import (
 from difficulty_service.cli.console import RateColumn, err, out, print_warnings
 from trainer.config import Recipe
 from trainer.own_code import describe_own
-from trainer.run_folder import FINAL, read_json, seed_folder
+from trainer.run_folder import FINAL, METRICS, read_json, seed_folder
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
 from trainer.training.state import TrainingProgress
 from trainer.weights.formula import WeightsDistribution
@@ -33,6 +33,7 @@ def train_seed(
     A label, where several seeds are trained at once, stands before each line in place of a bar.
     """
     is_main = os.environ.get("RANK", "0") == "0"
+    was_finished = resume and (seed_folder(folder, seed) / METRICS).exists()
     if is_main:
         first = f"{recipe.name}, seed {seed}, in {seed_folder(folder, seed)}"
         out.print(_after(label, first), markup=False)
@@ -40,6 +41,9 @@ def train_seed(
     num_processes = int(os.environ.get("WORLD_SIZE", "1"))
     with watch_run(recipe.training.epochs, num_processes, label, is_main=is_main) as callbacks:
         finished = run_seed(RunRequest(recipe, seed, folder, device, resume), callbacks)
+    if is_main and was_finished:
+        already = f"it has finished its {recipe.training.epochs} epochs already"
+        out.print(_after(label, already), markup=False)
     if is_main and finished and recipe.training.final == "best":
         final = read_json(seed_folder(folder, seed) / FINAL)
         best = f"epoch {final['epoch']} of {final['epochs']} is final"

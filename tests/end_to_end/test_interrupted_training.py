@@ -108,6 +108,11 @@ def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
     assert run.process.exitcode == -signal.SIGKILL
     assert done.returncode == 0, done.stderr
     assert "resuming after epoch" in done.stdout
+    assert f"1 model in {tmp_path}; next: difficulty evaluate {tmp_path}" in done.stdout
+    assert_same_run(tmp_path / "seed-0", uninterrupted)
+    again = difficulty_process(*words, "--resume")
+    assert f"it has finished its {EPOCHS} epochs already" in again.stdout
+    assert "resuming" not in again.stdout
     assert_same_run(tmp_path / "seed-0", uninterrupted)
 
 

@@ -97,10 +97,25 @@ def train(
     several = several_seeds(device, jobs, engine, ray_address)
     if several is not None:
         _train_side_by_side(chosen, seeds, folder, several, resume=resume)
-        return
-    for each in seeds:
-        if not train_seed(chosen, each, folder, device, resume=resume):
-            raise SystemExit(STOPPED)
+    else:
+        for each in seeds:
+            if not train_seed(chosen, each, folder, device, resume=resume):
+                raise SystemExit(STOPPED)
+    say_what_is_next(folder, len(seeds))
+
+
+def say_what_is_next(folder: Path, num_seeds: int) -> None:
+    """Prints where the models are, and the command that evaluates them."""
+    import os
+
+    from difficulty_service.base.wording import count_of
+    from difficulty_service.cli.console import out
+
+    if os.environ.get("RANK", "0") == "0":
+        out.print(
+            f"{count_of(num_seeds, 'model')} in {folder}; next: difficulty evaluate {folder}",
+            markup=False,
+        )
 
 
 def _train_side_by_side(

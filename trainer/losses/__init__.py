@@ -26,6 +26,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from difficulty_service.base.wording import did_you_mean
 from trainer.losses.adafocal import AdaFocal
 from trainer.losses.brier import brier, bsce, bsce_flsd_53, bsce_flsd_53_gra, bsce_gra
 from trainer.losses.correctness_ranking import CorrectnessRanking
@@ -135,7 +136,9 @@ def loss_constants(name: str) -> dict[str, Any]:
         return dict(own_constants(name).defaults)
     known = LOSSES | LOSSES_WITH_MEMORY
     if name not in known:
-        raise ValueError(f"no loss {name!r}; choose one of {', '.join(sorted(known))}")
+        raise ValueError(
+            f"no loss {name!r}; {did_you_mean(name, known)}choose one of {', '.join(sorted(known))}"
+        )
     parameters = inspect.signature(known[name]).parameters.values()
     return {
         parameter.name: parameter.default

@@ -102,3 +102,8 @@ def test_an_unknown_constant_is_an_error_that_lists_those_of_the_loss() -> None:
 def test_constants_have_their_defaults() -> None:
     assert loss_constants("bsce_gra") == {"gamma": 2.0, "beta": 2.0, "form": "norm"}
     assert loss_constants("correctness_ranking")["coefficient"] == 1.0
+
+
+def test_a_loss_that_is_misspelt_is_told_which_was_meant() -> None:
+    with pytest.raises(ValueError, match=r"no loss 'focl'; did you mean 'focal'\? choose one of"):
+        make_loss("focl")
