@@ -20,7 +20,11 @@ from torch import Tensor
 
 from difficulty_service.base.errors import Setting, StatisticsError
 from difficulty_service.gaussians.fit_options import FitOptions
-from difficulty_service.gaussians.products import one_thread_per_product
+from difficulty_service.gaussians.products import (
+    add_upper_gram,
+    mirror_upper,
+    one_thread_per_product,
+)
 
 
 def shrink(covariance: Tensor, intensity: float) -> Tensor:
@@ -58,6 +62,9 @@ def ledoit_wolf_intensity(covariance: Tensor, num_samples: int, mean_fourth_powe
 WORST_CONDITION = {"float32": 1e8, "float64": 1e14}
 """Largest condition number with which a covariance is inverted, by the dtype of the products."""
 
+ROOT_ERROR = 1e-12
+"""Largest error of a low-rank root, as a share of the largest variance."""
+
 ALL_THE_SAME = "all features are the same, so distances between them are undefined"
 
 NOISE_FLOOR = {"float32": 1e-6, "float64": 1e-10}
@@ -75,12 +82,16 @@ class Factor:
         condition: Condition number of the unshrunk covariance, in the 1-norm.
         ridge: Variance that was added to every direction, as a share of the mean variance of all
             samples.
+        root: Root of the unshrunk covariance from far fewer samples than dimensions, see
+            `low_rank_root`, from which `rebuild` makes the whitening map; None for any other.
+            Shape (covariance rank, dim).
     """
 
     whitening: Tensor
     intensity: float
     condition: float
     ridge: float = 0.0
+    root: Tensor | None = None
 
     @property
     def rank(self) -> int:
@@ -128,6 +139,55 @@ def factorise_with_ridge(covariance: Tensor, ridge: float, variance: float) -> F
     if scale_tril is None:
         raise StatisticsError(ALL_THE_SAME)
     return Factor(_whitening(scale_tril), 0.0, condition_number(covariance), ridge)
+
+
+def rebuild(
+    root: Tensor, intensity: float, condition: float, ridge: float, variance: float
+) -> Factor:
+    """The factor of a covariance that was shrunk or has a ridge, from its root.
+
+    Args:
+        root: See `low_rank_root`. Shape (covariance rank, dim).
+        variance: Mean variance of all samples.
+    """
+    covariance = gram(root)
+    if intensity > 0:
+        covariance = shrink(covariance, intensity)
+    covariance.diagonal().add_(ridge * variance)
+    scale_tril = _cholesky(covariance)
+    if scale_tril is None:
+        raise StatisticsError(ALL_THE_SAME)
+    return Factor(_whitening(scale_tril), intensity, condition, ridge, root)
+
+
+def low_rank_root(matrix: Tensor, num_rows: int) -> Tensor | None:
+    """The smallest matrix whose Gram matrix, `gram`, is a given one up to its rounding.
+
+    Args:
+        matrix: Positive semidefinite sum over rows. Shape (dim, dim).
+        num_rows: Number of rows in the sum, which bounds the rank.
+
+    Returns:
+        Shape (rank, dim). None where the rank may exceed half the dimensions, and where the matrix
+        holds more noise than float64 leaves, such as that of float32 products.
+    """
+    if 2 * num_rows > len(matrix):
+        return None
+    triangle, pivots, rank, _ = scipy.linalg.lapack.dpstrf(matrix.numpy())
+    if 2 * rank > len(matrix):
+        return None
+    root = torch.zeros(rank, len(matrix), dtype=matrix.dtype)
+    root[:, torch.from_numpy(pivots - 1).long()] = torch.from_numpy(np.triu(triangle[:rank]))
+    error = float((gram(root) - matrix).abs().max())
+    return root if error <= ROOT_ERROR * float(matrix.diagonal().max()) else None
+
+
+@one_thread_per_product()
+def gram(root: Tensor) -> Tensor:
+    """The product rootᵀ root of a root, (rank, dim). Shape (dim, dim)."""
+    product = torch.zeros(root.shape[1], root.shape[1], dtype=root.dtype)
+    add_upper_gram(root.contiguous(), product)
+    return mirror_upper(product)
 
 
 def whiten_with_ridge(covariance: Tensor, ridge: float, variance: float) -> Tensor:

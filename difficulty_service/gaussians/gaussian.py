@@ -4,14 +4,19 @@ Both covariances are divided by the number of samples (Cui et al. 2023, section 
 total covariance is the sum of the covariances within and between classes.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
-from difficulty_service.gaussians.factor import Factor, factorise, factorise_with_ridge
+from difficulty_service.gaussians.factor import (
+    Factor,
+    factorise,
+    factorise_with_ridge,
+    low_rank_root,
+)
 from difficulty_service.gaussians.feature_map import scale_to_unit_length
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.moments import Moments
@@ -159,6 +164,7 @@ def fit_gaussians(
             factorise(covariance, options, moments.num_samples, power)
             for covariance, power in ((within, powers.within), (agnostic, powers.agnostic))
         ]
+    factors = _with_roots(factors, (within, agnostic), moments.num_samples)
     return Gaussians(
         moments=moments,
         mean=moments.pilot + moments.class_sums.sum(dim=0) / moments.num_samples,
@@ -168,6 +174,19 @@ def fit_gaussians(
         options=options,
         warnings=tuple(_warnings(moments, options, factors)),
     )
+
+
+def _with_roots(
+    factors: list[Factor], covariances: tuple[Tensor, Tensor], num_rows: int
+) -> list[Factor]:
+    """Factors with the roots of their covariances where both have one and no direction is lost."""
+    roots = [low_rank_root(each, num_rows) for each in covariances]
+    if any(
+        root is None or factor.rank < root.shape[1]
+        for root, factor in zip(roots, factors, strict=True)
+    ):
+        return factors
+    return [replace(factor, root=root) for factor, root in zip(factors, roots, strict=True)]
 
 
 def _spare_samples(moments: Moments, runs: int) -> int:

@@ -6,7 +6,7 @@ They are kept in a safetensors file, for scoring new data and for merging.
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -20,19 +20,23 @@ from difficulty_service.base.files import replacing, require_output_file
 from difficulty_service.base.json_text import parse_json
 from difficulty_service.base.wording import list_names
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.gaussians.factor import Factor
+from difficulty_service.gaussians.factor import Factor, gram, low_rank_root, rebuild
 from difficulty_service.gaussians.fit_options import FitOptions
 from difficulty_service.gaussians.gaussian import Gaussians, fit_gaussians
 from difficulty_service.gaussians.moments import Moments, merge
 from difficulty_service.gaussians.ridge import needs_ridge
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 METADATA_KEY = "difficulty"
 REMEDY = "make it again with `difficulty fit`"
 
 
 def save_gaussians(path: Path, gaussians: Gaussians, fitted_on: FeatureDescription) -> None:
-    """Writes Gaussians and the description of their features atomically."""
+    """Writes Gaussians and the description of their features atomically.
+
+    Matrices from far fewer samples than dimensions are written as their low-rank roots.
+    """
+    moments = gaussians.moments
     description = {
         "format_version": FORMAT_VERSION,
         "options": vars(gaussians.options),
@@ -42,14 +46,21 @@ def save_gaussians(path: Path, gaussians: Gaussians, fitted_on: FeatureDescripti
     tensors = {
         "mean": gaussians.mean,
         "class_means": gaussians.class_means,
-        **{f"moments.{name}": tensor for name, tensor in vars(gaussians.moments).items()},
+        **{f"moments.{name}": tensor for name, tensor in vars(moments).items()},
     }
+    scatter_root = low_rank_root(moments.scatter, moments.num_samples)
+    if scatter_root is not None:
+        tensors["moments.scatter_root"] = scatter_root
+        del tensors["moments.scatter"]
     if gaussians.centre is not None:
         tensors["centre"] = gaussians.centre
     for name, factor in (("within", gaussians.within), ("agnostic", gaussians.agnostic)):
-        tensors[f"{name}.whitening"] = factor.whitening
+        if factor.root is None:
+            tensors[f"{name}.whitening"] = factor.whitening
+        else:
+            tensors[f"{name}.root"] = factor.root
         description[name] = {
-            key: value for key, value in vars(factor).items() if key != "whitening"
+            key: value for key, value in vars(factor).items() if key not in ("whitening", "root")
         }
     with replacing(path) as temporary:
         write_tensors(temporary, tensors, {METADATA_KEY: json.dumps(description, sort_keys=True)})
@@ -87,10 +98,14 @@ def _to_gaussians(
             f"{path} is not a Gaussians file of version {FORMAT_VERSION}: its version is {version}",
             REMEDY,
         )
-    moments = Moments(**{name: tensors[f"moments.{name}"] for name in Moments.__dataclass_fields__})
-    within, agnostic = (
-        Factor(tensors[f"{name}.whitening"], **description[name]) for name in ("within", "agnostic")
+    scatter_root = tensors.get("moments.scatter_root")
+    moments = Moments(
+        pilot=tensors["moments.pilot"],
+        counts=tensors["moments.counts"],
+        class_sums=tensors["moments.class_sums"],
+        scatter=tensors["moments.scatter"] if scatter_root is None else gram(scatter_root),
     )
+    within, agnostic = _to_factors(tensors, description)
     gaussians = Gaussians(
         moments=moments,
         mean=tensors["mean"],
@@ -102,6 +117,17 @@ def _to_gaussians(
         centre=tensors.get("centre"),
     )
     return gaussians, FeatureDescription.of(description["provenance"])
+
+
+def _to_factors(tensors: Mapping[str, Tensor], description: Mapping[str, Any]) -> Iterator[Factor]:
+    """The factors of the covariance within classes and of all samples."""
+    agnostic_root = tensors.get("agnostic.root")
+    for name in ("within", "agnostic"):
+        if agnostic_root is None:
+            yield Factor(tensors[f"{name}.whitening"], **description[name])
+        else:
+            variance = float(agnostic_root.square().sum()) / agnostic_root.shape[1]
+            yield rebuild(tensors[f"{name}.root"], **description[name], variance=variance)
 
 
 @dataclass(frozen=True)
