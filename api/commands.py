@@ -102,8 +102,12 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     """
     import webbrowser
 
-    from api.explore import ExploreOptions, explore
     from difficulty_service.cli.console import out, print_warnings
+
+    # At once, because importing what follows and reading the file take seconds on a slow machine.
+    out.print(f"Opening {scores}", markup=False)
+
+    from api.explore import ExploreOptions, explore
     from difficulty_service.cli.demo import has_desktop
     from difficulty_service.cli.score_report import clean_step, print_steps
     from difficulty_service.scores.file import read_scores

@@ -1,14 +1,16 @@
 """The pages on a score file without a service: for people who only use the command line."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 from pydantic import SecretStr
 
+from api.background import Wait, in_background
 from api.explored import ExploredFile, Rounds, add_round, why_not_again
-from api.imported import add_features, root_and_path
+from api.imported import add_features, has_features_of, remove_features_files, root_and_path
 from api.jobs.files import attempt_prefix
 from api.jobs.kept_features import knows_words
 from api.jobs.store import Job
@@ -71,18 +73,60 @@ def explore(
     explored, job, obstacle, notes = call_apart(_prepare, replace(options, features=found), port)
     for note in notes:
         tell(note)
-    try:
-        if found is not None:
-            add_features(explored.settings.artifact_root, job, found)
-    except DifficultyError as error:
-        if options.features is not None:
-            raise
-        obstacle = "the features beside it cannot be used"
-        tell(f"There is no map, and no images like another one are shown: {error}")
+    rounds = Rounds(explored, job.id, obstacle)
+    if options.features is not None:
+        add_features(explored.settings.artifact_root, job, options.features)
+    elif found is not None and options.weights is not None:
+        add_features_beside(rounds, job, found, tell)
     if options.weights is not None:
         require_use_of(options.weights, explored, job)
-    rounds = Rounds(explored, job.id, obstacle)
-    run_server(explored.settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"), rounds)
+    # What was named has been read by now, since an error in it ends the command.
+    waits = options.features is not None or options.weights is not None
+    adding = nullcontext() if found is None or waits else adding_features(rounds, job, found, tell)
+    with adding:
+        run_server(explored.settings, 0, lambda url: on_listening(f"{url}/jobs/{job.id}"), rounds)
+
+
+@contextmanager
+def adding_features(
+    rounds: Rounds, job: Job, folder: Path, tell: Callable[[str], None]
+) -> Iterator[None]:
+    """Makes the map and the vectors of a job's images within the context, if need be."""
+    root = rounds.explored.settings.artifact_root
+    try:
+        is_done = has_features_of(root, job, folder)
+    except DifficultyError:
+        is_done = False  # the reason is told when they are added
+    if is_done:
+        yield
+        return
+    # Otherwise pages would show, and remember, what was made of other features.
+    remove_features_files(open_artifacts(root), job)
+    rounds.awaited = job.id
+
+    def add(wait: Wait) -> None:
+        def tell_unless_ended(note: str) -> None:
+            if not wait(0):  # the end also ends the process that makes the files
+                tell(note)
+
+        try:
+            add_features_beside(rounds, job, folder, tell_unless_ended)
+        finally:
+            rounds.awaited = ""
+
+    with in_background("features", add, longest=0):
+        yield
+
+
+def add_features_beside(
+    rounds: Rounds, job: Job, folder: Path, tell: Callable[[str], None]
+) -> None:
+    """Adds the features that were found beside a score file, or tells why they cannot be used."""
+    try:
+        add_features(rounds.explored.settings.artifact_root, job, folder)
+    except DifficultyError as error:
+        rounds.obstacle = "the features beside it cannot be used"
+        tell(f"There is no map, and no images like another one are shown: {error}")
 
 
 def require_use_of(weights: Path, explored: ExploredFile, job: Job) -> None:

@@ -162,11 +162,16 @@ class Rounds:
         self.explored = explored
         self.current = current
         self.obstacle = obstacle  # why it cannot be scored again; empty where it can
+        self.awaited = ""  # id of the round whose map and vectors are being made
         self._lock = threading.Lock()
         self._written: tuple[object, ...] | None = None
         self._state = explored.state
         artifacts = open_artifacts(explored.settings.artifact_root)
         self._scores = OpenScores(explored.settings, artifacts)
+
+    def awaits_features(self, job_id: str) -> bool:
+        """Whether the map and the vectors of a round are still being made."""
+        return self.awaited == job_id
 
     def score_again(self, engine: Engine, artifacts: Artifacts, job: Job) -> str:
         """Scores the samples with what was decided in a round; the id of the new one.

@@ -18,6 +18,7 @@ from api.jobs.files import (
     CONTENTS_FILE,
     FEATURES_FILE,
     KIND_FILE,
+    MAP_FILE,
     SCORES_FILE,
     TSNE_FOLDER,
     VECTORS_FILE,
@@ -65,9 +66,23 @@ def add_features(artifact_root: str, job: Job, folder: Path) -> None:
             "`difficulty score` keeps them beside the scores when it is given a dataset",
             parameter="features",
         )
-    known = _read(open_artifacts(artifact_root), f"{attempt_prefix(job)}/{SOURCE_FILE}")
-    if known != _source(folder):
+    if not has_features_of(artifact_root, job, folder):
         call_apart(make_features_files, artifact_root, job, folder)
+
+
+def has_features_of(artifact_root: str, job: Job, folder: Path) -> bool:
+    """Whether the map and the vectors of a job's images are made of the features in a folder."""
+    known = _read(open_artifacts(artifact_root), f"{attempt_prefix(job)}/{SOURCE_FILE}")
+    return known == _source(folder)
+
+
+def remove_features_files(artifacts: Artifacts, job: Job) -> None:
+    """Removes all that was made of a job's features, which are perhaps other ones now."""
+    prefix = attempt_prefix(job)
+    artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")
+    artifacts.delete_prefix(f"{prefix}/{COMPARISONS_FOLDER}")
+    for name in (SOURCE_FILE, MAP_FILE, VECTORS_FILE, FEATURES_FILE, KIND_FILE, CONTENTS_FILE):
+        artifacts.delete(f"{prefix}/{name}")
 
 
 def _source(folder: Path) -> str:
@@ -95,11 +110,7 @@ def make_features_files(artifact_root: str, job: Job, folder: Path) -> None:
                 "name the folder of the features that were scored",
                 parameter="features",
             )
-        # They are perhaps of other features.
-        artifacts.delete_prefix(f"{prefix}/{TSNE_FOLDER}")
-        artifacts.delete_prefix(f"{prefix}/{COMPARISONS_FOLDER}")
-        for each in (FEATURES_FILE, KIND_FILE, CONTENTS_FILE):
-            artifacts.delete(f"{prefix}/{each}")
+        remove_features_files(artifacts, job)
         (local / SOURCE_FILE).write_text(_source(folder))
         for file in (*files, local / SOURCE_FILE):
             artifacts.put(file, f"{prefix}/{file.name}")

@@ -82,6 +82,10 @@ class ServiceInputs:
     rounds: Rounds | None
     is_stopping: Callable[[], bool]
 
+    def awaits_features(self, job_id: str) -> bool:
+        """Whether what is made of the features of a job comes later: only in an explorer."""
+        return self.rounds is not None and self.rounds.awaits_features(job_id)
+
 
 @dataclass(frozen=True)
 class Services:
@@ -172,7 +176,7 @@ def _open_all(
     scorings_at_once = num_workers() + 2
     open_scores = OpenScores(settings, artifacts)
     maps = Maps(artifacts, open_scores)
-    similar_images = SimilarImages(settings, artifacts)
+    similar_images = SimilarImages(settings, artifacts, inputs.awaits_features)
     counting = Limits(COUNTING_BYTES, KEPT_BYTES)
     previews = stack.enter_context(closing(Apart(preview_datasets, limits=counting)))
     attached_tables = stack.enter_context(
@@ -208,7 +212,7 @@ def _open_all(
         thumbnails=thumbnails,
         scoring_process=scoring_process,
         scoring_models=ScoringModels(artifacts, scoring_process),
-        word_search=_open_word_search(inputs.rounds, artifacts, scoring_process),
+        word_search=_open_word_search(inputs, artifacts, scoring_process),
         upload_checks=upload_checks,
         previews=previews,
     )
@@ -240,10 +244,10 @@ def _open_views(engine: Engine, settings: Settings) -> SavedViews:
 
 
 def _open_word_search(
-    rounds: Rounds | None, artifacts: Artifacts, process: ScoringProcess
+    inputs: ServiceInputs, artifacts: Artifacts, process: ScoringProcess
 ) -> WordSearch:
-    weights = None if rounds is None else rounds.explored.weights
-    return WordSearch(artifacts, process, weights)
+    weights = None if inputs.rounds is None else inputs.rounds.explored.weights
+    return WordSearch(artifacts, process, weights, inputs.awaits_features)
 
 
 def _prepare_storage(engine: Engine, settings: Settings) -> Artifacts:

@@ -3,6 +3,7 @@
 Words are encoded by the process that scores samples; this one searches, which needs no torch.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -27,11 +28,17 @@ class WordSearch:
     """Compares words with the images of finished jobs; remembers the last answers.
 
     `weights` is the file of the CLIP that made the features; None for that of the hub.
+    `is_awaited` says of the id of a job whether its features are still being taken in.
     """
 
     def __init__(
-        self, artifacts: Artifacts, process: ScoringProcess, weights: Path | None = None
+        self,
+        artifacts: Artifacts,
+        process: ScoringProcess,
+        weights: Path | None,
+        is_awaited: Callable[[str], bool],
     ) -> None:
+        self._is_awaited = is_awaited
         self._artifacts = artifacts
         self._process = process
         self._weights = None if weights is None else str(weights)
@@ -43,6 +50,8 @@ class WordSearch:
         """Whether words have a place among the features of a succeeded job."""
         assert job.result is not None  # noqa: S101 - because it succeeded
         prefix = job.result.prefix
+        if self._is_awaited(job.id):
+            return False  # which is not remembered
         return self._offered.get(job.id, lambda: knows_words(self._artifacts, prefix))
 
     def closeness(self, job: Job, text: str) -> Closeness:

@@ -327,9 +327,10 @@ def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:
 
 def _similar_values(job: ScoredJob, row: int) -> dict[str, Any]:
     """The most similar images, and which are copies, in words; None where that is not known."""
+    awaits_features = job.awaits_features
     rows = services_of(job.request).similar_images.get(job.job, row)
     cards = None if rows is None else [(card, job.copy_sign(card, row)) for card in job.cards(rows)]
-    return {"similar": cards}
+    return {"similar": cards, "awaits_features": awaits_features}
 
 
 LETTERS = 22  # largest number of letters of a line

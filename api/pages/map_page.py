@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 from api.http.api_keys import ReadKey
 from api.http.byte_ranges import UNCHANGED
 from api.http.problems import Problem, not_found
-from api.pages.rendering import render
+from api.pages.rendering import is_fragment, render
 from api.pages.scored import ScoredJob, scored_job
 from api.results.maps import Layout
 from api.services import services_of
@@ -20,7 +20,8 @@ from difficulty_service.reports.tsne import EXTRA, has_tsne
 
 router = APIRouter(prefix="/jobs/{job_id}/map", include_in_schema=False)
 
-ACCEPTED = 202
+ACCEPTED, NOTHING = 202, 204
+REFRESH = {"HX-Refresh": "true"}
 TextHeader = Annotated[str, Header(max_length=1000)]
 ColumnName = Annotated[str, Query(max_length=LONGEST_NAME)]
 Row = Annotated[int, Path(ge=0, le=2**53)]
@@ -28,10 +29,14 @@ Row = Annotated[int, Path(ge=0, le=2**53)]
 
 @router.get("")
 def show_map(job_id: str, request: Request, key: ReadKey) -> Response:
-    """The images on a plane, by their features."""
+    """The images on a plane, by their features; a script asks whether they are there by now."""
     job = scored_job(request, key, job_id)
+    awaits_features = job.awaits_features  # asked first: the map may be finished in between
+    if is_fragment(request):
+        return Response(status_code=NOTHING) if awaits_features else Response(headers=REFRESH)
     maps = services_of(request).maps
     values = job.values("Map") | {
+        "awaits_features": awaits_features,
         "map": job.drawn(),
         "tsne": "ready" if maps.has(job.job, "tsne") else "possible" if has_tsne() else "",
         "tsne_command": pip_command(EXTRA),

@@ -103,6 +103,12 @@ class ScoredJob:
         return services_of(self.request).maps.get(self.job, layout)
 
     @property
+    def awaits_features(self) -> bool:
+        """Whether the map and what finds similar images are still being made."""
+        rounds = services_of(self.request).rounds
+        return rounds is not None and rounds.awaits_features(self.job.id)
+
+    @property
     def address(self) -> str:
         """Path of the job's pages."""
         return f"/jobs/{self.job.id}"

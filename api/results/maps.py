@@ -3,7 +3,7 @@
 import gzip
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
@@ -188,9 +188,18 @@ Vectors = NDArray[np.float16]
 
 
 class SimilarImages:
-    """Searches the memory-mapped vectors of finished jobs; remembers the last answers."""
+    """Searches the memory-mapped vectors of finished jobs; remembers the last answers.
 
-    def __init__(self, settings: Settings, artifacts: Artifacts) -> None:
+    `is_awaited` says of the id of a job whether its vectors are still being made.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        artifacts: Artifacts,
+        is_awaited: Callable[[str], bool] = lambda _: False,
+    ) -> None:
+        self._is_awaited = is_awaited
         self._settings = settings
         self._artifacts = artifacts
         self._open: BoundedCache[str, Vectors | None] = BoundedCache(MAX_OPEN)
@@ -204,6 +213,8 @@ class SimilarImages:
             vectors = self.vectors(job)
             return None if vectors is None else most_similar(vectors, row, count)
 
+        if self._is_awaited(job.id):
+            return None  # which is not remembered
         return self._answers.get((job.id, row, count), search)
 
     def vectors(self, job: Job) -> Vectors | None:
