@@ -21,6 +21,7 @@ from torch.utils.data import Dataset
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import explain_invalid
 from difficulty_service.interface.arrays import to_texts
+from difficulty_service.scores.file import open_scores
 from trainer.config import Normalise, ScoreWeights
 from trainer.config.table import Needs
 from trainer.losses import Loss, call_hook, make_loss
@@ -83,8 +84,8 @@ def read_weights(
         TrainingError: The scores are not finite, or marked as unreliable.
     """
     config = _weight_options(options)
-    with _score_file(scores) as path:
-        return weights_of_samples(to_texts(sample_ids, "sample_ids"), path, config)[0].float()
+    with _score_file(scores) as path, open_scores(path) as opened:
+        return weights_of_samples(to_texts(sample_ids, "sample_ids"), opened, config)[0].float()
 
 
 def read_difficulty(
@@ -108,8 +109,8 @@ def read_difficulty(
         UnmatchedScores: A sample has no score, or a score no sample.
         TrainingError: The scores are marked as unreliable.
     """
-    with _score_file(scores) as path:
-        return difficulty_of_samples(to_texts(sample_ids, "sample_ids"), path, column)
+    with _score_file(scores) as path, open_scores(path) as opened:
+        return difficulty_of_samples(to_texts(sample_ids, "sample_ids"), opened, column)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
@@ -160,48 +161,89 @@ def read_scores(path: Path, columns: Sequence[str] | None = None) -> ScoreFile:
         ChangedFile: Another program wrote the file again without its provenance, or, as text, has
             changed it.
     """
-    with _opened(path) as opened:
-        present = opened.schema.names
-        names = list(columns or _fields(present).names)
-        require_columns(names, present, str(path))
-        table = _with_types(path, opened.read(names))
-    return ScoreFile(table.select(names).replace_schema_metadata(None), opened.provenance, path)
+    with open_scores(path) as opened:
+        table = opened.read(columns or _fields(opened.schema.names).names)
+    return ScoreFile(table, opened.provenance, path)
 
 
 def read_score_schema(path: Path) -> pa.Schema:
     """Names and types of all columns, as `read_scores` reads them; errors as there."""
-    with _opened(path) as opened:
-        return _schema_read(opened.schema)
+    with open_scores(path) as opened:
+        return opened.schema
 
 
 @dataclass(frozen=True)
-class _OpenScores:
-    """A score file whose columns are still to be read."""
+class OpenScoreFile:
+    """A score file that is open, whose columns are read when they are needed.
 
+    Attributes:
+        schema: Names and types of all columns, as they are read.
+        provenance: As in `ScoreFile`.
+    """
+
+    path: Path
     schema: pa.Schema
     provenance: Provenance
-    read: Callable[[list[str]], pa.Table]
+    _read: Callable[[list[str]], pa.Table]
+
+    def read(self, columns: Sequence[str]) -> pa.Table:
+        """Some columns in their order, as long as the file is open; errors as of `read_scores`."""
+        names = list(columns)
+        require_columns(names, self.schema.names, str(self.path))
+        with _naming_errors(self.path):
+            table = _with_types(self.path, self._read(names)).select(names)
+        return table.replace_schema_metadata(None)
+
+    @cached_property
+    def sha256(self) -> str:
+        """SHA-256 of the file, in hexadecimal digits; also known once it is closed."""
+        return file_sha256(self.path)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[_OpenScores]:
+def open_scores(path: Path) -> Iterator[OpenScoreFile]:
+    """Opens a score file within the context; its checksum is verified once.
+
+    Errors and warnings are those of `read_scores`.
+    """
+    with ExitStack() as stack:
+        with _naming_errors(path):
+            opened = stack.enter_context(_opened(path))
+        yield opened
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[OpenScoreFile]:
     """Opens a score file of any format."""
     ending = path.suffix.lower()
+    if ending in READERS:
+        table = READERS[ending](path, SCHEMA)
+        table.validate(full=True)  # text of JSON that is not UTF-8
+        schema = _schema_read(table.schema)
+        yield OpenScoreFile(path, schema, _provenance_beside(path), table.select)
+        return
+    with open_parquet(path) as file:
+        schema = file.schema_arrow
+        described = (file.metadata.metadata or {}).get(METADATA_KEY)
+        if described is None:
+            _require_scores(path, schema.names)
+            provenance = _lost(path, f"the key {METADATA_KEY.decode()!r} of its metadata")
+        else:
+            provenance = _checked(path, parse_json(described))
+        yield OpenScoreFile(
+            path,
+            _schema_read(schema),
+            provenance,
+            lambda columns: file.read(columns=columns),
+        )
+
+
+@contextmanager
+def _naming_errors(path: Path) -> Iterator[None]:
+    """Raises ScoreFileError with the name of the file for what is wrong with its bytes."""
+    ending = path.suffix.lower()
     try:
-        if ending in READERS:
-            table = READERS[ending](path, SCHEMA)
-            table.validate(full=True)  # text of JSON that is not UTF-8
-            yield _OpenScores(table.schema, _provenance_beside(path), table.select)
-            return
-        with open_parquet(path) as file:
-            schema = file.schema_arrow
-            described = (file.metadata.metadata or {}).get(METADATA_KEY)
-            if described is None:
-                _require_scores(path, schema.names)
-                provenance = _lost(path, f"the key {METADATA_KEY.decode()!r} of its metadata")
-            else:
-                provenance = _checked(path, parse_json(described))
-            yield _OpenScores(schema, provenance, lambda columns: file.read(columns=columns))
+        yield
     except FileNotFoundError:
         raise ScoreFileError(f"there is no score file {path}") from None
     except DamagedFile as error:

@@ -22,7 +22,7 @@ from trainer.training.accelerator import predict_split
 from trainer.training.state import TrainState
 from trainer.training.supervision import LabelBeliefs
 from trainer.weights.formula import WeightsDistribution
-from trainer.weights.score_files import describe_scores
+from trainer.weights.score_files import ScoreFiles, describe_scores
 
 
 def finish(
@@ -94,8 +94,9 @@ WEIGHT_KEYS = ("normalise", "winsorise", "score_temperature", "c", "missing")
 
 def describe_objective(
     recipe: Recipe,
-    distribution: WeightsDistribution | None = None,
-    beliefs: LabelBeliefs | None = None,
+    distribution: WeightsDistribution | None,
+    beliefs: LabelBeliefs | None,
+    score_files: ScoreFiles,
 ) -> dict[str, Any]:
     """Describes the objective of a run completely, with the defaults of everything left out.
 
@@ -126,21 +127,21 @@ def describe_objective(
     }
     if distribution is not None and config.weights == "scores" and config.scores is not None:
         record["formula"] = {key: getattr(config, key) for key in WEIGHT_KEYS}
-        record["scores"] = describe_scores(Path(config.scores), config.column)
+        record["scores"] = describe_scores(score_files(config.scores), config.column)
         record["distribution"] = distribution.as_dict()
     if beliefs is not None and recipe.loss.scores is not None:
         record["labels"] = {
             "weights": recipe.loss.weights,
             "targets": recipe.loss.targets,
             "missing": recipe.loss.missing,
-            "scores": describe_scores(Path(recipe.loss.scores), "p_wrong"),
+            "scores": describe_scores(score_files(recipe.loss.scores), "p_wrong"),
             "beliefs": beliefs.describe(),
         }
     if recipe.soft_keys:
         record["targets"] = recipe.soft_keys
     sampling = recipe.sampling
     if sampling.order != "random" and sampling.scores is not None:
-        scores = describe_scores(Path(sampling.scores), sampling.column)
+        scores = describe_scores(score_files(sampling.scores), sampling.column)
         record["order"] = sampling.model_dump() | {"scores": scores}
     unweighted = _unweighted(recipe, constants, distribution)
     record["sentence"] = f"{unweighted}{_trust(recipe.loss)}{_targets(recipe)}."

@@ -38,6 +38,7 @@ from trainer.transformers_files import encoder_of
 from trainer.weights.formula import WeightsDistribution
 from trainer.weights.from_scores import difficulty_of_samples, weights_of_samples
 from trainer.weights.label_trust import label_beliefs
+from trainer.weights.score_files import ScoreFiles, opening_once
 
 
 @contextmanager
@@ -114,10 +115,11 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> boo
     accelerator = make_accelerator(request.device, recipe.training.precision)
     tokenizer = encoder_of(recipe.model.name)
     splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
-    weights, distribution = _weights(splits, recipe)
-    beliefs = _beliefs(splits.train, recipe.loss)
+    with opening_once() as score_files:
+        weights, distribution = _weights(splits, recipe, score_files)
+        beliefs = _beliefs(splits.train, recipe.loss, score_files)
+        difficulty = _difficulty(splits, recipe, score_files)
     supervision = _supervision(beliefs, recipe.loss)
-    difficulty = _difficulty(splits, recipe)
     identity = _identity(request, splits.train, weights, supervision, difficulty)
     if request.resume and (folder / run_folder.METRICS).exists():
         saved = run_folder.read_run(folder)
@@ -132,7 +134,7 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> boo
         run_folder.write_run(folder, description)
         if distribution is not None:
             run_folder.write_json(folder / run_folder.WEIGHTS, distribution.as_dict())
-        objective = describe_objective(recipe, distribution, beliefs)
+        objective = describe_objective(recipe, distribution, beliefs, score_files)
         run_folder.write_json(folder / run_folder.OBJECTIVE, objective)
         run_folder.write_inputs(folder / run_folder.INPUTS, splits.spec, splits.train.class_names)
         run_folder.write_errors(folder / run_folder.ERRORS, splits.skipped)
@@ -193,7 +195,9 @@ def _require_fresh(folder: Path, *, resume: bool) -> None:
         )
 
 
-def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDistribution | None]:
+def _weights(
+    splits: Splits, recipe: Recipe, score_files: ScoreFiles
+) -> tuple[Tensor | None, WeightsDistribution | None]:
     """The weight of every training sample, if the recipe has weights."""
     config = recipe.regulariser
     if config.weights == "constant" or config.alpha == 0:
@@ -207,11 +211,11 @@ def _weights(splits: Splits, recipe: Recipe) -> tuple[Tensor | None, WeightsDist
             parameter="scores",
         )
     return weights_of_samples(
-        splits.train.sample_ids, Path(config.scores), config, known_ids=splits.all_ids
+        splits.train.sample_ids, score_files(config.scores), config, known_ids=splits.all_ids
     )
 
 
-def _difficulty(splits: Splits, recipe: Recipe) -> Tensor | None:
+def _difficulty(splits: Splits, recipe: Recipe, score_files: ScoreFiles) -> Tensor | None:
     """The difficulty of every training sample, if the recipe orders samples by it."""
     config = recipe.sampling
     if config.order == "random":
@@ -224,12 +228,13 @@ def _difficulty(splits: Splits, recipe: Recipe) -> Tensor | None:
             ", which `difficulty score` writes",
             parameter="scores",
         )
+    scores = score_files(config.scores)
     return difficulty_of_samples(
-        splits.train.sample_ids, Path(config.scores), config.column, known_ids=splits.all_ids
+        splits.train.sample_ids, scores, config.column, known_ids=splits.all_ids
     )
 
 
-def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
+def _beliefs(samples: Samples, config: LossConfig, score_files: ScoreFiles) -> LabelBeliefs | None:
     """What is known about the labels of the training samples, if the recipe asks for it."""
     if not config.doubts_labels:
         return None
@@ -241,7 +246,7 @@ def _beliefs(samples: Samples, config: LossConfig) -> LabelBeliefs | None:
             ", which `difficulty score` writes",
             parameter="scores",
         )
-    return label_beliefs(samples, Path(config.scores), config)
+    return label_beliefs(samples, score_files(config.scores), config)
 
 
 def _supervision(beliefs: LabelBeliefs | None, config: LossConfig) -> Supervision:

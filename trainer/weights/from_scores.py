@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError, UnmatchedScores
-from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.file import OpenScoreFile
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import require_columns
 from trainer.config import ScoreWeights
@@ -52,7 +52,7 @@ class _JoinedScores:
 
 def weights_of_samples(
     sample_ids: Sequence[str],
-    path: Path,
+    scores: OpenScoreFile,
     config: ScoreWeights,
     *,
     known_ids: Sequence[str] | None = None,
@@ -67,7 +67,8 @@ def weights_of_samples(
         distribution. With `missing = "mean"`, samples whose score is absent, null or NaN have
         the mean weight of the others.
     """
-    column = _read_column(path, config.column, "regulariser.column")
+    path = scores.path
+    column = _read_column(scores, config.column, "regulariser.column")
     if config.unreliable == "error":
         require_reliable(column.provenance, path, ', or set regulariser.unreliable = "allow"')
     joined = _join(column, sample_ids, known_ids)
@@ -98,7 +99,7 @@ def weights_of_samples(
 
 def difficulty_of_samples(
     sample_ids: Sequence[str],
-    path: Path,
+    scores: OpenScoreFile,
     column: str,
     *,
     known_ids: Sequence[str] | None = None,
@@ -114,28 +115,34 @@ def difficulty_of_samples(
         UnmatchedScores: A sample has no score; or a score no sample, not even one whose id is
             known.
     """
-    read = _read_column(path, column, "sampling.column")
-    require_reliable(read.provenance, path)
+    read = _read_column(scores, column, "sampling.column")
+    require_reliable(read.provenance, scores.path)
     joined = _join(read, sample_ids, known_ids)
-    _check_matched(joined, path, ScoreWeights(column=column), may_lack=False)
+    _check_matched(joined, scores.path, ScoreWeights(column=column), may_lack=False)
     return torch.from_numpy(joined.scores)
 
 
-def _read_column(path: Path, name: str, key: str) -> _ScoreColumn:
-    schema = read_score_schema(path)
-    require_columns([name], schema.names, str(path), ConfigError)
-    numeric = [field.name for field in schema if pa.types.is_floating(field.type)]
-    file = read_scores(path, ["sample_id", *numeric])
-    filled = [column for column in numeric if file.table[column].null_count < len(file.table)]
-    if name not in filled:
-        reason = "is empty" if name in numeric else "is not a column of scores"
-        raise ConfigError(
-            f"{key} {name!r} {reason} in {path}",
-            f"choose one of {filled}, or score again so that it is filled",
-        )
-    sample_ids = unique_ids(file.table, path)
-    scores = file.table[name].cast(pa.float64()).to_numpy()
-    return _ScoreColumn(sample_ids, scores, file.provenance)
+def _read_column(file: OpenScoreFile, name: str, key: str) -> _ScoreColumn:
+    types = dict(zip(file.schema.names, file.schema.types, strict=True))
+    require_columns([name], file.schema.names, str(file.path), ConfigError)
+    if not pa.types.is_floating(types[name]):
+        raise _no_scores(file, name, key, "is not a column of scores")
+    table = file.read(["sample_id", name])
+    if table[name].null_count == len(table):
+        raise _no_scores(file, name, key, "is empty")
+    scores = table[name].cast(pa.float64()).to_numpy()
+    return _ScoreColumn(unique_ids(table, file.path), scores, file.provenance)
+
+
+def _no_scores(file: OpenScoreFile, name: str, key: str, reason: str) -> ConfigError:
+    """The error about a column without scores, which names those that have some."""
+    numeric = [field.name for field in file.schema if pa.types.is_floating(field.type)]
+    table = file.read(numeric)
+    filled = [column for column in numeric if table[column].null_count < len(table)]
+    return ConfigError(
+        f"{key} {name!r} {reason} in {file.path}",
+        f"choose one of {filled}, or score again so that it is filled",
+    )
 
 
 def _join(

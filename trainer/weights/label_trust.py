@@ -14,7 +14,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError, UnmatchedScores
 from difficulty_service.marks.record import MARK_COLUMN
-from difficulty_service.scores.file import read_score_schema, read_scores
+from difficulty_service.scores.file import OpenScoreFile
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.config import LossConfig
 from trainer.samples import Samples
@@ -24,11 +24,11 @@ from trainer.weights.score_files import examples_of, positions_of, unique_ids
 COLUMNS = ("sample_id", "label", "label_name", "p_wrong", "suggested_label_name")
 
 
-def label_beliefs(samples: Samples, path: Path, config: LossConfig) -> LabelBeliefs:
+def label_beliefs(samples: Samples, scores: OpenScoreFile, config: LossConfig) -> LabelBeliefs:
     """Reads what a score file says about the labels of training samples; joined by sample id."""
-    present = read_score_schema(path).names
+    path, present = scores.path, scores.schema.names
     optional = (MARK_COLUMN, *LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values())
-    table = read_scores(path, [*COLUMNS, *(each for each in optional if each in present)]).table
+    table = scores.read([*COLUMNS, *(each for each in optional if each in present)])
     probabilities = trust_in_labels(table, len(samples.class_names))
     if np.isnan(probabilities).all():
         raise ConfigError(f"no sample of {path} has a p_wrong", "score labels of several classes")

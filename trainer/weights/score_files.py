@@ -1,5 +1,8 @@
 """Score files for training: their rows are joined to samples by id, and their origin is noted."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +12,27 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import ScoreFileError, TrainingError
-from difficulty_service.base.files import file_sha256
-from difficulty_service.scores.file import read_scores
+from difficulty_service.scores.file import OpenScoreFile, open_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import scorer_of
 
 EXAMPLES = 3
 """Number of ids that a message names."""
+
+
+ScoreFiles = Callable[[str], OpenScoreFile]
+"""Gives the score file of a path in a recipe; made by `opening_once`."""
+
+
+@contextmanager
+def opening_once() -> Iterator[ScoreFiles]:
+    """Opens each score file of a run when it is first needed, until the context ends.
+
+    Weights, beliefs and the order of samples mostly come from one file, and each opening reads all
+    of it to verify its checksum. What describes a file is known after the context, too.
+    """
+    with ExitStack() as stack:
+        yield cache(lambda path: stack.enter_context(open_scores(Path(path))))
 
 
 def unique_ids(table: pa.Table, path: Path) -> pa.Array:
@@ -55,12 +72,15 @@ def require_reliable(provenance: Provenance, path: Path, way_out: str = "") -> N
     )
 
 
-def describe_scores(path: Path, column: str) -> dict[str, Any]:
-    """The identity of the scores that weights are made from, as JSON values; None is not known."""
-    provenance = read_scores(path, ["sample_id"]).provenance
+def describe_scores(scores: OpenScoreFile, column: str) -> dict[str, Any]:
+    """The identity of the scores that weights are made from, as JSON values; None is not known.
+
+    The file may be closed by now.
+    """
+    provenance = scores.provenance
     return {
-        "file": str(path),
-        "sha256": file_sha256(path),
+        "file": str(scores.path),
+        "sha256": scores.sha256,
         "column": column,
         "scorer": scorer_of(column),
         "reliable": provenance.reliable,

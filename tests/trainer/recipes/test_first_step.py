@@ -11,6 +11,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor
 
+from difficulty_service.scores.file import open_scores
 from tests.factories import write_image_folder, write_score_file
 from trainer.config import Recipe
 from trainer.data import Splits, open_splits
@@ -114,10 +115,11 @@ def weights_of(splits: Splits, recipe: Recipe, folder: Path) -> Tensor | None:
         return None
     ids = list(splits.all_ids)
     scores = dict(zip(ids, np.linspace(-100.0, 100.0, len(ids)), strict=True))
-    write_score_file(folder / "scores.parquet", scores, backbone="builtin")
-    weights, _ = weights_of_samples(
-        splits.train.sample_ids, folder / "scores.parquet", recipe.regulariser, known_ids=ids
-    )
+    path = write_score_file(folder / "scores.parquet", scores, backbone="builtin")
+    with open_scores(path) as opened:
+        weights, _ = weights_of_samples(
+            splits.train.sample_ids, opened, recipe.regulariser, known_ids=ids
+        )
     return weights
 
 

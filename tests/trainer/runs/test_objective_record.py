@@ -1,15 +1,21 @@
 """The record of a run states its loss, its entropy term and the source of the weights."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 
 from difficulty_service.base.checksums import load_checked
 from difficulty_service.base.errors import ConfigError, TrainingError
+from difficulty_service.base.tables import open_parquet
+from difficulty_service.scores import file as scores_file
+from difficulty_service.scores.file import read_score_schema
 from tests.factories import write_score_file
 from trainer.config import Recipe, ScoreWeights
 from trainer.data import open_splits
@@ -180,3 +186,47 @@ def test_a_run_resumes_with_a_copy_of_the_scores_and_not_with_others(
 
     models = [tmp_path / name / "seed-0" / "model.safetensors" for name in ("whole", "run")]
     assert models[0].read_bytes() == models[1].read_bytes()
+
+
+def test_a_run_opens_the_file_of_its_weights_labels_and_order_once_and_reads_few_columns(
+    probe_recipe: MakeRecipe,
+    locations: dict[str, str],
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = locations["SCORES"]
+    opened: list[Path] = []
+    used: set[str] = set()
+
+    @contextmanager
+    def counted(path: Path) -> Iterator[pq.ParquetFile]:
+        opened.append(path)
+        with open_parquet(path) as file:
+            read = file.read
+
+            def noted(columns: list[str]) -> pa.Table:
+                used.update(columns)
+                return read(columns=columns)
+
+            monkeypatch.setattr(file, "read", noted)
+            yield file
+
+    monkeypatch.setattr(scores_file, "open_parquet", counted)
+    recipe = probe_recipe(
+        regulariser={"alpha": 0.3, "weights": "scores", "scores": scores},
+        loss={"weights": "label_probability", "scores": scores},
+        sampling={"order": "easy_first", "scores": scores},
+    )
+
+    run(recipe, tmp_path)
+
+    assert opened == [Path(scores)]
+    assert {"rmd", "p_wrong"} <= used
+    assert "knn" not in used
+    assert "knn" in read_score_schema(Path(scores)).names
+    record = record_of(tmp_path)
+    origins = record["scores"], record["labels"]["scores"], record["order"]["scores"]
+    assert {origin["sha256"] for origin in origins} == {
+        hashlib.sha256(Path(scores).read_bytes()).hexdigest()
+    }

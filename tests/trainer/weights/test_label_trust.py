@@ -15,7 +15,7 @@ from difficulty_service.base.errors import (
     ScoreFileError,
     UnmatchedScores,
 )
-from difficulty_service.scores.file import read_scores, write_scores
+from difficulty_service.scores.file import open_scores, read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES
 from trainer.config import LossConfig
@@ -63,7 +63,8 @@ def save(path: Path, rows: Sequence[Row]) -> Path:
 
 def read(path: Path, rows: Sequence[Row] = ROWS, **options: str) -> LabelBeliefs:
     config = LossConfig(targets="posterior", **options)  # type: ignore[arg-type]
-    return label_beliefs(samples(0, 1, 2), save(path, rows), config)
+    with open_scores(save(path, rows)) as scores:
+        return label_beliefs(samples(0, 1, 2), scores, config)
 
 
 @pytest.mark.parametrize("name", ["scores.parquet", "scores.csv", "scores.jsonl"])
@@ -137,8 +138,9 @@ def test_scores_that_were_not_asked_about_labels_are_refused_with_the_scorer(
     plain = read_scores(path, ["sample_id", "label", "label_name"])
     write_scores(path, plain.table, plain.provenance)
 
-    with pytest.raises(ScoreFileError, match=r"no p_wrong; .* scorers='suspicion'"):
-        label_beliefs(samples(0, 1, 2), path, LossConfig(weights="label_probability"))
+    missing = pytest.raises(ScoreFileError, match=r"no p_wrong; .* scorers='suspicion'")
+    with missing, open_scores(path) as scores:
+        label_beliefs(samples(0, 1, 2), scores, LossConfig(weights="label_probability"))
 
 
 def with_likeliest(
