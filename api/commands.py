@@ -102,10 +102,10 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     """
     import webbrowser
 
-    from difficulty_service.cli.console import out, print_warnings
+    from difficulty_service.cli.console import err, out, print_warnings
 
     # At once, because importing what follows and reading the file take seconds on a slow machine.
-    out.print(f"Opening {scores}", markup=False)
+    err.print(f"Opening {scores}", markup=False)
 
     from api.explore import ExploreOptions, explore
     from difficulty_service.cli.demo import has_desktop

@@ -3,7 +3,7 @@
     python -m benchmarks.explorer [--rows 1000000]
 
 Random scores of a thousand classes, and features beside them, are explored by `difficulty explore`.
-Each page is asked for once and then five times more; the first one opens the scores.
+Each page is asked for once and then five times more, once the map is made.
 """
 
 import argparse
@@ -44,6 +44,8 @@ PAGES = (
     "/errors",
 )
 DIM, SHARD = 64, 10_000
+ADDRESS = re.compile(r"http://\S+")
+ASKS_FOR_MAP, AWAITED = {"hx-request": "true"}, 204
 REPEATS = 5
 
 
@@ -106,12 +108,15 @@ def explored(scores: Path) -> Iterator[tuple[str, int, httpx2.Client]]:
     with output.open("w") as file:
         server = subprocess.Popen([*command, "--no-browser"], stdout=file)  # noqa: S603
     try:
-        while not (printed := output.read_text()).endswith("\n"):
+        while (printed := ADDRESS.search(output.read_text())) is None:
             time.sleep(0.1)
-        address = printed.split()[1]
+        address = printed[0]
         with httpx2.Client(transport=httpx2.HTTPTransport(retries=50), timeout=120) as client:
-            client.get(address.partition("/jobs")[0]).raise_for_status()
-            print(f"\nthe server is ready after {time.perf_counter() - start:.1f} s")
+            client.get(address).raise_for_status()
+            print(f"\nthe first page is there after {time.perf_counter() - start:.1f} s")
+            while client.get(f"{address}/map", headers=ASKS_FOR_MAP).status_code == AWAITED:
+                time.sleep(0.5)
+            print(f"the map is there after {time.perf_counter() - start:.1f} s")
             yield address, server.pid, client
     finally:
         server.terminate()

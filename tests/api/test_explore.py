@@ -525,7 +525,7 @@ def test_the_command_says_at_once_what_it_opens(
 ) -> None:
     before: list[str] = []
     monkeypatch.setattr(
-        explore_module, "explore", lambda *_: before.append(capsys.readouterr().out)
+        explore_module, "explore", lambda *_: before.append(capsys.readouterr().err)
     )
 
     explore_scores(scores, browser=False)
