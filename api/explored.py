@@ -7,7 +7,7 @@ is marked in the current round goes into the file of remembered marks within a s
 """
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,8 +92,7 @@ def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: J
     written = _read(explored.written_file(job.id))
     earlier = dict(_read(explored.earlier_file(job.id)).samples)
     changed = ReviewFolder(explored.scores).changes_since(written)
-    ids = content.table["sample_id"].cast(pa.string()).combine_chunks()
-    rows = pc.index_in(pa.array(changed, pa.string()), value_set=ids).to_pylist()
+    rows = _rows_of(changed, content) if changed else []
     number = content.provenance.round or 1
     changes: dict[int, SampleMark | None] = {}
     for (sample_id, mark), row in zip(changed.items(), rows, strict=True):
@@ -109,6 +108,15 @@ def reconcile(engine: Engine, explored: ExploredFile, content: ScoreFile, job: J
         set_marks(engine, OWNER, job.id, changes, {})
     explored.earlier_file(job.id).parent.mkdir(exist_ok=True)
     write_marks(explored.earlier_file(job.id), earlier.values())
+
+
+def _rows_of(sample_ids: Iterable[str], content: ScoreFile) -> list[int | None]:
+    """The row of each id in a score file; None where it has none."""
+    known = content.table["sample_id"].cast(pa.string()).combine_chunks()
+    rows: list[int | None] = pc.index_in(
+        pa.array(sample_ids, pa.string()), value_set=known
+    ).to_pylist()
+    return rows
 
 
 def _read(path: Path) -> Marks:

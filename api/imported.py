@@ -253,10 +253,12 @@ def find_errors(scores: Path, content: ScoreFile) -> Sequence[BadImage]:
         except FeatureStoreError as error:
             why = str(error)
             continue
-        ids = pa.array([error.sample_id for error in found or ()], pa.string())
+        if not found:
+            continue
+        ids = pa.array([error.sample_id for error in found], pa.string())
         scored = pc.is_in(ids, value_set=content.table["sample_id"].combine_chunks())
         # The file of another dataset may be there.
-        if found and len(found) >= number and not pc.any(scored).as_py():
+        if len(found) >= number and not pc.any(scored).as_py():
             return [replace(each, reason=spelled(each.reason, as_option)) for each in found]
     unknown = "their names and reasons are not known"
     return [BadImage(count_of(number, "unreadable image"), f"{unknown}: {why}")] if number else []
