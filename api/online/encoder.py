@@ -242,7 +242,7 @@ class BackbonePool:
         prepare(_one_pixel, preprocessing, description.mode or "fast")
         return self._running(
             backbone,
-            lambda views: normalise(views.to(self._device), preprocessing, options.precision),
+            lambda views: normalise(views.to(self._device), preprocessing, options.input_precision),
         )
 
     def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:

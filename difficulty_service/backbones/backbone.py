@@ -131,7 +131,8 @@ class BackboneOptions:
         weights: Path of a weights file; None to use the cache of the hub or to download.
         features: `penultimate` (before any projection) or `projected` (CLIP's shared space).
         device: Device that runs the network.
-        precision: dtype of the network's parameters and inputs.
+        precision: dtype of the network's parameters and inputs; torch.int8 for weights and
+            activations of eight bits, whose inputs are float32.
         flip: Whether features are the mean of those of the image and of its mirror image.
         image_size: Side of the square input in pixels, in place of the network's own; None for
             that. The preprocessing of the backbone has the side that it takes.
@@ -148,6 +149,11 @@ class BackboneOptions:
     image_size: int | None = None
     random: bool = False
     downloads: Downloads = field(default=DEFAULT_DOWNLOADS, compare=False, repr=False)
+
+    @property
+    def input_precision(self) -> torch.dtype:
+        """Dtype of the network's inputs."""
+        return torch.float32 if self.precision == torch.int8 else self.precision
 
     def describe(self) -> dict[str, Any]:
         """JSON values of what features depend on, for provenance."""
@@ -242,7 +248,7 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 """Precisions of a network by their names; beside them `auto` is the one that suits a device."""
 
 

@@ -171,7 +171,7 @@ def freeze(
     memory_format = torch.channels_last if convolutions > 1 else torch.contiguous_format
     network = network.eval().requires_grad_(requires_grad=False)
     network = fold_norms(network, preprocessing.shape)
-    network = network.to(device=options.device, dtype=options.precision)
+    network = network.to(device=options.device, dtype=options.input_precision)
     network = network.to(memory_format=memory_format)
     backbone = FrozenNetwork(
         name=name,
@@ -179,7 +179,7 @@ def freeze(
         preprocessing=preprocessing,
         weights_sha256="random" if weights is None else file_sha256(weights),
         network=network,
-        precision=options.precision,
+        precision=options.input_precision,
         memory_format=memory_format,
         flip=options.flip,
         one_core=isinstance(network, OnnxNetwork),

@@ -42,6 +42,7 @@ class BackboneSpec:
     Attributes:
         repository: Where its weights are on the hub; None where the package has them.
         filenames: Names that its file may have there, the preferred one first.
+        has_int8: Whether it also computes in eight bits, on CPUs by ONNX Runtime.
     """
 
     description: str
@@ -49,6 +50,7 @@ class BackboneSpec:
     load: Loader
     repository: str | None = None
     filenames: tuple[str, ...] = ()
+    has_int8: bool = False
 
 
 def load_clip(name: str, options: "BackboneOptions", *, architecture: str, tag: str) -> "Backbone":
@@ -310,5 +312,6 @@ BACKBONES: dict[str, BackboneSpec] = {
         "EfficientNet-Lite2 trained on ImageNet, works offline",
         Facts(1280, 260, 4.8, 0.9, "apache-2.0"),
         _load_builtin_photos,
+        has_int8=True,
     ),
 }

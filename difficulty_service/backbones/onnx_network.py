@@ -24,8 +24,12 @@ def onnx_runtime_version() -> str:
 
 def suits_onnx(options: BackboneOptions) -> bool:
     """Whether a network runs by ONNX Runtime: in float32, on a CPU, where the package is there."""
-    on_cpu = options.device.type == "cpu" and options.precision == torch.float32
-    return on_cpu and find_spec("onnxruntime") is not None
+    return options.precision == torch.float32 and has_onnx(options.device)
+
+
+def has_onnx(device: torch.device) -> bool:
+    """Whether ONNX Runtime can run networks of a device: on a CPU, where the package is there."""
+    return device.type == "cpu" and find_spec("onnxruntime") is not None
 
 
 class OnnxNetwork(nn.Module):

@@ -14,6 +14,7 @@ from difficulty_service.base.errors import BackboneError, MissingWeights, Settin
 BUILTIN_WEIGHTS = Path(__file__).parent / "builtin" / "encoder.safetensors"
 PHOTO_WEIGHTS = Path(__file__).parent / "builtin_photos" / "encoder.safetensors"
 PHOTO_GRAPH = PHOTO_WEIGHTS.with_suffix(".onnx")
+PHOTO_INT8_GRAPH = PHOTO_WEIGHTS.with_suffix(".int8.onnx")
 PACKAGED_WEIGHTS = {"builtin": BUILTIN_WEIGHTS, "builtin-photos": PHOTO_WEIGHTS}
 """The weights that are in the package, by the names of the backbones."""
 

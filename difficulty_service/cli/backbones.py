@@ -115,7 +115,7 @@ def run_benchmark(
     only: list[str] | None, num_images: int, device_name: str, precision: str
 ) -> None:
     """Prints a table of the speed of some backbones, or of all that have a short name."""
-    from difficulty_service.backbones import BACKBONES
+    from difficulty_service.backbones import BACKBONES, usual_precision
     from difficulty_service.backbones.backbone import choose_device, choose_precision
     from difficulty_service.base.threads import num_workers
     from difficulty_service.cli.console import err, out, print_table
@@ -125,15 +125,17 @@ def run_benchmark(
     dtype = choose_precision(precision, device)
     names = list(dict.fromkeys(only or BACKBONES))
     networks = {name: network_to_measure(name) for name in names}
-    rows = []
+    rows, precisions = [], dict[str, None]()
     for number, (name, network) in enumerate(networks.items(), start=1):
         weights = "random" if network.random else "pretrained"
         err.print(f"measuring {name} ({number} of {len(names)})", markup=False)
-        options = replace(network, device=device, precision=dtype)
+        used = usual_precision(name, dtype, device) if precision == "auto" else dtype
+        precisions.setdefault(str(used).removeprefix("torch."))
+        options = replace(network, device=device, precision=used)
         speed = measure_speed(name, options, SECONDS)
         rows.append((name, speed.images_per_second, speed.hours(num_images), weights))
     print_table(("name", "images/s", f"hours for {num_images:,}", "weights"), rows)
-    machine = f"{device}, {str(dtype).removeprefix('torch.')}, {num_workers()} cores"
+    machine = f"{device}, {' and '.join(precisions)}, {num_workers()} cores"
     out.print(f"{machine}; JPEG of {WIDTH} x {HEIGHT} pixels, decoding included", markup=False)
 
 

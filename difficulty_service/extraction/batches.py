@@ -234,7 +234,7 @@ def encode_batch(
                 views = views.pin_memory()  # so that the copy to the GPU waits for nothing
             on_device = views.to(network.device, non_blocking=True)
             if not isinstance(preprocessing, TextPreprocessing):
-                on_device = normalise(on_device, preprocessing, network.precision)
+                on_device = normalise(on_device, preprocessing, network.input_precision)
             return replace(batch, values=backbone.encode(on_device).float())
         except torch.OutOfMemoryError:
             raise BackboneError(

@@ -1,6 +1,7 @@
 """What a run leaves open, settled: the backbone, its precision, and the library that runs it.
 
-A precision and a library are chosen by measurement, on CPUs: some images of the dataset go through
+A network with weights of eight bits computes in them on CPUs. Otherwise a precision and a library
+are chosen by measurement, on CPUs: some images of the dataset go through
 the network in both ways. bfloat16 is several times as fast with some networks and changes the ranks
 of the scores with others; ONNX Runtime is faster with some networks of convolutions. Both wait for
 a dataset that is worth the comparison.
@@ -19,6 +20,7 @@ from difficulty_service.backbones import (
     DEFAULT_BACKBONE,
     Loader,
     load_backbone,
+    usual_precision,
     warn_of_licence,
 )
 from difficulty_service.backbones.backbone import Backbone
@@ -59,7 +61,7 @@ LEAST_IMAGES = 2048
 LEAST_SPEEDUP = 1.2
 """How many times as fast bfloat16 must be: less does not pay for another rounding."""
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
 
 
 def do_nothing() -> None:
@@ -107,23 +109,35 @@ def settle_precision(
     """The plan with a precision, where it leaves it open; see `settle`.
 
     In this order: the precision of features that an earlier run left, of the Gaussians that will
-    score the features, of a comparison on some images (on a CPU with bfloat16), of the device.
-    Several processes that divide a dataset, or the nodes of a cluster, may have other processors
-    and must agree on a precision, so they compare none.
+    score the features, int8 on a CPU if the network has it, on a CPU with bfloat16 what a
+    comparison on some images says, the default of the device. Several processes that divide a
+    dataset, or the nodes of a cluster, may have other processors and must agree on a precision, so
+    they compare none.
     """
-    task = plan.task(dataset)
+    plan.task(dataset)  # refuses samples and options that the backbone does not go with
     if not plan.open_precision:
         return plan
+    usual = usual_precision(str(plan.backbone), plan.network.precision, plan.network.device)
+    plan = replace(plan, network=replace(plan.network, precision=usual))
     if plan.resume and is_store(plan.out):
         return _follow(plan, read_description(plan.out), f"the features in {plan.out} are")
     if fitted_on is not None:
         return _follow(plan, fitted_on, "the features of the Gaussians are")
+    return plan if usual == torch.int8 else _compared(plan, dataset, load, compared)
+
+
+def _compared(plan: Plan, dataset: Dataset, load: Loader, compared: Callable[[], None]) -> Plan:
+    """The plan with the precision that a comparison chooses, where one is worth its time.
+
+    Several processes that divide a dataset, or the nodes of a cluster, need not have the same
+    processor and must agree on a precision, so they compare none.
+    """
     images = 0 if dataset.modality == "text" else len(dataset.labels)
     alone = plan.cluster is None and plan.subset.num_subsets == 1
     has_choice = plan.network.device.type == "cpu" and computes_in_bfloat16()
     if not (alone and has_choice and images >= LEAST_IMAGES):
         return plan
-    pilot = compare_precisions(task, load, compared)
+    pilot = compare_precisions(plan.task(dataset), load, compared)
     if not pilot.num_images:
         reason = "float32, as no image that was compared could be read"
         return replace(plan, precision_reason=reason)

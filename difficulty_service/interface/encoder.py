@@ -1,12 +1,13 @@
 """`backbone`: a pretrained network that turns images into features."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.backbones import load_backbone, warn_of_licence
+from difficulty_service.backbones import load_backbone, usual_precision, warn_of_licence
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import DatasetOptions
@@ -76,6 +77,10 @@ def backbone(name: str = "builtin", **options: Unpack[EncoderOptions]) -> Encode
     """
     require_names(options, EncoderOptions, "backbone")
     plan = make_plan(run_of({**options, "on_error": "stop"}))
-    encoder = Encoder(load_backbone(name, plan.network), plan.network, plan.options)
+    network = plan.network
+    if plan.open_precision:
+        usual = usual_precision(name, network.precision, network.device)
+        network = replace(network, precision=usual)
+    encoder = Encoder(load_backbone(name, network), network, plan.options)
     warn(warn_of_licence(name))
     return encoder

@@ -15,8 +15,9 @@ class DeviceChoices(TypedDict, total=False):
     Attributes:
         weights: Local weights file (safetensors or PyTorch) instead of a download.
         device: auto, cpu, cuda, cuda:1, mps. Default: `auto`.
-        precision: auto: bf16 on recent GPUs, else fp32; `score_dataset` also takes bf16 on CPUs
-            where faster with the same ranks. Default: `auto`.
+        precision: auto: bf16 on recent GPUs, int8 for builtin-photos on CPUs, else fp32;
+            `score_dataset` also takes bf16 on CPUs where faster with the same ranks. Default:
+            `auto`.
         batch_size: Images per forward pass; default: 256 on a GPU; on a CPU 64 small or 8 large
             ones.
         workers: Threads (with a GPU and many images: processes) that read and decode images and,
@@ -26,7 +27,7 @@ class DeviceChoices(TypedDict, total=False):
 
     weights: str | Path | None
     device: str
-    precision: Literal["auto", "fp32", "bf16"]
+    precision: Literal["auto", "fp32", "bf16", "int8"]
     batch_size: int | None
     workers: int | None
 

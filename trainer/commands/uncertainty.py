@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainer.uncertainty.application import Application
     from trainer.uncertainty.head import TrainedHead
 
-PRECISIONS = {"float32": "fp32", "bfloat16": "bf16"}
+PRECISIONS = {"float32": "fp32", "bfloat16": "bf16", "int8": "int8"}
 """Values of `difficulty extract --precision` by the name of the dtype."""
 
 

@@ -1,11 +1,17 @@
 """Writes the network of the encoder of photographs as an ONNX file; needs the package onnx."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from difficulty_service.backbones.builtin_photos.network import FEATURE_DIM, LARGEST, LAYERS, SIZE
+from difficulty_service.backbones.builtin_photos.network import (
+    FEATURE_DIM,
+    LARGEST,
+    LAYERS,
+    SIZE,
+    Layer,
+)
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto
@@ -20,9 +26,6 @@ def graph_of(weights: Path) -> "ModelProto":
     ONNX Runtime finds the weights in the safetensors file, which must lie beside that of the graph.
     """
     from onnx import TensorProto, helper
-
-    def values(name: str, shape: list[int]) -> list["ValueInfoProto"]:
-        return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["samples", *shape])]
 
     stored = list(tensors_of(weights))
     casts = [
@@ -42,6 +45,13 @@ def graph_of(weights: Path) -> "ModelProto":
     )
     opset = helper.make_opsetid("", OPSET)
     return helper.make_model(graph, opset_imports=[opset], ir_version=IR_VERSION)
+
+
+def values(name: str, shape: list[int]) -> list["ValueInfoProto"]:
+    """An input or output of the graph, for each sample of that shape."""
+    from onnx import TensorProto, helper
+
+    return [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["samples", *shape])]
 
 
 def tensors_of(weights: Path) -> "Iterator[TensorProto]":
@@ -75,15 +85,8 @@ def operations() -> "Iterator[NodeProto]":
         name = f"layers.{number}"
         if layer.enters:
             entered = images
-        yield helper.make_node(
-            "Conv",
-            [images, f"{name}.weight", f"{name}.bias"],
-            [f"{name}.convolved"],
-            kernel_shape=[layer.kernel] * 2,
-            strides=[layer.stride] * 2,
-            group=layer.groups,
-            pads=[layer.padding[0]] * 2 + [layer.padding[1]] * 2,
-        )
+        inputs = [images, f"{name}.weight", f"{name}.bias"]
+        yield convolution(layer, inputs, f"{name}.convolved")
         images = f"{name}.convolved"
         if layer.clipped:
             yield helper.make_node("Clip", [images, "smallest", "largest"], [f"{name}.clipped"])
@@ -93,3 +96,18 @@ def operations() -> "Iterator[NodeProto]":
             images = f"{name}.added"
     yield helper.make_node("GlobalAveragePool", [images], ["means"])
     yield helper.make_node("Flatten", ["means"], ["features"])
+
+
+def convolution(layer: Layer, inputs: Sequence[str], output: str) -> "NodeProto":
+    """The convolution of a layer, with the padding that it has."""
+    from onnx import helper
+
+    return helper.make_node(
+        "Conv",
+        inputs,
+        [output],
+        kernel_shape=[layer.kernel] * 2,
+        strides=[layer.stride] * 2,
+        group=layer.groups,
+        pads=[layer.padding[0]] * 2 + [layer.padding[1]] * 2,
+    )
