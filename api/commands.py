@@ -102,6 +102,8 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
     """
     import webbrowser
 
+    import structlog  # noqa: F401 - light, and tells whether the service's packages are here
+
     from difficulty_service.cli.console import err, out, print_warnings
 
     # At once, because importing what follows and reading the file take seconds on a slow machine.

@@ -96,7 +96,7 @@ def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: 
         job = client.get(f"/v1{address}").json()
 
     assert "<b>2</b> of 4 labels are almost certainly wrong." in summary
-    assert "1 is between two classes (another one looks nearer," in summary
+    assert "1 is between two classes (ambiguous: the label may still be right)" in summary
     assert job["result"]["num_doubtful"] == 2
     assert "<dt>Suspicion</dt><dd>6.5: another class fits better</dd>" in image
     assert re.search(r"<dt>Label margin</dt><dd>.2\.0</dd>", image)
