@@ -53,7 +53,7 @@ def test_without_network_python_scores_as_the_command_does_and_warns(
 
     assert done.returncode == 0, done.stderr
     why = [str(each.message) for each in caught if "of clip-vit-b16 are miss" in str(each.message)]
-    assert ["therefore builtin," in sentence for sentence in why] == [True]
+    assert ["using the bundled builtin instead" in sentence for sentence in why] == [True]
     assert scores.to_arrow()["rmd"] == read_scores(tmp_path / "scores.parquet").table["rmd"]
 
 
