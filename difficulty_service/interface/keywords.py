@@ -125,7 +125,7 @@ class ImageOptions(ReadingChoices, total=False):
             of texts such as a|b, or columns of 0 and 1 for a tag each, as a list or a text such as
             cat,dog or has_*; auto for the column called tags or labels. A row of the scores is a
             decision about a tag.
-        tag_separator: Separator between the tags of a text; default: |.
+        tag_separator: Separator between the tags of a text; default: a vertical bar.
     """
 
     resume: bool

@@ -275,7 +275,7 @@ class TagOptions(Options):
     Each row of the result is a decision about one tag."""
 
     tag_separator: Annotated[Separator | None, Parameter(metavar="TEXT")] = None
-    """Separator between the tags of a text; default: |."""
+    """Separator between the tags of a text; default: a vertical bar."""
 
     @property
     def tag_columns(self) -> tuple[str, ...]:
