@@ -100,7 +100,9 @@ def test_child_processes_of_a_command_run_our_modules(
     # The score file is looked for in a child.
     done = run(*start, "explore", "missing.parquet", cwd=cwd, path=path)
 
-    assert (done.returncode, done.stderr) == (1, "error: there is no score file missing.parquet\n")
+    opening, error = done.stderr.splitlines()
+    assert (done.returncode, opening) == (1, "Opening missing.parquet")
+    assert error == "error: there is no score file missing.parquet"
     assert what_ran(marker) == ""
 
 
