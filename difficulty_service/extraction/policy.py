@@ -1,10 +1,10 @@
 """What a run leaves open, settled: the backbone, its precision, and the library that runs it.
 
 A network with weights of eight bits computes in them on CPUs. Otherwise a precision and a library
-are chosen by measurement, on CPUs: some images of the dataset go through
-the network in both ways. bfloat16 is several times as fast with some networks and changes the ranks
-of the scores with others; ONNX Runtime is faster with some networks of convolutions. Both wait for
-a dataset that is worth the comparison.
+are chosen by measurement, on CPUs: some images of the dataset go through the network in both ways.
+bfloat16 is several times as fast with some networks and changes the ranks of the scores with
+others; ONNX Runtime is faster with some networks of convolutions. Both wait for a dataset that is
+worth the comparison.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -110,9 +110,7 @@ def settle_precision(
 
     In this order: the precision of features that an earlier run left, of the Gaussians that will
     score the features, int8 on a CPU if the network has it, on a CPU with bfloat16 what a
-    comparison on some images says, the default of the device. Several processes that divide a
-    dataset, or the nodes of a cluster, may have other processors and must agree on a precision, so
-    they compare none.
+    comparison on some images says, the default of the device.
     """
     plan.task(dataset)  # refuses samples and options that the backbone does not go with
     if not plan.open_precision:
