@@ -16,12 +16,15 @@ def reload(page: "Page") -> None:
     late, so that both are asked again.
     """
     kept = "JSON.stringify(Object.entries(localStorage).sort())"
-    other = page.context.new_page()
-    other.goto(page.url)
     deadline = time.monotonic() + SECONDS
-    while (here := page.evaluate(kept)) != (there := other.evaluate(kept)):
+    while True:
+        # A page that opens while another one writes may never hear of it: each question is a new page's.
+        other = page.context.new_page()
+        other.goto(page.url)
+        here, there = page.evaluate(kept), other.evaluate(kept)
+        other.close()
+        if here == there:
+            break
         assert time.monotonic() < deadline, (here, there)
-        other.wait_for_timeout(20)
-    other.close()
     page.bring_to_front()
     page.reload()
