@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.markdown import Markdown
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -23,6 +24,11 @@ from trainer.run_folder import FINAL, METRICS, read_json, seed_folder
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed, stop_on_signals
 from trainer.training.state import TrainingProgress
 from trainer.weights.formula import WeightsDistribution
+
+
+def print_markdown(text: str) -> None:
+    """Prints tables to be read: laid out on a terminal, and as they are for a file or a pipe."""
+    out.print(Markdown(text) if out.is_terminal else text, markup=False)
 
 
 def train_seed(

@@ -136,8 +136,10 @@ def is_missing(value: object) -> bool:
 
 
 def to_texts(ids: Column, parameter: str) -> list[str]:
-    """Ids as a list, also of a Series or a column of Arrow."""
-    return to_column(ids, parameter).to_pylist() if is_arrow(ids) else list(ids)
+    """Ids as a list, also of a Series or a column of Arrow; whole numbers as their digits."""
+    listed = to_column(ids, parameter).to_pylist() if is_arrow(ids) else list(ids)
+    # Features and arrays without ids are numbered, and their score file has the numbers as texts.
+    return [str(each) if isinstance(each, int | np.integer) else each for each in listed]
 
 
 def _only_column(held: pa.Table | pa.ChunkedArray, parameter: str) -> pa.ChunkedArray:

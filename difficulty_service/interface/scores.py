@@ -135,6 +135,14 @@ class Scores:
         except ScoreFileError as error:
             raise AttributeError(str(error)) from None
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """What each column of the table is, by name; empty for columns that joins added."""
+        return {
+            name: kind.sentence if (kind := COLUMNS.get(name)) else ""
+            for name in self.table.column_names
+        }
+
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *filter(str.isidentifier, self.table.column_names)})
 

@@ -18,7 +18,7 @@ def reload(page: "Page") -> None:
     kept = "JSON.stringify(Object.entries(localStorage).sort())"
     deadline = time.monotonic() + SECONDS
     while True:
-        # A page that opens while another one writes may never hear of it: each question is a new page's.
+        # A page that opens while another one writes may never hear of it: ask a new one each time.
         other = page.context.new_page()
         other.goto(page.url)
         here, there = page.evaluate(kept), other.evaluate(kept)

@@ -2,9 +2,13 @@
 
 import csv
 import json
+import os
+import pty
 import re
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +23,8 @@ Command = Callable[..., Done]
 WriteFeatures = Callable[..., str]
 
 SEEDS = (0, 1, 2)
+COLUMNS = 80
+STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def train(
@@ -69,6 +75,37 @@ def only_line(text: str) -> str:
     assert len(lines) == 1, text
     assert lines[0].startswith("error: ")
     return lines[0]
+
+
+def lines_on_a_terminal(*arguments: str | Path) -> list[str]:
+    """What a command prints on a terminal of COLUMNS, without colours."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(  # noqa: S603
+        [sys.executable, "-m", "difficulty_service", *map(str, arguments)],
+        stdout=theirs,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm"},
+    )
+    os.close(theirs)
+    parts = []
+    # Once the command has closed its end, reading is an error.
+    with os.fdopen(ours, "rb", buffering=0) as terminal, suppress(OSError):
+        while part := terminal.read(1 << 16):
+            parts.append(part)
+    assert process.wait() == 0
+    return STYLE.sub("", b"".join(parts).decode()).splitlines()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["evaluate", "compare"])
+def test_tables_fit_a_terminal(command: str, quick: Path) -> None:
+    lines = lines_on_a_terminal(command, quick, "--resamples", "10")
+
+    numbers = [line for line in lines if re.search(r"(accuracy|NLL|ECE|AURC)\b.* \d+\.\d", line)]
+    assert len(numbers) > 8
+    assert max(map(len, numbers)) <= COLUMNS
+    assert any("accuracy (%) ↑" in line for line in numbers)
+    assert not any("…" in line or line.startswith("|") for line in lines)
 
 
 @pytest.mark.slow
@@ -170,7 +207,7 @@ def test_compare_writes_chosen_metrics_as_latex(
 
     assert done.returncode == 0, done.stderr
     assert "| run | seeds | ECE (%) ↓ | accuracy (%) ↑ |" in done.stdout
-    assert r"run & ECE (\%) $\downarrow$ & accuracy (\%) $\uparrow$ \\" in (
+    assert r"run & ECE (\%) $\downarrow$ & accuracy (\%) $\uparrow$ & T \\" in (
         tmp_path / "x.tex"
     ).read_text("utf-8")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tex"]

@@ -37,7 +37,7 @@ def test_figures_lists_what_it_drew_and_what_it_left_out(
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[0].startswith("reliability.png: Accuracy in 15 bins of confidence")
-    assert any(line.startswith("left out of gammas-over-epochs: probe has no") for line in lines)
+    assert any(line.startswith("left out of gammas-over-epochs: no adafocal.csv") for line in lines)
     assert (tmp_path / "out" / "reliability.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "out" / "index.md").is_file()
 

@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from trainer.run_folder import METRICS, read_json
+
 Command = Callable[..., subprocess.CompletedProcess[str]]
 ForkCommand = Callable[..., ForkServerProcess]
 
@@ -108,7 +110,10 @@ def test_a_run_that_is_killed_in_an_epoch_and_resumed_ends_the_same(
     assert run.process.exitcode == -signal.SIGKILL
     assert done.returncode == 0, done.stderr
     assert "resuming after epoch" in done.stdout
-    assert f"1 model in {tmp_path}; next: difficulty evaluate {tmp_path}" in done.stdout
+    accuracy = read_json(tmp_path / "seed-0" / METRICS)["raw"]["accuracy"]
+    result, models = done.stdout.splitlines()[-2:]
+    assert result.startswith(f"validation samples: accuracy (%) {100 * accuracy:.2f}, NLL ")
+    assert models == f"1 model in {tmp_path}; next: difficulty evaluate {tmp_path}"
     assert_same_run(tmp_path / "seed-0", uninterrupted)
     again = difficulty_process(*words, "--resume")
     assert f"it has finished its {EPOCHS} epochs already" in again.stdout

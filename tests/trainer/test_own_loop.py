@@ -1,6 +1,6 @@
 """What a loop of one's own gets: weights by id, positions, and the objective with its hooks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -55,6 +55,21 @@ def test_weights_come_from_scores_in_memory_as_from_their_file(tmp_path: Path) -
     weights = trainer.read_weights(scores, scores.sample_id[::-1])
 
     assert torch.equal(weights, trainer.read_weights(path, scores.sample_id[::-1]))
+
+
+@pytest.mark.parametrize("make", [range, np.arange, lambda count: list(range(count))])
+def test_samples_without_ids_are_named_by_their_numbers(
+    make: Callable[[int], Sequence[int]],
+) -> None:
+    labels = np.arange(40) % 2
+    features = np.random.default_rng(0).standard_normal((40, 3)) + 5 * labels[:, None]
+    scores = ds.score(features, labels)
+
+    weights = trainer.read_weights(scores, make(40))
+
+    assert torch.equal(weights, trainer.read_weights(scores, scores.sample_id))
+    with pytest.raises(UnmatchedScores, match="35 of its scores belong to no sample"):
+        trainer.read_weights(scores, make(5))
 
 
 def test_the_ids_of_an_image_folder_of_torchvision_are_those_of_a_score_file(

@@ -55,7 +55,7 @@ def show_comparison(
 ) -> None:
     """Prints the comparison of runs, and writes it to a file."""
     from difficulty_service.cli.console import out as console
-    from trainer.console import watch_passes
+    from trainer.console import print_markdown, watch_passes
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.columns import MAIN_COLUMNS, choose_metrics
     from trainer.reports.comparison import compare_runs, resample_comparison
@@ -72,7 +72,8 @@ def show_comparison(
         with watch_passes(passes) as advance:
             names_shown = tabulated_metrics(comparison, shown)
             intervals = resample_comparison(comparison, names_shown, resampling, advance)
-    console.print(markdown_table(comparison, shown, intervals), markup=False)
+    width = console.width if console.is_terminal else None
+    print_markdown(markdown_table(comparison, shown, intervals, width))
     if out is None:
         return
     page = write_comparison(comparison, out, intervals, metrics)

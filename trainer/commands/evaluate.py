@@ -61,7 +61,7 @@ def evaluate(
     from difficulty_service.cli.console import out, print_warnings
     from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
     from difficulty_service.scores.file import require_score_file_name
-    from trainer.console import watch_passes
+    from trainer.console import print_markdown, watch_passes
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders
@@ -99,6 +99,6 @@ def evaluate(
     with watch_passes(passes) as advance:
         tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:
-        out.print(table, markup=False)
+        print_markdown(table)
     if write_scores is not None:
         out.print(f"the loss and the doubt of every sample are in {write_scores}", markup=False)

@@ -38,6 +38,7 @@ def figures(
         score_column: Column of the score files to draw; default: rmd.
     """
     from difficulty_service.cli.console import out as console
+    from trainer.reports.figures.figure import lines_of
     from trainer.reports.figures.sources import read_sources
     from trainer.reports.figures.writing import write_figures
 
@@ -48,6 +49,6 @@ def figures(
     written = write_figures(read_sources(inputs, score_column or "rmd"), out, picture_format)
     for each in written.figures:
         console.print(f"{each.name}.{picture_format}: {each.caption}", markup=False)
-    for left_out in written.left_out:
-        console.print(f"left out of {left_out.name}: {left_out.reason}", markup=False)
+    for line in lines_of(written.left_out):
+        console.print(f"left out of {line}", markup=False)
     console.print(f"all figures with their numbers: {written.index}", markup=False)

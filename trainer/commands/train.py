@@ -101,19 +101,21 @@ def train(
         for each in seeds:
             if not train_seed(chosen, each, folder, device, resume=resume):
                 raise SystemExit(STOPPED)
-    say_what_is_next(folder, len(seeds))
+    print_result(folder, seeds)
 
 
-def say_what_is_next(folder: Path, num_seeds: int) -> None:
-    """Prints where the models are, and the command that evaluates them."""
+def print_result(folder: Path, seeds: Sequence[int]) -> None:
+    """Prints the metrics as trained, where the models are, and the command that evaluates them."""
     import os
 
     from difficulty_service.base.wording import count_of
     from difficulty_service.cli.console import out
+    from trainer.reports.evaluation import describe_result
 
     if os.environ.get("RANK", "0") == "0":
+        out.print(describe_result(folder, seeds), markup=False)
         out.print(
-            f"{count_of(num_seeds, 'model')} in {folder}; next: difficulty evaluate {folder}",
+            f"{count_of(len(seeds), 'model')} in {folder}; next: difficulty evaluate {folder}",
             markup=False,
         )
 

@@ -26,6 +26,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from difficulty_service.base.errors import ConfigError
 from difficulty_service.base.wording import did_you_mean
 from trainer.losses.adafocal import AdaFocal
 from trainer.losses.brier import brier, bsce, bsce_flsd_53, bsce_flsd_53_gra, bsce_gra
@@ -129,15 +130,15 @@ def loss_constants(name: str) -> dict[str, Any]:
         name: A key of `LOSSES` or `LOSSES_WITH_MEMORY`, or `package.module:name`.
 
     Raises:
-        ValueError: No loss has that name.
-        ConfigError: A loss from outside the package cannot be found.
+        ConfigError: No loss has that name, or one from outside the package cannot be found.
     """
     if is_own(name):
         return dict(own_constants(name).defaults)
     known = LOSSES | LOSSES_WITH_MEMORY
     if name not in known:
-        raise ValueError(
-            f"no loss {name!r}; {did_you_mean(name, known)}choose one of {', '.join(sorted(known))}"
+        raise ConfigError(
+            f"no loss {name!r}",
+            f"{did_you_mean(name, known)}choose one of {', '.join(sorted(known))}",
         )
     parameters = inspect.signature(known[name]).parameters.values()
     return {
@@ -159,14 +160,14 @@ def make_loss(name: str, **constants: object) -> Loss:
         or distributions of that of the logits, that returns losses of shape (samples,).
 
     Raises:
-        ValueError: No loss has that name, or it has no such constant.
-        ConfigError: A loss from outside the package cannot be found.
+        ConfigError: No loss has that name, it has no such constant, or one from outside the
+            package cannot be found.
     """
     known = loss_constants(name)
     unknown = sorted(constants.keys() - known.keys())
     if unknown and not (is_own(name) and own_constants(name).takes_any):
         takes = f"choose from {', '.join(sorted(known))}" if known else "it takes none"
-        raise ValueError(f"loss {name!r} has no constant {unknown[0]!r}; {takes}")
+        raise ConfigError(f"loss {name!r} has no constant {unknown[0]!r}", takes)
     if is_own(name):
         return own_loss(name, **constants)
     if name in LOSSES:

@@ -71,6 +71,9 @@ HEADINGS = {
     "temperature_adaptive_ece": "After temperature scaling by adaptive ECE",
 }
 
+LEFT_COLUMN, RUN_COLUMN = 20, 30
+"""Characters of a terminal for the names of the metrics, and for the numbers of a run."""
+
 ARROWS = "↑ higher is better, ↓ lower is better."
 
 
@@ -102,11 +105,13 @@ def markdown_table(
     comparison: RunComparison,
     metrics: Sequence[str] = MAIN_COLUMNS,
     intervals: ComparisonIntervals | None = None,
+    width: int | None = None,
 ) -> str:
     """Formats one Markdown table of what the runs minimised, and one of metrics per stage.
 
     The best mean is bold only where the interval of its difference from every other run excludes
-    0; without intervals nothing is bold.
+    0; without intervals nothing is bold. Tables wider than `width` characters have the runs side by
+    side instead, a few in each.
     """
     parts = [f"{text}\n" for text in (legend(intervals), *advice(comparison))]
     parts.append(f"### What the runs minimise\n\n{_objectives(comparison)}")
@@ -117,11 +122,11 @@ def markdown_table(
             for run, cells in zip(comparison.runs, table.rows, strict=True)
         ]
         header = ["run", "seeds", *(_name(column.header) for column in table.columns)]
-        parts.append(f"### {table.heading}\n\n{markdown_rows(header, rows)}")
+        parts.append(f"### {table.heading}\n\n{_within(width, header, rows)}")
     for pairs in other_tables(comparison, intervals) if metrics == MAIN_COLUMNS else ():
         rows = [[_name(name), *map(_markdown_pair, cells)] for name, cells in pairs.rows]
         header = ["run", *(column.header for column in pairs.columns)]
-        table_text = markdown_rows(header, rows)
+        table_text = _within(width, header, rows)
         parts.append(f"### {_name(pairs.heading)}\n\n{pairs.note}\n\n{table_text}")
     return "\n".join(parts)
 
@@ -236,6 +241,19 @@ def _markdown_pair(pair: Pair) -> str:
 
 def _name(name: str) -> str:
     return name.replace("|", r"\|")
+
+
+def _within(width: int | None, header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table, or several with the runs side by side where it is wider than `width`."""
+    widths = [max(map(len, cells)) + len(" | ") for cells in zip(header, *rows, strict=True)]
+    if width is None or sum(widths) < width:
+        return markdown_rows(header, rows)
+    across = max(1, (width - LEFT_COLUMN) // RUN_COLUMN)
+    tables = []
+    for start in range(0, len(rows), across):
+        left, *lines = zip(header, *rows[start : start + across], strict=True)
+        tables.append(markdown_rows(left, lines))
+    return "\n".join(tables)
 
 
 def markdown_rows(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -46,7 +46,7 @@ from trainer.evaluation.record import (
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.predictions import centred_blocks
 from trainer.own_code import describe_own
-from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, TableColumn
+from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE, UNITS, TableColumn
 from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.reports.other_data import ALL_OOD_SCORES, UNSCALED
@@ -296,6 +296,25 @@ def _interval(seeds: Sequence[Mapping[str, float | None]], column: TableColumn) 
             return ""
         ends.append(column.shown(statistics.fmean(defined)))
     return f" [{', '.join(ends)}]"
+
+
+HEADLINE = ("accuracy", "nll", "adaptive_ece")
+"""Metrics of the line that ends a training."""
+
+
+def describe_result(run: Path, seeds: Sequence[int]) -> str:
+    """The metrics of trained seeds without temperature scaling, in one line."""
+    folders = [run_folder.seed_folder(run, seed) for seed in seeds]
+    records = [run_folder.read_json(each / run_folder.METRICS)["raw"] for each in folders]
+    has_test = (folders[0] / run_folder.TEST).exists()
+    source = "test data" if has_test else "validation samples"
+    over = f", mean ± deviation of {len(seeds)} seeds" if len(seeds) > 1 else ""
+    columns = [COLUMNS[metric] for metric in HEADLINE]
+    parts = [
+        f"{column.title}{UNITS[column.scale]} {_cell(records, column, show_intervals=False)}"
+        for column in columns
+    ]
+    return f"{source}{over}: {', '.join(parts)}"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from trainer.reports.columns import MAIN_COLUMNS, column_of
+from trainer.reports.columns import MAIN_COLUMNS, NO_VALUE, column_of
 from trainer.reports.comparison import ComparisonIntervals, RunComparison
 from trainer.reports.comparison_table import advice, seeds_alone
 from trainer.reports.pair_tables import PAIR_NOTE, Pair, PairTable, other_tables, pair_table
@@ -48,13 +48,13 @@ def escaped(text: str) -> str:
 
 
 def _tabular(table: PairTable) -> str:
-    header = ["run", *(column.header for column in table.columns)]
-    rows = [[escaped(name), *map(_cell, cells)] for name, cells in table.rows]
+    header = ["run", *(column.header for column in table.columns), "T"]
+    rows = [[escaped(name), *map(_cell, cells), _temperature(cells)] for name, cells in table.rows]
     lines = [
         "",
         # A line break in a name must not end the comment.
         f"% {' '.join(f'{table.heading}. {table.note}'.split())}",
-        rf"\begin{{tabular}}{{l{'r' * len(table.columns)}}}",
+        rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}",
         r"\toprule",
         rf"{' & '.join(map(escaped, header))} \\",
         r"\midrule",
@@ -66,5 +66,10 @@ def _tabular(table: PairTable) -> str:
 
 
 def _cell(pair: Pair) -> str:
-    raw, rest = escaped(pair.raw), escaped(pair.rest)
-    return rf"\textbf{{{raw}}}{rest}" if pair.is_best else raw + rest
+    raw = rf"\textbf{{{escaped(pair.raw)}}}" if pair.is_best else escaped(pair.raw)
+    return f"{raw} / {escaped(pair.scaled)}" if pair.scaled else raw
+
+
+def _temperature(cells: Sequence[Pair]) -> str:
+    """The temperature of a run, which its cells share; a dash where none is scaled."""
+    return escaped(next((cell.temperature for cell in cells if cell.temperature), NO_VALUE))

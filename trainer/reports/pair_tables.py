@@ -59,11 +59,6 @@ class Pair:
     scaled_interval: tuple[str, str] | None = None
 
     @property
-    def rest(self) -> str:
-        """What follows the value as trained in the cell of a table."""
-        return f" / {self.scaled} ({self.temperature})" if self.scaled else ""
-
-    @property
     def rest_with_intervals(self) -> str:
         """`rest`, with the interval of the value as trained before it and that of the scaled."""
         raw, scaled = (

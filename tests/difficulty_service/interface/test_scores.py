@@ -23,6 +23,14 @@ def test_the_hardest_come_first(scores: Scores) -> None:
     assert hardest == sorted(scores["rmd"].to_pylist(), reverse=True)[:4]
 
 
+def test_columns_says_what_each_column_is(scores: Scores) -> None:
+    columns = scores.columns
+
+    assert list(columns) == scores.table.column_names
+    assert columns["rmd"] == "The difficulty, `md` minus `md_agnostic`."
+    assert all(columns.values())
+
+
 def test_the_clearest_margins_come_first_where_no_label_is_almost_certainly_wrong(
     scores: Scores,
 ) -> None:

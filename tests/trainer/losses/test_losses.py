@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from difficulty_service.base.errors import ConfigError
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, Loss, loss_constants, make_loss
 
 NAMES = [*LOSSES, *LOSSES_WITH_MEMORY]
@@ -88,14 +89,14 @@ def test_every_loss_is_the_same_on_a_gpu(batch: tuple[Tensor, Tensor], name: str
 
 
 def test_an_unknown_loss_is_an_error_that_lists_the_known_ones() -> None:
-    with pytest.raises(ValueError, match=r"'hinge'.*adafocal.*poly_loss"):
+    with pytest.raises(ConfigError, match=r"'hinge'.*adafocal.*poly_loss"):
         make_loss("hinge")
 
 
 def test_an_unknown_constant_is_an_error_that_lists_those_of_the_loss() -> None:
-    with pytest.raises(ValueError, match=r"'focal' has no constant 'gama'; choose from gamma"):
+    with pytest.raises(ConfigError, match=r"'focal' has no constant 'gama'; choose from gamma"):
         make_loss("focal", gama=2.0)
-    with pytest.raises(ValueError, match="takes none"):
+    with pytest.raises(ConfigError, match="takes none"):
         make_loss("brier", gamma=2.0)
 
 
@@ -105,5 +106,5 @@ def test_constants_have_their_defaults() -> None:
 
 
 def test_a_loss_that_is_misspelt_is_told_which_was_meant() -> None:
-    with pytest.raises(ValueError, match=r"no loss 'focl'; did you mean 'focal'\? choose one of"):
+    with pytest.raises(ConfigError, match=r"no loss 'focl'; did you mean 'focal'\? choose one of"):
         make_loss("focl")

@@ -90,6 +90,29 @@ def test_a_table_shows_percent_with_deviation_and_without_intervals_marks_nothin
     ]
 
 
+def test_a_table_wider_than_the_terminal_has_its_runs_side_by_side(tmp_path: Path) -> None:
+    names = ["first", "second", "third"]
+    for number, name in enumerate(names):
+        make_seed(tmp_path / name, 0, {"accuracy": 0.9, "ece": 0.02 + number / 100}, name)
+    comparison = compare_runs([tmp_path / name for name in names])
+
+    wide = markdown_table(comparison, ("accuracy", "ece"), width=200)
+    narrow = markdown_table(comparison, ("accuracy", "ece"), width=30)
+
+    assert wide == markdown_table(comparison, ("accuracy", "ece"))
+    tables = narrow.partition("### As trained\n\n")[2].strip().split("\n\n")
+    assert [table.splitlines()[0] for table in tables] == [f"| run | {name} |" for name in names]
+    assert rows_of(narrow) == [
+        row
+        for number in range(3)
+        for row in (
+            ["seeds", "1"],
+            ["accuracy (%) ↑", "90.00"],
+            ["ECE (%) ↓", f"{2 + number}.00"],
+        )
+    ]
+
+
 def test_a_value_that_a_seed_lacks_is_left_out_and_one_that_all_lack_is_a_dash(
     tmp_path: Path,
 ) -> None:

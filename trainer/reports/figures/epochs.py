@@ -97,10 +97,10 @@ def _figure(sources: Sources, name: str) -> Drawn:
         own = [row for row in rows if row["run"] == run.name]
         lacking = [column for column in plan.panels if all(row[column] is None for row in own)]
         if not own:
-            found.append(LeftOutOfFigure(name, f"{run.name} has not saved an epoch"))
+            found.append(LeftOutOfFigure(name, "no epoch is saved", run=run.name))
         elif lacking:
             names = ", ".join(lacking)
-            found.append(LeftOutOfFigure(name, f"{run.name} has no {names}: {plan.missing}"))
+            found.append(LeftOutOfFigure(name, f"no {names}", plan.missing, run.name))
         if len(lacking) < len(plan.panels):
             kept += own
     if not sources.runs:
@@ -137,7 +137,7 @@ def gamma_figures(sources: Sources) -> Drawn:
     drawn = {row["run"] for row in rows}
     found: list[Figure | LeftOutOfFigure] = [
         LeftOutOfFigure(
-            NAME, f"{run.name} has no {ADAFOCAL}, which runs with loss.name = 'adafocal' write"
+            NAME, f"no {ADAFOCAL}, which runs with loss.name = 'adafocal' write", run=run.name
         )
         for run in sources.runs
         if run.name not in drawn

@@ -56,11 +56,11 @@ def roc_figures(sources: Sources) -> Drawn:
         path = seed.folder / run_folder.ROC
         curves = read_curves(path) if path.is_file() else []
         if all(each.detection == MISCLASSIFICATION for each in curves):
-            reason = (
-                f"seed {seed.seed} of {run.name} has no curve of OOD samples; evaluate it with "
-                f"`difficulty evaluate {run.folder} --ood DATASET`"
-            )
-            found += [LeftOutOfFigure(name, reason) for name in ROC_FIGURES]
+            remedy = f"`difficulty evaluate {run.folder} --ood DATASET` adds it"
+            found += [
+                LeftOutOfFigure(name, "no curve of OOD samples", remedy, run.name, seed.seed)
+                for name in ROC_FIGURES
+            ]
         for name, plan in ROC_FIGURES.items():
             rows[name] += _curve_rows(run, seed, plan, curves)
     found += [
@@ -143,9 +143,8 @@ def interval_figures(sources: Sources) -> Drawn:
     levels = set()
     for run, seed, record in _records(sources, run_folder.EVALUATION, INTERVALS, found):
         if "intervals" not in record:
-            found.append(
-                LeftOutOfFigure(INTERVALS, f"seed {seed.seed} of {run.name} has no intervals")
-            )
+            evaluated = f"`difficulty evaluate {run.folder}` adds them"
+            found.append(LeftOutOfFigure(INTERVALS, "no intervals", evaluated, run.name, seed.seed))
             continue
         levels.add(f"{100 * record['intervals']['level']:g} %")
         rows += [
@@ -184,9 +183,8 @@ def _records(
         if path.is_file():
             yield run, seed, run_folder.read_json(path)
         else:
-            reason = f"seed {seed.seed} of {run.name} has no {file}; evaluate it with "
-            command = f"`difficulty evaluate {run.folder}{option}`"
-            left_out.append(LeftOutOfFigure(name, f"{reason}{command}"))
+            remedy = f"`difficulty evaluate {run.folder}{option}` writes it"
+            left_out.append(LeftOutOfFigure(name, f"no {file}", remedy, run.name, seed.seed))
 
 
 def _draw_intervals(rows: Sequence[Row], path: Path) -> None:

@@ -33,10 +33,51 @@ class Figure:
 
 @dataclass(frozen=True)
 class LeftOutOfFigure:
-    """A figure, or a part of one, that the data do not allow."""
+    """A figure, or its part of one run or seed, that the data do not allow.
+
+    Attributes:
+        name: The figure.
+        reason: What is missing, without the name of the run.
+        remedy: How to get it, a clause; empty where nothing can be done.
+        run: Name of the run; empty where the reason concerns no single run.
+        seed: Seed of the run; None for the whole run.
+    """
 
     name: str
     reason: str
+    remedy: str = ""
+    run: str = ""
+    seed: int | None = None
+
+
+def lines_of(parts: Sequence[LeftOutOfFigure]) -> Sequence[str]:
+    """A line for each reason: its figures, the runs and seeds that it concerns, and the remedy."""
+    groups: dict[tuple[str, str], list[LeftOutOfFigure]] = defaultdict(list)
+    for part in parts:
+        groups[part.reason, part.remedy].append(part)
+    lines = []
+    for (reason, remedy), each in groups.items():
+        names = ", ".join(dict.fromkeys(part.name for part in each))
+        where = "; ".join(_runs_with_seeds(each))
+        lines.append(
+            f"{names}: {reason}"
+            + (f" ({where})" if where else "")
+            + (f"; {remedy}" if remedy else "")
+        )
+    return lines
+
+
+def _runs_with_seeds(parts: Sequence[LeftOutOfFigure]) -> Sequence[str]:
+    seeds: dict[str, list[int]] = {}
+    for part in parts:
+        if part.run:
+            own = seeds.setdefault(part.run, [])
+            if part.seed is not None and part.seed not in own:
+                own.append(part.seed)
+    return [
+        f"{run}: seed{'s' * (len(own) > 1)} {', '.join(map(str, own))}" if own else run
+        for run, own in seeds.items()
+    ]
 
 
 Drawn = Sequence[Figure | LeftOutOfFigure]

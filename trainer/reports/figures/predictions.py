@@ -34,6 +34,7 @@ HISTOGRAM_BINS = 25
 GRADIENTS = "gradients-of-samples"
 LOSSES_OF_BATCHES = {"mmce", "mmce_weighted"}
 NOT_OF_SAMPLES = "depends on more than the prediction and the label of a sample"
+UNFINISHED = "not finished, without predictions"
 NAMES = (
     "reliability",
     "reliability-temperature-scaled",
@@ -53,16 +54,15 @@ def prediction_figures(sources: Sources) -> Drawn:
     scaled: dict[str, list[tuple[int, Tensor, Tensor]]] = {}
     for run, seed in sources.seeds():
         if (saved := seed.predictions) is None:
-            reason = f"seed {seed.seed} of {run.name} is not finished and has no predictions"
-            found += [LeftOutOfFigure(name, reason) for name in NAMES]
+            found += [
+                LeftOutOfFigure(name, UNFINISHED, run=run.name, seed=seed.seed) for name in NAMES
+            ]
             continue
         seeds.setdefault(run.name, []).append((seed.seed, saved.logits, saved.targets))
         if seed.temperature is None:
-            reason = (
-                f"seed {seed.seed} of {run.name} has no temperature, which takes validation "
-                "samples besides test data"
-            )
-            found.append(LeftOutOfFigure("reliability-temperature-scaled", reason))
+            reason = "no temperature, which takes validation samples besides test data"
+            name = "reliability-temperature-scaled"
+            found.append(LeftOutOfFigure(name, reason, run=run.name, seed=seed.seed))
             continue
         divided = saved.logits.double() / seed.temperature
         scaled.setdefault(run.name, []).append((seed.seed, divided, saved.targets))
@@ -149,16 +149,12 @@ def gradient_figures(sources: Sources) -> Drawn:
     found: list[Figure | LeftOutOfFigure] = []
     parts: dict[str, list[tuple[Tensor, Tensor]]] = {}
     for run, seed in sources.seeds():
-        where = f"seed {seed.seed} of {run.name}"
         loss = read_recipe(seed.folder)[0].loss
         if loss.name not in LOSSES.keys() - LOSSES_OF_BATCHES:
-            found.append(
-                LeftOutOfFigure(GRADIENTS, f"the loss of {where}, {loss.name}, {NOT_OF_SAMPLES}")
-            )
+            reason = f"the loss, {loss.name}, {NOT_OF_SAMPLES}"
+            found.append(LeftOutOfFigure(GRADIENTS, reason, run=run.name, seed=seed.seed))
         elif (saved := seed.predictions) is None:
-            found.append(
-                LeftOutOfFigure(GRADIENTS, f"{where} is not finished and has no predictions")
-            )
+            found.append(LeftOutOfFigure(GRADIENTS, UNFINISHED, run=run.name, seed=seed.seed))
         else:
             norms = gradient_norms(
                 make_loss(loss.name, **loss.constants), saved.logits, saved.targets

@@ -40,8 +40,8 @@ def error_figures(sources: Sources) -> Drawn:
             binned, problem = _error_rates(seed, difficulty)
             rows += [{"run": name, "seed": seed.seed, **row} for row in binned]
             if problem:
-                where = f"seed {seed.seed} of {run.name} and {scores.path}"
-                found.append(LeftOutOfFigure(ERROR_NAME, f"{where}: {problem}"))
+                reason = f"{scores.path}: {problem}"
+                found.append(LeftOutOfFigure(ERROR_NAME, reason, run=run.name, seed=seed.seed))
     if rows:
         column = " and ".join(dict.fromkeys(each.column for each in sources.clean_scores))
         caption = (

@@ -12,7 +12,7 @@ from trainer.reports.figures.evaluations import (
     interval_figures,
     roc_figures,
 )
-from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, lines_of
 from trainer.reports.figures.predictions import gradient_figures, prediction_figures
 from trainer.reports.figures.scores import error_figures, severity_figures, sheet_figures
 from trainer.reports.figures.sources import Sources
@@ -50,7 +50,7 @@ def write_figures(sources: Sources, out: Path, kind: str) -> Written:
     figures = tuple(part for part in parts if isinstance(part, Figure))
     left_out = tuple(part for part in parts if isinstance(part, LeftOutOfFigure))
     if not figures:
-        reasons = "; ".join(f"{each.name}: {each.reason}" for each in left_out)
+        reasons = "; ".join(lines_of(left_out))
         raise TrainingError(f"no figure can be drawn: {reasons}")
     out.mkdir(parents=True, exist_ok=True)
     for each in figures:
@@ -70,6 +70,6 @@ def _page(figures: Sequence[Figure], left_out: Sequence[LeftOutOfFigure], kind: 
     ]
     parts = ["# Figures\n", *shown]
     if left_out:
-        reasons = "\n".join(f"- {each.name}: {each.reason}." for each in left_out)
+        reasons = "\n".join(f"- {line}." for line in lines_of(left_out))
         parts.append(f"## Left out\n\n{reasons}\n")
     return "\n".join(parts)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trainer.evaluation.prediction_file import Predictions, read_predictions
-from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure
+from trainer.reports.figures.figure import Drawn, Figure, LeftOutOfFigure, lines_of
 
 
 def figures_in(drawn: Drawn) -> dict[str, Figure]:
@@ -11,7 +11,9 @@ def figures_in(drawn: Drawn) -> dict[str, Figure]:
 
 
 def reasons_in(drawn: Drawn) -> list[str]:
-    return [f"{each.name}: {each.reason}" for each in drawn if isinstance(each, LeftOutOfFigure)]
+    return [
+        line for each in drawn if isinstance(each, LeftOutOfFigure) for line in lines_of([each])
+    ]
 
 
 def predictions_of(run: Path, seed: int) -> Predictions:

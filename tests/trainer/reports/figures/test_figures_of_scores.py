@@ -35,7 +35,7 @@ def test_errors_are_counted_in_bins_of_equal_size_from_easy_to_hard(
         assert row["error_rate"] == pytest.approx(sum(int(wrong[each]) for each in own) / 3)
         assert (row["lowest"], row["highest"]) == (scores[own[0]], scores[own[-1]])
     assert len(figure.rows) == 20
-    assert f"error-over-difficulty: seed 1 of a $ b and {path}: 1 of 31 samples have no score" in (
+    assert f"error-over-difficulty: {path}: 1 of 31 samples have no score (a $ b: seed 1)" in (
         reasons_in(drawn)
     )
 

@@ -7,6 +7,8 @@ import pytest
 
 from difficulty_service.base.errors import ScoreFileError, TrainingError
 from tests.factories import write_score_file
+from trainer.reports.figures.figure import LeftOutOfFigure, lines_of
+from trainer.reports.figures.predictions import NAMES, UNFINISHED
 from trainer.reports.figures.sources import read_sources
 from trainer.reports.figures.writing import write_figures
 
@@ -24,12 +26,29 @@ def test_the_page_lists_every_figure_with_its_numbers_and_what_is_left_out(
         with (written.index.parent / f"{each.name}.csv").open(newline="") as file:
             assert len(list(csv.DictReader(file))) == len(each.rows)
         assert (written.index.parent / f"{each.name}.svg").stat().st_size > 1000
-    assert "- reliability: seed 0 of tiny is not finished and has no predictions." in page
-    assert "- hardest-and-easiest: no score file of images without corruption is given." in page
+    reasons = page.partition("## Left out\n\n")[2].splitlines()
+    assert f"- {', '.join(NAMES)}, gradients-of-samples: {UNFINISHED} (tiny: seed 0)." in reasons
+    assert "- hardest-and-easiest: no score file of images without corruption is given." in reasons
+
+
+def test_one_reason_of_several_figures_and_seeds_is_one_line() -> None:
+    parts = [
+        LeftOutOfFigure(name, "no curve", "draw it", run, seed)
+        for run, seed in (("a", 0), ("a", 1), ("b", None))
+        for name in ("roc", "roc-by-entropy")
+    ]
+
+    lines = lines_of([*parts, LeftOutOfFigure("risk", "no curve"), LeftOutOfFigure("risk", "rest")])
+
+    assert lines == [
+        "roc, roc-by-entropy: no curve (a: seeds 0, 1; b); draw it",
+        "risk: no curve",
+        "risk: rest",
+    ]
 
 
 def test_nothing_to_draw_is_an_error_that_says_why(plain: Path, tmp_path: Path) -> None:
-    with pytest.raises(TrainingError, match="no figure can be drawn: reliability: seed 0 of tiny"):
+    with pytest.raises(TrainingError, match=r"no figure can be drawn: reliability, .*tiny: seed 0"):
         write_figures(read_sources([plain], "rmd"), tmp_path / "out", "svg")
 
     assert not (tmp_path / "out").exists()
