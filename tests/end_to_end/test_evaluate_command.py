@@ -325,3 +325,11 @@ def test_the_help_names_the_options(
 
     assert done.returncode == 0
     assert [option for option in options if option not in done.stdout] == []
+
+
+def test_options_of_corruptions_alone_are_refused(difficulty: Command, quick: Path) -> None:
+    for option in (("--corruption-kinds", "fog"), ("--corruption-data", quick)):
+        done = difficulty("evaluate", quick, *option)
+
+        assert done.returncode == 2
+        assert "belong to --corruptions; add it" in done.stderr

@@ -25,6 +25,8 @@ def evaluate(
     ood_name: str | None = None,
     mahalanobis: bool = False,
     corruptions: bool = False,
+    corruption_kinds: Annotated[str | None, Parameter(metavar="NAME,...")] = None,
+    corruption_data: Annotated[Path | None, Parameter(metavar="DIR")] = None,
     write_scores: Annotated[Path | None, Parameter(metavar="SCORES")] = None,
     intervals: Annotated[float | None, Parameter(metavar="LEVEL")] = None,
     resamples: PositiveInt = 1000,
@@ -51,7 +53,10 @@ def evaluate(
         ood_name: Name of the --ood data in files and tables; default: location, split and column.
         mahalanobis: Detect --ood also by distances of features, which takes a pass over the
             training data.
-        corruptions: Evaluate on test images with nineteen kinds of corruption.
+        corruptions: Evaluate on corrupted test images: nineteen kinds at five severities.
+        corruption_kinds: Kinds of --corruptions, such as fog,gaussian_noise; default: all.
+        corruption_data: Published images for --corruptions, in the folders of CIFAR-10-C,
+            CIFAR-100-C or ImageNet-C, instead of test images that are corrupted here.
         write_scores: Also write a score file of the loss and the doubt of every sample, mean over
             the seeds: .parquet, .csv or .jsonl.
         intervals: Show bootstrap intervals of this level, such as 0.95, the level in the files by
@@ -59,12 +64,13 @@ def evaluate(
         resamples: Number of resamples of the bootstrap.
     """
     from difficulty_service.cli.console import out, print_warnings
-    from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
+    from difficulty_service.images.corruptions import SEVERITIES
     from difficulty_service.scores.file import require_score_file_name
     from trainer.console import print_markdown, watch_passes
     from trainer.metrics.bootstrap import Resampling
     from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
     from trainer.run_folder import seed_folders
+    from trainer.runs.corruptions import CorruptionChoice
     from trainer.runs.evaluate import DatasetChoice, OodChoice
 
     if data is None and (split is not None or label_column is not None):
@@ -73,6 +79,8 @@ def evaluate(
         raise WrongCall(
             "--ood-split, --ood-column and --mahalanobis belong to --ood; name that dataset too"
         )
+    if not corruptions and (corruption_kinds is not None or corruption_data is not None):
+        raise WrongCall("--corruption-kinds and --corruption-data belong to --corruptions; add it")
     if ood_name is not None and len(ood or ()) != 1:
         raise WrongCall("--ood-name is the name of one --ood dataset")
     if on_error is not None and data is None and not ood and not corruptions:
@@ -83,19 +91,23 @@ def evaluate(
         raise WrongCall(f"--intervals {intervals:g} is not between 0 and 1, such as 0.95")
     if write_scores is not None:
         require_score_file_name(write_scores)
+    kinds = None if corruption_kinds is None else tuple(map(str.strip, corruption_kinds.split(",")))
+    chosen = CorruptionChoice(kinds, corruption_data) if corruptions else None
     choice = None if data is None else DatasetChoice(data, split, label_column)
     resampling = Resampling(resamples) if intervals is None else Resampling(resamples, intervals)
     request = EvaluationRequest(
         choice,
         tuple(OodChoice(each, ood_split, ood_column, ood_name) for each in ood or ()),
         mahalanobis,
-        corruptions,
+        chosen,
         on_error,
         resampling,
         intervals is not None,
         write_scores,
     )
-    passes = len(CORRUPTIONS) * len(SEVERITIES) * len(seed_folders(run)) if corruptions else 0
+    passes = (
+        0 if chosen is None else len(chosen.places()) * len(SEVERITIES) * len(seed_folders(run))
+    )
     with watch_passes(passes) as advance:
         tables = evaluate_seeds(run, request, device, advance, print_warnings)
     for table in tables:

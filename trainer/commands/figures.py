@@ -1,9 +1,11 @@
 """`difficulty figures`: the figures of the papers, from runs and score files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from difficulty_service.base.extras import needs_extra
 from difficulty_service.cli.wrong_call import WrongCall
@@ -17,6 +19,8 @@ def figures(
     out: Annotated[Path, Parameter(metavar="DIR")],
     picture_format: Annotated[Literal["svg", "png"], Parameter("--format")] = "svg",
     score_column: Annotated[str | None, Parameter(metavar="COLUMN")] = None,
+    bins: PositiveInt = 10,
+    images: PositiveInt = 24,
 ) -> None:
     """Draws the figures of the papers that runs and score files allow.
 
@@ -36,6 +40,8 @@ def figures(
         out: Folder for the figures.
         picture_format: Type of the pictures.
         score_column: Column of the score files to draw; default: rmd.
+        bins: Bins of error-over-difficulty; those of Cui et al. hold 500 samples each.
+        images: Hardest images and easiest images of a sheet; figure 12 of Cui et al. has 100.
     """
     from difficulty_service.cli.console import out as console
     from trainer.reports.figures.figure import lines_of
@@ -46,7 +52,8 @@ def figures(
         raise WrongCall(f"--out {out} is a file; give a folder")
     if score_column is not None and all(path.is_dir() for path in inputs):
         raise WrongCall("no score file is given; name one, or leave out --score-column")
-    written = write_figures(read_sources(inputs, score_column or "rmd"), out, picture_format)
+    sources = replace(read_sources(inputs, score_column or "rmd"), num_bins=bins, num_images=images)
+    written = write_figures(sources, out, picture_format)
     for each in written.figures:
         console.print(f"{each.name}.{picture_format}: {each.caption}", markup=False)
     for line in lines_of(written.left_out):

@@ -1,7 +1,7 @@
 """Detection of out-of-distribution (OOD) samples by the logits of a classifier.
 
-OOD samples are the positives, and larger scores mean more likely OOD. Only `aupr_id` reverses
-both, because papers report it too.
+OOD samples are the positives, and larger scores mean more likely OOD. Only `aupr_id` and
+`fpr_at_95_tpr_id` reverse both, because papers report them too.
 """
 
 from dataclasses import dataclass
@@ -32,12 +32,15 @@ class OodDetection:
         aupr_id: Average precision with ID samples as the positives and the score reversed.
         fpr_at_95_tpr: Fraction of ID samples above the threshold that detects 95 % of the OOD
             samples.
+        fpr_at_95_tpr_id: Fraction of OOD samples below the threshold that keeps 95 % of the ID
+            samples, as in table 4 of Cui et al. (2023).
     """
 
     auroc: float
     aupr_ood: float
     aupr_id: float
     fpr_at_95_tpr: float
+    fpr_at_95_tpr_id: float
 
 
 def _minus_confidence(logits: Tensor) -> Tensor:
@@ -132,4 +135,6 @@ def ood_rates(
 
     Each of the shape of the rankings.
     """
-    return (groups.auroc, groups.aupr, groups.reversed.aupr, groups.fpr_at_95_tpr(convention))
+    ours, theirs = groups, groups.reversed
+    fprs = (each.fpr_at_95_tpr(convention) for each in (ours, theirs))
+    return (ours.auroc, ours.aupr, theirs.aupr, *fprs)

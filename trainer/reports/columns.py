@@ -114,7 +114,8 @@ OOD_COLUMNS = (
     TableColumn("auroc", "AUROC", "higher", PERCENT),
     TableColumn("aupr_ood", "AUPR, OOD positive", "higher", PERCENT),
     TableColumn("aupr_id", "AUPR, ID positive", "higher", PERCENT),
-    TableColumn("fpr_at_95_tpr", "FPR at 95 % TPR", "lower", PERCENT),
+    TableColumn("fpr_at_95_tpr", "FPR at 95 % TPR, OOD positive", "lower", PERCENT),
+    TableColumn("fpr_at_95_tpr_id", "FPR at 95 % TPR, ID positive", "lower", PERCENT),
 )
 """Columns of the detection of OOD samples by one score."""
 

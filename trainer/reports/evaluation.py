@@ -21,7 +21,7 @@ from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.base.files import file_sha256
 from difficulty_service.base.tables import count_positive
 from difficulty_service.features.description import RecordedOptions
-from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
+from difficulty_service.images.corruptions import SEVERITIES
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import EvaluatedRun, Provenance
 from trainer import run_folder
@@ -50,12 +50,12 @@ from trainer.reports.columns import COLUMNS, NO_VALUE, OOD_COLUMNS, TEMPERATURE,
 from trainer.reports.comparison_table import STAGE_TITLES, markdown_rows
 from trainer.reports.diagrams import FORMATS, draw_roc
 from trainer.reports.other_data import ALL_OOD_SCORES, UNSCALED
+from trainer.runs.corruptions import CorruptionChoice, evaluate_corruptions
 from trainer.runs.evaluate import (
     DatasetChoice,
     OodChoice,
     Record,
     TrainedModel,
-    evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     evaluate_saved_predictions,
@@ -238,13 +238,14 @@ def ood_table(records: Sequence[Mapping[str, Any]], *, show_intervals: bool = Fa
 
 def corruptions_table(records: Sequence[Mapping[str, Mapping[str, Record]]]) -> str:
     """One row per severity, over all corruptions; one per corruption, over all severities."""
+    kinds = list(records[0])
     groups = [
-        (f"severity {severity}", [(name, str(severity)) for name in CORRUPTIONS])
+        (f"severity {severity}", [(name, str(severity)) for name in kinds])
         for severity in SEVERITIES
     ]
     groups += [
         (name.replace("_", " "), [(name, str(severity)) for severity in SEVERITIES])
-        for name in CORRUPTIONS
+        for name in kinds
     ]
     rows = []
     for title, keys in groups:
@@ -325,7 +326,7 @@ class EvaluationRequest:
         data: Dataset of the same classes; None is the recipe's test data.
         ood: Datasets of samples of other classes, with different names.
         mahalanobis: Whether OOD samples are also detected by Mahalanobis distances.
-        corruptions: Whether to evaluate on corrupted test images.
+        corruptions: The corrupted images to evaluate on, too; None evaluates on none.
         on_error: What to do with images that cannot be read, "skip" or "stop"; None is what the
             recipe says.
         show_intervals: Whether the tables of metrics and of OOD detection show them too. Those of
@@ -336,7 +337,7 @@ class EvaluationRequest:
     data: DatasetChoice | None = None
     ood: tuple[OodChoice, ...] = ()
     mahalanobis: bool = False
-    corruptions: bool = False
+    corruptions: CorruptionChoice | None = None
     on_error: Literal["skip", "stop"] | None = None
     resampling: Resampling = field(default_factory=Resampling)
     show_intervals: bool = False
@@ -411,8 +412,10 @@ def evaluate_seeds(
     if request.scores is not None:
         predictions = {seed.folder: seed.predictions[0] for seed in seeds}
         write_prediction_scores(request.scores, run, predictions, request.data)
-    if request.corruptions:
-        results = [evaluate_corruptions(seed.load(), advance) for seed in seeds]
+    if request.corruptions is not None:
+        results = [
+            evaluate_corruptions(seed.load(), advance, request.corruptions) for seed in seeds
+        ]
         for seed, result in zip(seeds, results, strict=True):
             write_metrics(seed.folder / run_folder.CORRUPTIONS, result)
         tables.append(corruptions_table(results))

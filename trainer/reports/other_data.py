@@ -49,7 +49,9 @@ def metrics_of_other_data(folder: Path) -> dict[str, MetricValues]:
         for stage in STAGES:
             detection = record if stage == "raw" else record.get(stage, {})
             for metric, (rate, by) in OOD_METRICS.items():
-                if by in detection and (stage == "raw" or by not in UNSCALED):
+                # A record of an earlier version has fewer rates.
+                is_there = rate in detection.get(by, {})
+                if is_there and (stage == "raw" or by not in UNSCALED):
                     values.setdefault(stage, {})[f"{metric}{OF}{name}"] = detection[by][rate]
     corruptions = read_records(folder / run_folder.CORRUPTIONS)
     for stage in STAGES:

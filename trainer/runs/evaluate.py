@@ -1,8 +1,8 @@
-"""Evaluates a finished run: its predictions, other data, OOD data and corrupted images."""
+"""Evaluates a finished run: its predictions, other data and OOD data."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +16,11 @@ from difficulty_service.base.errors import (
     Setting,
     TrainingError,
 )
-from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer import run_folder
 from trainer.data import (
     match_classes,
     open_samples,
     open_splits,
-    open_test_images,
     open_unlabelled,
 )
 from trainer.evaluation.prediction_file import Predictions, read_predictions
@@ -36,7 +34,7 @@ from trainer.evaluation.record import (
 from trainer.metrics.bootstrap import Resampling
 from trainer.runs.last_features import FeatureDistances, fit_distances
 from trainer.runs.model_file import SavedModel, read_model
-from trainer.samples import Inputs, Samples
+from trainer.samples import Samples
 from trainer.training.accelerator import make_accelerator, predict_split
 from trainer.transformers_files import encoder_of
 
@@ -99,21 +97,6 @@ def _name_of(location: str, *parts: str | None) -> str:
     return " ".join(part for part in (location, *parts) if part is not None)
 
 
-@dataclass(frozen=True)
-class CorruptedInputs:
-    """Images of a split, all with the same corruption."""
-
-    inputs: Inputs
-    name: str
-    severity: int
-    seed: int
-
-    def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
-        """Yields the images of the plan, corrupted; see `Inputs.batches`."""
-        for images in self.inputs.batches(plan, draws):
-            yield corrupt(images, self.name, self.severity, self.seed)
-
-
 def load_model(folder: Path, device: str) -> TrainedModel:
     """Loads the model of a finished seed."""
     saved = read_model(folder)
@@ -155,8 +138,7 @@ def evaluate_on_dataset(
     trained: TrainedModel, choice: DatasetChoice, resampling: Resampling
 ) -> tuple[Record, Predictions]:
     """Computes every metric on another dataset of the same classes, and returns the predictions."""
-    samples = match_classes(_open(trained, choice), trained.class_names, choice.location)
-    trained.on_open(samples)
+    samples = open_chosen(trained, choice)
     logits = trained.predict(samples)
     validation = validation_predictions(trained.folder)
     record = evaluate_predictions(logits, samples.labels, validation, resampling)
@@ -252,39 +234,9 @@ def _options_of_ood() -> Iterator[None]:
         raise type(error)(error.problem, *remedy, parameter=parameter) from error
 
 
-def evaluate_corruptions(
-    trained: TrainedModel, advance: Callable[[], None]
-) -> dict[str, dict[str, Record]]:
-    """Computes every metric on the test images with every corruption at every severity."""
-    data = trained.recipe.data
-    samples = (
-        open_test_images(data, trained.spec, trained.accelerator.device, trained.class_names)
-        if data.kind == "images"
-        else None
-    )
-    if samples is None:
-        raise ConfigError(
-            "corruptions need a recipe of images with data.test, and this one has kind "
-            f"{data.kind!r} and test {data.test!r}",
-            "leave out ",
-            Setting("corruptions", value=True),
-            parameter="corruptions",
-        )
-    trained.on_open(samples)
-    validation = validation_predictions(trained.folder)
-    records: dict[str, dict[str, Record]] = {}
-    for name in CORRUPTIONS:
-        for severity in SEVERITIES:
-            inputs = CorruptedInputs(samples.inputs, name, severity, trained.seed)
-            logits = trained.predict(replace(samples, inputs=inputs))
-            record = evaluate_predictions(logits, samples.labels, validation)
-            records.setdefault(name, {})[str(severity)] = record
-            advance()
-    return records
-
-
-def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
-    return open_samples(
+def open_chosen(trained: TrainedModel, choice: DatasetChoice) -> Samples:
+    """Opens a dataset of the classes of the model, with its class indices."""
+    samples = open_samples(
         trained.recipe.data,
         choice.location,
         trained.spec,
@@ -292,3 +244,6 @@ def _open(trained: TrainedModel, choice: DatasetChoice) -> Samples:
         split=choice.split,
         label_column=choice.label_column,
     )
+    matched = match_classes(samples, trained.class_names, choice.location)
+    trained.on_open(matched)
+    return matched

@@ -183,7 +183,7 @@ def test_less_certain_ood_samples_are_detected_by_every_score() -> None:
 
     record = evaluate_ood(certain, uncertain)
 
-    perfect = {"auroc": 1, "aupr_ood": 1, "aupr_id": 1, "fpr_at_95_tpr": 0}
+    perfect = {"auroc": 1, "aupr_ood": 1, "aupr_id": 1, "fpr_at_95_tpr": 0, "fpr_at_95_tpr_id": 0}
     assert record == {
         "positive": "ood",
         "fpr_convention": "first",

@@ -27,6 +27,20 @@ def test_detection_is_that_of_the_references(
         assert detection.fpr_at_95_tpr == pytest.approx(expected[key], abs=1e-12)
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_rate_at_which_id_samples_are_kept_is_that_of_a_naive_version(
+    golden_ood_scores: Batches, name: str
+) -> None:
+    scores, is_ood = (each.double().tolist() for each in golden_ood_scores[name])
+    known = [score for score, ood in zip(scores, is_ood, strict=True) if not ood]
+    other = [score for score, ood in zip(scores, is_ood, strict=True) if ood]
+
+    detection = detection_by_score(*golden_ood_scores[name])
+
+    threshold = min(each for each in known if sum(k <= each for k in known) >= 0.95 * len(known))
+    assert detection.fpr_at_95_tpr_id == sum(each <= threshold for each in other) / len(other)
+
+
 @pytest.mark.parametrize("by", OOD_SCORES)
 def test_flat_logits_look_more_ood_than_peaked_ones(by: str) -> None:
     peaked, flat = 10 * torch.eye(4), torch.eye(4)[:2]

@@ -20,6 +20,7 @@ from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
 from trainer.reports.columns import COLUMNS, NO_VALUE
 from trainer.reports.evaluation import EvaluationRequest, evaluate_seeds
+from trainer.runs.corruptions import CorruptionChoice
 from trainer.runs.evaluate import DatasetChoice, OodChoice
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
 
@@ -273,7 +274,10 @@ def test_corruptions_have_a_row_for_each_severity_and_each_kind(
     passes: list[None] = []
 
     _, table = evaluate_seeds(
-        tmp_path, EvaluationRequest(corruptions=True), "cpu", lambda: passes.append(None)
+        tmp_path,
+        EvaluationRequest(corruptions=CorruptionChoice()),
+        "cpu",
+        lambda: passes.append(None),
     )
 
     written = read_strict(tmp_path / "seed-0" / "corruptions.json")
@@ -290,7 +294,7 @@ def test_corruptions_have_a_row_for_each_severity_and_each_kind(
 
 def test_a_probe_has_no_images_to_corrupt(run: Path) -> None:
     with pytest.raises(ConfigError, match="corruptions need a recipe of images"):
-        evaluate(run, EvaluationRequest(corruptions=True))
+        evaluate(run, EvaluationRequest(corruptions=CorruptionChoice()))
 
 
 def test_one_seed_has_no_deviation(run: Path) -> None:

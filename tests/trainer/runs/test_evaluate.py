@@ -22,10 +22,10 @@ from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
 from trainer.metrics.mahalanobis import fit_class_gaussians
 from trainer.metrics.ood import OOD_SCORES
+from trainer.runs.corruptions import evaluate_corruptions
 from trainer.runs.evaluate import (
     DatasetChoice,
     OodChoice,
-    evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     evaluate_saved_predictions,

@@ -13,16 +13,16 @@ import torch
 from PIL import Image
 
 from difficulty_service.base.checksums import load_checked
-from difficulty_service.base.errors import DatasetError
+from difficulty_service.base.errors import ConfigError, DatasetError
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES
 from trainer.config import Recipe
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
+from trainer.runs.corruptions import CorruptionChoice, evaluate_corruptions
 from trainer.runs.evaluate import (
     DatasetChoice,
     OodChoice,
-    evaluate_corruptions,
     evaluate_on_dataset,
     evaluate_ood_dataset,
     load_model,
@@ -252,16 +252,15 @@ def test_corruption_makes_predictions_worse(
 def test_corruption_is_deterministic(
     corrupted: tuple[dict[str, Any], int],
     residual: Path,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     records, _ = corrupted
     trained = load_model(residual, "cpu")
     training = trained.recipe.training.model_copy(update={"evaluation_batch_size": 7})
-    monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("gaussian_noise",))
 
     again = evaluate_corruptions(
         replace(trained, recipe=trained.recipe.model_copy(update={"training": training})),
         lambda: None,
+        CorruptionChoice(("gaussian_noise",)),
     )
 
     for severity, record in again["gaussian_noise"].items():
@@ -272,7 +271,6 @@ def test_corruption_is_deterministic(
 def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test_images(
     image_tables: Callable[..., Recipe],
     tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
     finish: Finish,
 ) -> None:
     generator = np.random.default_rng(0)
@@ -284,8 +282,54 @@ def test_the_label_column_of_a_training_table_does_not_apply_to_a_folder_of_test
     pq.write_table(pa.table({"path": paths, "species": names}), tmp_path / "train.parquet")
     table = {"train": str(tmp_path / "train.parquet"), "label_column": "species"}
     folder = finish(image_tables(**table), tmp_path / "run")
-    monkeypatch.setattr("trainer.runs.evaluate.CORRUPTIONS", ("contrast",))
+    choice = CorruptionChoice(("contrast",))
 
-    records = evaluate_corruptions(load_model(folder, "cpu"), lambda: None)
+    records = evaluate_corruptions(load_model(folder, "cpu"), lambda: None, choice)
 
     assert list(records) == ["contrast"]
+
+
+def test_corruption_in_several_processes_is_that_of_one(
+    corrupted: tuple[dict[str, Any], int], residual: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records, _ = corrupted
+    monkeypatch.setattr("trainer.runs.corruptions.FEW_IMAGES", 1)
+    monkeypatch.setattr("trainer.runs.corruptions.num_workers", lambda: 2)
+    choice = CorruptionChoice(("fog", "contrast"))
+
+    again = evaluate_corruptions(load_model(residual, "cpu"), lambda: None, choice)
+
+    assert again == {name: records[name] for name in ("fog", "contrast")}
+
+
+@pytest.mark.parametrize("below", ["", "weather"])
+def test_published_images_are_evaluated_as_they_are(
+    residual: Path, test_images: str, tmp_path: Path, below: str
+) -> None:
+    for severity in SEVERITIES:
+        place = tmp_path / below / "fog" / str(severity)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(test_images)
+
+    records = evaluate_corruptions(
+        load_model(residual, "cpu"), lambda: None, CorruptionChoice(folder=tmp_path)
+    )
+
+    clean = metrics_of(residual)["raw"]
+    assert list(records) == ["fog"]
+    assert list(records["fog"]) == ["1", "2", "3", "4", "5"]
+    for record in records["fog"].values():
+        assert record["raw"]["nll"] == pytest.approx(clean["nll"], abs=1e-5)
+
+
+def test_the_kinds_of_published_files_are_their_names(tmp_path: Path) -> None:
+    for name in ("labels", "fog", "snow"):
+        (tmp_path / f"{name}.npy").touch()
+
+    places = CorruptionChoice(folder=tmp_path).places()
+
+    assert places == {name: DatasetChoice(str(tmp_path), name) for name in ("fog", "snow")}
+    with pytest.raises(ConfigError, match=r"no corruption 'fogg' in .*; did you mean 'fog'\?"):
+        CorruptionChoice(("fogg",), tmp_path).places()
+    with pytest.raises(DatasetError, match="holds no corrupted images"):
+        CorruptionChoice(folder=tmp_path.parent / "nowhere").places()

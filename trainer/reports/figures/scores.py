@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 ERROR_NAME = "error-over-difficulty"
-NUM_BINS = 10
 
 
 def error_figures(sources: Sources) -> Drawn:
@@ -37,7 +36,7 @@ def error_figures(sources: Sources) -> Drawn:
         for run, seed in sources.seeds():
             alone = len(sources.clean_scores) == 1
             name = run.name if alone else f"{run.name}, {scores.name}"
-            binned, problem = _error_rates(seed, difficulty)
+            binned, problem = _error_rates(seed, difficulty, sources.num_bins)
             rows += [{"run": name, "seed": seed.seed, **row} for row in binned]
             if problem:
                 reason = f"{scores.path}: {problem}"
@@ -45,8 +44,9 @@ def error_figures(sources: Sources) -> Drawn:
     if rows:
         column = " and ".join(dict.fromkeys(each.column for each in sources.clean_scores))
         caption = (
-            f"Error rate in {NUM_BINS} bins of equal size, from the easiest to the hardest samples "
-            f"by `{column}`: those of the run's test data that have a score, joined by their ids."
+            f"Error rate in {sources.num_bins} bins of equal size, from the easiest to the "
+            f"hardest samples by `{column}`: those of the run's test data that have a score, "
+            "joined by their ids."
         )
         paper = "Cui et al. (2023), figures 2, 6 and 7"
         over = ("share", "samples, easiest to hardest")
@@ -56,7 +56,7 @@ def error_figures(sources: Sources) -> Drawn:
 
 
 def _error_rates(
-    seed: SeedFolder, difficulty: dict[str, float]
+    seed: SeedFolder, difficulty: dict[str, float], num_bins: int
 ) -> tuple[Sequence[dict[str, float | int]], str]:
     """The cells of each bin, easiest first, and what is missing; equal scores keep their order."""
     saved = seed.predictions
@@ -64,16 +64,16 @@ def _error_rates(
         return [], "it is not finished and has no predictions"
     scores = np.array([difficulty.get(each, np.nan) for each in saved.sample_ids])
     known = np.flatnonzero(np.isfinite(scores))
-    if len(known) < NUM_BINS:
-        return [], f"{len(known)} of its samples have a score, fewer than {NUM_BINS} bins"
+    if len(known) < num_bins:
+        return [], f"{len(known)} of its samples have a score, fewer than {num_bins} bins"
     order = known[np.argsort(scores[known], kind="stable")]
     wrong = ~confidence_and_correct(saved.logits, saved.targets)[1]
     rows = []
-    for number, chosen in enumerate(np.array_split(order, NUM_BINS)):
+    for number, chosen in enumerate(np.array_split(order, num_bins)):
         values = scores[chosen]
         rows.append(
             {
-                "share": (number + 0.5) / NUM_BINS,
+                "share": (number + 0.5) / num_bins,
                 "samples": len(chosen),
                 "lowest": float(values.min()),
                 "highest": float(values.max()),
@@ -181,7 +181,9 @@ def _severity_rows(own: Sequence[ScoreSource], clean: ScoreSource | None, ending
 
 
 SHEET_NAME = "hardest-and-easiest"
-ACROSS, DOWN = 8, 3
+ACROSS = 8
+"""Images in a row of a sheet."""
+
 SIDE = 160
 """Longer side in pixels that an image is reduced to; smaller images keep their size."""
 
@@ -198,7 +200,7 @@ def sheet_figures(sources: Sources) -> Drawn:
 def _sheet(scores: ScoreSource, sources: Sources) -> Drawn:
     stem = "".join(each if each.isalnum() or each in "-_." else "-" for each in scores.name)
     name = SHEET_NAME if len(sources.clean_scores) == 1 else f"{SHEET_NAME}-{stem}"
-    rows = _extremes(scores)
+    rows = _extremes(scores, sources.num_images)
     predicted, note = _predicted(sources)
     if predicted:
         rows = [{**row, "predicted": predicted.get(str(row["sample_id"]))} for row in rows]
@@ -243,11 +245,11 @@ def _predicted(sources: Sources) -> tuple[Mapping[str, str], str]:
     return {}, ""
 
 
-def _extremes(scores: ScoreSource) -> list[Row]:
+def _extremes(scores: ScoreSource, num_images: int) -> list[Row]:
     """The rows of the hardest and of the easiest samples; none is in both."""
     known = np.flatnonzero(np.isfinite(scores.scores))
     order = known[np.argsort(scores.scores[known], kind="stable")]
-    count = min(ACROSS * DOWN, (len(order) + 1) // 2)
+    count = min(num_images, (len(order) + 1) // 2)
     chosen = {"hardest": order[::-1][:count], "easiest": order[: min(count, len(order) - count)]}
     labels = scores.table["label_name"]
     return [
@@ -275,9 +277,10 @@ def _draw_sheet(
     from matplotlib.figure import Figure as Canvas
 
     # The places are given, because to compute them takes seconds for so many axes.
-    width, height = 1 / ACROSS, 1 / (2 * DOWN + 0.6)
+    down_each = -(-max(int(str(row["rank"])) for row in rows) // ACROSS)
+    width, height = 1 / ACROSS, 1 / (2 * down_each + 0.6)
     with style():
-        figure = Canvas(figsize=(1.2 * ACROSS, 1.45 * (2 * DOWN + 0.6)))
+        figure = Canvas(figsize=(1.2 * ACROSS, 1.45 * (2 * down_each + 0.6)))
         top = 1.0
         for group in ("hardest", "easiest"):
             top -= 0.3 * height
@@ -288,7 +291,7 @@ def _draw_sheet(
                 axes = figure.add_axes((left, bottom, 0.9 * width, 0.7 * height))
                 axes.axis("off")
                 _show(axes, row, column, pictures)
-            top -= DOWN * height
+            top -= down_each * height
         save_picture(figure, path)
 
 

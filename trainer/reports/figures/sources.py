@@ -107,10 +107,17 @@ class ScoreSource:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that figures are drawn from."""
+    """Everything that figures are drawn from, and how many parts some of them have.
+
+    Attributes:
+        num_bins: Bins of samples whose error rates are compared.
+        num_images: Images in each half of a sheet.
+    """
 
     runs: tuple[RunSource, ...]
     scores: tuple[ScoreSource, ...]
+    num_bins: int = 10
+    num_images: int = 24
 
     @property
     def clean_scores(self) -> tuple[ScoreSource, ...]:

@@ -1,6 +1,7 @@
 """Figures of score files: their numbers by a naive version, and what is left out."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,23 @@ def test_errors_are_counted_in_bins_of_equal_size_from_easy_to_hard(
     assert f"error-over-difficulty: {path}: 1 of 31 samples have no score (a $ b: seed 1)" in (
         reasons_in(drawn)
     )
+
+
+@pytest.mark.parametrize("num_bins", [2, 31])
+def test_the_number_of_bins_can_be_chosen(run: Path, tmp_path: Path, num_bins: int) -> None:
+    saved = predictions_of(run, 0)
+    scores = {each: float(rank) for rank, each in enumerate(saved.sample_ids)}
+    path = write_score_file(tmp_path / "scores.parquet", scores)
+
+    sources = replace(read_sources([path, run], "rmd"), num_bins=num_bins)
+
+    (figure,) = figures_in(error_figures(sources)).values()
+    own = [row for row in figure.rows if row["seed"] == 0]
+    wrong = (saved.logits.argmax(1) != saved.targets).numpy()
+    assert [row["error_rate"] for row in own] == [
+        pytest.approx(part.mean()) for part in np.array_split(wrong, num_bins)
+    ]
+    assert f"in {num_bins} bins" in figure.caption
 
 
 def test_scores_of_other_samples_give_no_error_rates(run: Path, tmp_path: Path) -> None:
@@ -120,6 +138,11 @@ def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path:
     assert shown == {"hardest": hardest[:24], "easiest": hardest[::-1][:24]}
     figure.draw(tmp_path / "sheet.svg")
     assert (tmp_path / "sheet.svg").read_text().count("<image") == 48
+    (few,) = sheet_figures(replace(read_sources([path], "rmd"), num_images=9))
+    assert isinstance(few, Figure)
+    assert [row["sample_id"] for row in few.rows] == [*hardest[:9], *hardest[::-1][:9]]
+    few.draw(tmp_path / "few.svg")
+    assert (tmp_path / "few.svg").read_text().count("<image") == 18
 
 
 def test_a_sheet_shows_what_a_run_predicts_where_that_is_another_class(
