@@ -150,11 +150,10 @@ def test_asking_an_analysis_that_is_not_there_says_so() -> None:
 
 
 def copy_without(name: str, folder: Path) -> None:
-    """Copies the packages and the tests without an analysis and its lines."""
-    ignored = shutil.ignore_patterns("__pycache__")
+    """Copies the packages and the tests, with what is compiled, without an analysis."""
     for path in ROOT.iterdir():
         if path.name in FOLDERS_OF_PROJECT:
-            shutil.copytree(path, folder / path.name, ignore=ignored)
+            shutil.copytree(path, folder / path.name)
         elif path.is_file():
             shutil.copy(path, folder)
     shutil.rmtree(folder / "difficulty_service/analyses" / name)
