@@ -3,7 +3,7 @@
 The file of the Mahalanobis distances of the test samples.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from difficulty_service.base.errors import MetricError, TrainingError
 from difficulty_service.base.files import replacing
 from difficulty_service.base.numpy_files import read_arrays
 from difficulty_service.base.tables import UNREADABLE, open_parquet, write_parquet
-from trainer.metrics.ood import MAHALANOBIS
+from trainer.metrics.mahalanobis import FEATURE_SCORES
 from trainer.metrics.predictions import check_predictions
 
 ARRAYS = ("sample_ids", "logits", "targets")
@@ -73,21 +73,21 @@ def read_predictions(path: Path) -> Predictions:
     return predictions
 
 
-def write_distances(path: Path, sample_ids: Sequence[str], distances: Tensor) -> None:
-    """Writes the squared distance of each sample atomically, as Parquet."""
-    columns = {"sample_id": list(sample_ids), MAHALANOBIS: distances.numpy()}
+def write_distances(path: Path, sample_ids: Sequence[str], scores: Mapping[str, Tensor]) -> None:
+    """Writes FEATURE_SCORES of each sample atomically, as Parquet."""
+    columns = {"sample_id": list(sample_ids), **{by: each.numpy() for by, each in scores.items()}}
     with replacing(path) as temporary:
         write_parquet(temporary, pa.table(columns))
 
 
 def read_distances(path: Path) -> dict[str, float]:
-    """The squared distance of each sample by its id; none where there is no file."""
+    """The squared distance of each sample from its nearest class; none where there is no file."""
     if not path.is_file():
         return {}
     try:
         with open_parquet(path) as file:
-            columns = file.read(columns=["sample_id", MAHALANOBIS]).to_pydict()
-        return dict(zip(columns["sample_id"], columns[MAHALANOBIS], strict=True))
+            columns = file.read(columns=["sample_id", FEATURE_SCORES[0]]).to_pydict()
+        return dict(zip(columns["sample_id"], columns[FEATURE_SCORES[0]], strict=True))
     except (KeyError, *UNREADABLE) as error:
         raise TrainingError(
             f"the distances {path} are damaged: {error}", "delete it, and evaluate again"

@@ -34,8 +34,8 @@ from trainer.metrics.bootstrap import (
     detection_intervals,
 )
 from trainer.metrics.calibration import sure_samples
+from trainer.metrics.mahalanobis import FEATURE_SCORES
 from trainer.metrics.ood import (
-    MAHALANOBIS,
     OOD_SCORES,
     detection_by_score,
     joined_scores,
@@ -145,12 +145,12 @@ def evaluate_ood(
     ood_logits: Tensor,
     validation: tuple[Tensor, Tensor] | None = None,
     resampling: Resampling | None = None,
-    distances: tuple[Tensor, Tensor] | None = None,
+    distances: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None,
 ) -> dict[str, Any]:
     """Measures how well logits separate out-of-distribution samples from in-distribution ones.
 
-    Distances are the Mahalanobis distances of both kinds of samples, a score beside those by
-    logits, as trained only.
+    Distances are FEATURE_SCORES of both kinds of samples, beside the scores by logits, as trained
+    only.
 
     Returns:
         "positive" and "fpr_convention", the conventions of the numbers, and for each of OOD_SCORES
@@ -170,7 +170,8 @@ def evaluate_ood(
         }
         record |= detection if stage == "raw" else {stage: temperature | detection}
     if distances is not None:
-        record[MAHALANOBIS] = _ood_values(*distances, resampling)
+        for by in FEATURE_SCORES:
+            record[by] = _ood_values(distances[0][by], distances[1][by], resampling)
     return record
 
 
@@ -312,7 +313,7 @@ def ood_curves(
     ood_logits: Tensor,
     name: str,
     validation: tuple[Tensor, Tensor] | None = None,
-    distances: tuple[Tensor, Tensor] | None = None,
+    distances: tuple[Mapping[str, Tensor], Mapping[str, Tensor]] | None = None,
 ) -> list[NamedCurve]:
     """ROC curves of OOD detection; arguments and errors as in `record.evaluate_ood`."""
     logits, is_ood = joined_scores(id_logits.cpu(), ood_logits.cpu())
@@ -324,7 +325,9 @@ def ood_curves(
             for by in OOD_SCORES
         ]
     if distances is not None:
-        curves.append(NamedCurve(name, "raw", MAHALANOBIS, roc_curve(*joined_scores(*distances))))
+        for by in FEATURE_SCORES:
+            joined = joined_scores(distances[0][by], distances[1][by])
+            curves.append(NamedCurve(name, "raw", by, roc_curve(*joined)))
     return curves
 
 

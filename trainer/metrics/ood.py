@@ -60,9 +60,6 @@ OOD_SCORES = {
 }
 """Scores by logits."""
 
-MAHALANOBIS = "mahalanobis"
-"""The score by features, squared Mahalanobis distances, which no temperature changes."""
-
 
 def ood_score(logits: Tensor, by: str) -> Tensor:
     """The OOD score of every sample; larger is more likely OOD.

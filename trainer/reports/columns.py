@@ -17,7 +17,7 @@ from trainer.reports.comparison import (
     RunComparison,
     summarise,
 )
-from trainer.reports.other_data import CORRUPTED_METRICS, OF, OOD_METRICS
+from trainer.reports.other_data import CORRUPTED_METRICS, OF, OOD_METRICS, SCORE_TITLES
 
 PERCENT, PER_MILLE = 100, 1000
 NO_VALUE = "\N{EN DASH}"
@@ -130,16 +130,6 @@ MAIN_COLUMNS = (
     "aurc_msp",
 )
 """Metrics that a comparison shows by default."""
-
-
-SCORE_TITLES = {
-    "msp": "MSP",
-    "entropy": "entropy",
-    "energy": "energy",
-    "max_logit": "max logit",
-    "mahalanobis": "Mahalanobis",
-}
-"""Titles of certainties and OOD scores."""
 
 
 def column_of(metric: str) -> TableColumn:

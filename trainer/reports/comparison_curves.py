@@ -19,19 +19,19 @@ from torch import Tensor
 from trainer import run_folder
 from trainer.evaluation.prediction_file import read_distances
 from trainer.evaluation.record import MISCLASSIFICATION, NamedCurve, read_curves
-from trainer.metrics.ood import MAHALANOBIS
+from trainer.metrics.mahalanobis import FEATURE_SCORES
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.ranking import RocCurve, roc_curve
 from trainer.metrics.selective import CERTAINTIES, accuracy_over_rejection, certainty_and_correct
-from trainer.reports.columns import SCORE_TITLES
 from trainer.reports.comparison import ComparedRun, RunComparison, seed_predictions
 from trainer.reports.diagrams import COVERAGES, FORMATS, line_of, save_picture, style, title_of
+from trainer.reports.other_data import SCORE_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.lines import Line2D
 
-SCORES = (*CERTAINTIES, MAHALANOBIS)
+SCORES = (*CERTAINTIES, FEATURE_SCORES[0])
 DRAWN_STAGES = {"raw": "as trained", "temperature_nll": "temperature by NLL"}
 RATES = np.arange(201) / 200
 """False positive rates at which ROC curves of seeds are averaged."""
@@ -156,7 +156,7 @@ def _certainties(
     distances = read_distances(path) if stage == "raw" else {}
     if distances and all(sample in distances for sample in saved.sample_ids):
         certainty = torch.tensor([-distances[sample] for sample in saved.sample_ids])
-        yield MAHALANOBIS, (certainty, confidence_and_correct(saved.logits, saved.targets)[1])
+        yield FEATURE_SCORES[0], (certainty, confidence_and_correct(saved.logits, saved.targets)[1])
 
 
 def _curves_of(certainty: Tensor, correct: Tensor) -> _OfSeed:

@@ -32,6 +32,7 @@ from trainer.evaluation.record import MISCLASSIFICATION, NamedCurve
 from trainer.metrics.calibration import NUM_BINS, ReliabilityBins, equal_mass_bins, equal_width_bins
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.metrics.selective import accuracy_over_rejection, aurc
+from trainer.reports.other_data import SCORE_TITLES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -268,19 +269,8 @@ def _label(name: str, seeds: Sequence[tuple[Tensor, Tensor]]) -> str:
 
 
 ROC_PANELS_PER_ROW = 3
-SCORES = ("msp", "entropy", "max_logit", "energy", "mahalanobis")
-"""Scores in the order of their colours."""
-
 LONGEST_LOCATION = 40
 """Number of characters of a location that a title shows, its last ones."""
-
-TITLES = {
-    "msp": "MSP",
-    "entropy": "entropy",
-    "max_logit": "max logit",
-    "energy": "energy",
-    "mahalanobis": "Mahalanobis",
-}
 
 
 def draw_roc(curves: Sequence[NamedCurve], path: Path) -> None:
@@ -306,10 +296,10 @@ def _draw(curves: Sequence[NamedCurve]) -> "Figure":
             axes.plot(
                 each.curve.false_positive_rates,
                 each.curve.true_positive_rates,
-                color=COLOURS[SCORES.index(each.by)],
+                **line_of(list(SCORE_TITLES).index(each.by)),
                 linewidth=1.2,
                 alpha=0.8,
-                label=None if each.by in shown else TITLES[each.by],
+                label=None if each.by in shown else SCORE_TITLES[each.by],
             )
             shown.add(each.by)
         axes.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="guessing")

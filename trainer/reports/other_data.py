@@ -13,12 +13,25 @@ from typing import Any
 from difficulty_service.images.corruptions import SEVERITIES
 from trainer import run_folder
 from trainer.evaluation.record import STAGES, MetricValues, read_records
-from trainer.metrics.ood import MAHALANOBIS, OOD_SCORES, OodDetection
+from trainer.metrics.mahalanobis import FEATURE_SCORES
+from trainer.metrics.ood import OOD_SCORES, OodDetection
 
 OF = "@"
 """Between a metric of OOD detection and the name of the data."""
 
-ALL_OOD_SCORES = (*OOD_SCORES, MAHALANOBIS)
+ALL_OOD_SCORES = (*OOD_SCORES, *FEATURE_SCORES)
+
+SCORE_TITLES = {
+    "msp": "MSP",
+    "entropy": "entropy",
+    "energy": "energy",
+    "max_logit": "max logit",
+    "mahalanobis": "Mahalanobis",
+    "relative_mahalanobis": "relative Mahalanobis",
+    "mahalanobis_unit": "Mahalanobis, unit length",
+    "relative_mahalanobis_unit": "relative Mahalanobis, unit length",
+}
+"""Titles of certainties and OOD scores."""
 
 OOD_METRICS = {
     f"ood_{rate}_{by}": (rate, by) for rate in OodDetection.__annotations__ for by in ALL_OOD_SCORES
@@ -38,7 +51,7 @@ CORRUPTED_METRICS = {
 }
 """Metric and severity, None for all severities, of each metric of corrupted images."""
 
-UNSCALED = ("max_logit", MAHALANOBIS)
+UNSCALED = ("max_logit", *FEATURE_SCORES)
 """OOD scores whose order no temperature changes."""
 
 

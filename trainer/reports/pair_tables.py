@@ -10,7 +10,6 @@ from difficulty_service.images.corruptions import SEVERITIES
 from trainer.reports.columns import (
     MAIN_COLUMNS,
     NO_VALUE,
-    SCORE_TITLES,
     TEMPERATURE,
     TableColumn,
     best_run,
@@ -29,6 +28,7 @@ from trainer.reports.other_data import (
     CORRUPTED_METRICS,
     OF,
     OOD_METRICS,
+    SCORE_TITLES,
     UNSCALED,
 )
 

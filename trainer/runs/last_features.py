@@ -4,7 +4,7 @@ Features are the inputs of the linear layer that returns the logits; the Gaussia
 run's training samples, without augmentation, by the labels that it was trained on.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from difficulty_service.base.errors import Setting, TrainingError
 from trainer.config import TrainingConfig
 from trainer.data import Splits
-from trainer.metrics.mahalanobis import ClassGaussians, fit_class_gaussians
+from trainer.metrics.mahalanobis import FeatureGaussians, fit_feature_gaussians
 from trainer.runs.backbone import find_last_linear
 from trainer.samples import Inputs, Samples
 from trainer.training.accelerator import predict_split
@@ -62,20 +62,21 @@ class FeatureDistances:
     """A network with the Gaussians of its training samples, and the distances of its test samples.
 
     Attributes:
-        distances: Of the test samples, in their order. Float64, shape (test samples,).
+        distances: FEATURE_SCORES of the test samples, in their order. Float64, shape (test
+            samples,).
     """
 
     network: WithFeatures
     num_classes: int
     settings: TrainingConfig
     accelerator: Accelerator
-    gaussians: ClassGaussians
-    distances: Tensor
+    gaussians: FeatureGaussians
+    distances: Mapping[str, Tensor]
 
-    def predict(self, samples: Samples) -> tuple[Tensor, Tensor]:
-        """Logits, float32 (samples, classes), and distances, float64 (samples,)."""
+    def predict(self, samples: Samples) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """Logits, float32 (samples, classes), and FEATURE_SCORES, float64 (samples,)."""
         both = predict_split(self.network, samples, self.settings, self.accelerator)
-        return both[:, : self.num_classes], self.gaussians.distances(both[:, self.num_classes :])
+        return both[:, : self.num_classes], self.gaussians.scores(both[:, self.num_classes :])
 
 
 def fit_distances(
@@ -105,7 +106,7 @@ def fit_distances(
             both = predict_split(network, some, settings, accelerator)
             yield both[:, num_classes:], labels
 
-    gaussians = fit_class_gaussians(features(), num_classes)
+    gaussians = fit_feature_gaussians(features(), num_classes)
     both = predict_split(network, test, settings, accelerator)
-    distances = gaussians.distances(both[:, num_classes:])
+    distances = gaussians.scores(both[:, num_classes:])
     return FeatureDistances(network, num_classes, settings, accelerator, gaussians, distances)

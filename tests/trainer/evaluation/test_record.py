@@ -27,6 +27,7 @@ from trainer.evaluation.temperature_scaling import (
 )
 from trainer.metrics import METRICS
 from trainer.metrics.bootstrap import Resampling
+from trainer.metrics.mahalanobis import FEATURE_SCORES
 from trainer.run_folder import read_json
 
 Batch = tuple[Tensor, Tensor]
@@ -211,15 +212,18 @@ def test_scaled_ood_detection_is_that_of_scaled_logits_and_raw_numbers_keep_thei
 
 def test_distances_are_a_score_beside_those_by_logits() -> None:
     (id_logits, _), (ood_logits, _) = make_batch(0), make_batch(2)
-    distances = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.5, 9.0])
+    known, other = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.5, 9.0])
+    distances = dict.fromkeys(FEATURE_SCORES, known), dict.fromkeys(FEATURE_SCORES, other)
 
     record = evaluate_ood(id_logits, ood_logits, None, Resampling(20), distances)
     curves = ood_curves(id_logits, ood_logits, "other", None, distances)
 
     # Of six pairs of samples, five are in order.
-    assert record["mahalanobis"]["auroc"] == pytest.approx(5 / 6)
-    assert record["mahalanobis"]["auroc_low"] <= 5 / 6 <= record["mahalanobis"]["auroc_high"]
-    assert [each.by for each in curves if each.detection == "other"][-1] == "mahalanobis"
+    for by in FEATURE_SCORES:
+        assert record[by]["auroc"] == pytest.approx(5 / 6)
+        assert record[by]["auroc_low"] <= 5 / 6 <= record[by]["auroc_high"]
+    drawn = tuple(each.by for each in curves if each.detection == "other")
+    assert drawn[-len(FEATURE_SCORES) :] == FEATURE_SCORES
 
 
 def test_records_are_added_by_name_and_one_of_the_same_name_is_replaced(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from trainer.evaluation.record import (
     write_metrics,
 )
 from trainer.metrics.bootstrap import Resampling
+from trainer.metrics.mahalanobis import FEATURE_SCORES
 from trainer.metrics.selective import aurc, certainty_and_correct
 from trainer.reports.columns import MAIN_COLUMNS, choose_metrics, column_of
 from trainer.reports.comparison import (
@@ -44,6 +45,7 @@ from trainer.reports.comparison_curves import (
 from trainer.reports.comparison_files import write_comparison, write_page
 from trainer.reports.comparison_table import markdown_table
 from trainer.reports.latex import escaped, latex_tables
+from trainer.reports.other_data import SCORE_TITLES
 from trainer.reports.pair_tables import other_tables, tabulated_metrics
 
 OBJECTIVE = {"loss": {"name": "cross_entropy", "constants": {}}, "alpha": 0.0, "weights": "none"}
@@ -72,7 +74,10 @@ def write_run(folder: Path, signal: float, *, evaluated: bool = True) -> Path:
         if not evaluated:
             continue
         others = 1.5 * torch.randn(50, 3, generator=torch.Generator().manual_seed(seed))
-        distances = torch.arange(120) * 1.0, torch.arange(50) + 90.0
+        distances = tuple(
+            dict.fromkeys(FEATURE_SCORES, each)
+            for each in (torch.arange(120) * 1.0, torch.arange(50) + 90.0)
+        )
         known = logits, others, validation
         add_records(path / "ood.json", {ODD: evaluate_ood(*known, None, distances)})
         write_curves(path / "roc.parquet", ood_curves(logits, others, ODD, validation, distances))
@@ -140,7 +145,7 @@ def test_tables_of_other_data_have_pairs_and_name_the_runs_without(
     header = next(row for row in rows if row.startswith("| run"))
     good = next(row for row in rows if row.startswith("| good"))
     assert [cell.split(" (")[0] for cell in header.strip("| ").split(" | ")[1:]] == [
-        f"AUROC, {score}" for score in ("MSP", "entropy", "energy", "max logit", "Mahalanobis")
+        f"AUROC, {title}" for title in SCORE_TITLES.values()
     ]
     run = comparison.runs[0]
     raw = summarise(run, "raw", f"ood_auroc_msp@{ODD}")
@@ -245,7 +250,8 @@ def test_without_distances_a_sentence_says_how_to_have_them(
     run = Path(shutil.copytree(folders[0], tmp_path / "run"))
     for path in run.glob("seed-*/ood.json"):
         record = run_folder.read_json(path)[ODD]
-        del record["mahalanobis"]
+        for by in FEATURE_SCORES:
+            del record[by]
         write_metrics(path, {ODD: record})
 
     (table, _) = other_tables(compare_runs([run]))

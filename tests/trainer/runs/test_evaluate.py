@@ -20,7 +20,7 @@ from trainer.data import open_splits
 from trainer.evaluation.prediction_file import read_predictions
 from trainer.evaluation.record import STAGES
 from trainer.metrics.bootstrap import Resampling
-from trainer.metrics.mahalanobis import fit_class_gaussians
+from trainer.metrics.mahalanobis import FEATURE_SCORES, fit_feature_gaussians
 from trainer.metrics.ood import OOD_SCORES
 from trainer.runs.corruptions import evaluate_corruptions
 from trainer.runs.evaluate import (
@@ -169,12 +169,13 @@ def test_mahalanobis_distances_are_those_of_the_inputs_of_the_last_layer(
         torch.cat(list(each.inputs.batches([torch.arange(len(each))], None)))
         for each in (splits.train, splits.test)
     )
-    gaussians = fit_class_gaussians([(normalisation(train), splits.train.labels)], 3)
-    torch.testing.assert_close(measured.distances, gaussians.distances(normalisation(test)))
-    scores = [measured.distances, gaussians.distances(normalisation(shifted))]
+    gaussians = fit_feature_gaussians([(normalisation(train), splits.train.labels)], 3)
+    known, other = (gaussians.scores(normalisation(each)) for each in (test, shifted))
+    torch.testing.assert_close(measured.distances, known)
     is_ood = np.arange(len(test) + 40) >= len(test)
-    expected = roc_auc_score(is_ood, torch.cat(scores))
-    assert record["mahalanobis"]["auroc"] == pytest.approx(expected)
+    for by in FEATURE_SCORES:
+        expected = roc_auc_score(is_ood, torch.cat([known[by], other[by]]))
+        assert record[by]["auroc"] == pytest.approx(expected)
 
 
 def test_mahalanobis_distances_need_a_network_that_ends_in_a_linear_layer(probe: Path) -> None:

@@ -120,7 +120,7 @@ def test_a_network_of_texts_has_mahalanobis_distances(text_run: Path, texts: Pat
 
     # The test texts are no further than themselves.
     assert record["mahalanobis"]["auroc"] == pytest.approx(0.5)
-    assert (curves[-1].stage, curves[-1].by) == ("raw", "mahalanobis")
+    assert (curves[-1].stage, curves[-1].by) == ("raw", "relative_mahalanobis_unit")
 
 
 def test_a_network_of_trees_learns_from_phrases_and_is_evaluated_on_sentences(
