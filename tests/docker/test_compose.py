@@ -141,6 +141,27 @@ def test_every_worker_of_the_gpu_file_reserves_a_gpu_of_its_own(gpu: dict[str, A
     assert devices[0][0]["device_ids"] != devices[1][0]["device_ids"]
 
 
+def test_workers_of_the_gpu_file_end_where_no_gpu_works(gpu: dict[str, Any]) -> None:
+    for name in ("worker", "worker-2"):
+        assert gpu["services"][name]["environment"] == {"DIFFICULTY_DEVICE": "cuda"}
+
+
+def test_weights_behind_a_gate_can_be_downloaded_everywhere(
+    base: dict[str, Any], gpu: dict[str, Any]
+) -> None:
+    downloading = [base["services"][name] for name in ("api", "worker", "worker-2")]
+    downloading += [gpu["services"][name] for name in ("precompute", "trainer")]
+
+    tokens = {each["environment"]["HF_TOKEN"] for each in downloading}
+    assert tokens == {"${HF_TOKEN:-}"}
+
+
+def test_what_training_compiles_can_be_loaded(gpu: dict[str, Any]) -> None:
+    (temporary,) = gpu["services"]["trainer"]["tmpfs"]
+
+    assert "exec" in temporary.split(",")
+
+
 def test_every_command_exists_with_its_options(services: dict[str, dict[str, Any]]) -> None:
     for service in services.values():
         if "command" in service:

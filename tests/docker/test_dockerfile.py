@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx2
 import pytest
+import torch
 
 from tests.ports import unused_port
 
@@ -52,6 +53,16 @@ def test_it_runs_as_a_user_without_rights(instructions: list[Any]) -> None:
     for stage in ("cpu", "cuda"):
         last = of(instructions, "USER", stage)[-1]
         assert int(last.split(":")[0]) > 0
+
+
+def test_the_cuda_image_refuses_old_drivers_and_can_compile(instructions: list[Any]) -> None:
+    # Of a wheel for CPUs there is none to compare with.
+    built_with = torch.version.cuda or "13.0"
+
+    (settings,) = [text for text in of(instructions, "ENV", "cuda") if "REQUIRE" in text]
+    assert "NVIDIA_REQUIRE_CUDA=cuda>=13.0" in settings
+    assert built_with.partition(".")[0] == "13"
+    assert any(" gcc " in text for text in of(instructions, "RUN", "cuda"))
 
 
 def test_every_extra_that_is_installed_exists(instructions: list[Any]) -> None:
