@@ -36,6 +36,7 @@ def leaks(
     fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = (),
     train_images: Annotated[str | None, Parameter(metavar="DATASET")] = None,
     test_images: Annotated[str | None, Parameter(metavar="DATASET")] = None,
+    device: str = "auto",
     copies: LeakOptions = LeakOptions(),
     output: JsonOption = JsonOption(),
 ) -> None:
@@ -60,6 +61,7 @@ def leaks(
         train_images: The dataset with the images of the training set, for the page; default: the
             one that the features name.
         test_images: The same for the one test set.
+        device: Where all pairs are compared: auto, cpu, cuda, cuda:1.
     """
     limits = [Limit.parse(text, COPY_KINDS) for text in fail_above]
     read = [train, *tests]
@@ -72,7 +74,7 @@ def leaks(
     if report is None and (train_images or test_images):
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
     from difficulty_service.analyses.leaks.leaks import find_leaks
-    from difficulty_service.analyses.leaks.near_search import gpu_if_any
+    from difficulty_service.analyses.leaks.near_search import search_device
     from difficulty_service.scoring.splits import open_split
 
     splits = [open_split(train)]
@@ -80,7 +82,7 @@ def leaks(
     total = splits[0].num_samples * sum(test.num_samples for test in splits[1:])
     with exit_when_interrupted("stopped; nothing is written"), comparison_bar(total) as advance:
         found = find_leaks(
-            splits[0], splits[1:], copies.cosine, advance, copies.search, gpu_if_any()
+            splits[0], splits[1:], copies.cosine, advance, copies.search, search_device(device)
         )
     print_warnings(found.warnings)
     with without(*([console] if output.json_ else [])):

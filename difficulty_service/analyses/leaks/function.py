@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
-from difficulty_service.analyses.leaks.near_search import gpu_if_any
+from difficulty_service.analyses.leaks.near_search import search_device
 from difficulty_service.analyses.leaks.page import LeakPage, write_leak_page
 from difficulty_service.base.errors import ConfigError, DatasetError, as_keyword
 from difficulty_service.base.files import require_output_file
@@ -23,6 +23,7 @@ def leaks(
     *tests: Samples,
     near_duplicates: float | None = USUAL,
     search: str = "auto",
+    device: str = "auto",
     out: str | Path | None = None,
     report: str | Path | None = None,
     train_images: str | None = None,
@@ -40,6 +41,7 @@ def leaks(
         search: `exact` compares all samples with all, `lists` those in the same inverted lists,
             which takes a small part of the time and misses a few near copies; `tests[].lists`
             says how many. `auto` is `lists` beyond 5,000,000,000 pairs of samples.
+        device: Where all pairs are compared: `auto`, `cpu`, `cuda`, `cuda:1`.
         out: Table of all pairs to write, ending in .parquet, .csv or .jsonl; None for none.
         report: Page to write, with the pairs side by side, ending in .html; None for none.
         train_images: Location of the images of the training set, for the page; by default the
@@ -70,7 +72,7 @@ def leaks(
     for number, test in enumerate(tests, start=1):
         splits.append(split_of(f"test {number}", test, splits[0]))
     found = find_leaks(
-        splits[0], splits[1:], options.cosine, search=options.search, device=gpu_if_any()
+        splits[0], splits[1:], options.cosine, search=options.search, device=search_device(device)
     )
     notes: Sequence[str] = ()
     if report is not None:

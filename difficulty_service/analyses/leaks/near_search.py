@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from difficulty_service.analyses.leaks.near_lists import NearLists, build_lists
+from difficulty_service.backbones.backbone import choose_device
 from difficulty_service.scorers.near_copies import near_pairs_between
 from difficulty_service.scoring.splits import Block, Split
 
@@ -60,9 +61,15 @@ class ListRecall:
         return self.found / self.pairs if self.pairs else None
 
 
-def gpu_if_any() -> torch.device:
-    """A GPU if there is one, otherwise the CPU."""
-    return torch.device("cuda") if torch.cuda.is_available() else CPU
+def search_device(name: str) -> torch.device:
+    """The device of this name; for `auto` an NVIDIA GPU if there is one, otherwise the CPU.
+
+    Raises:
+        BackboneError: There is no such device here.
+    """
+    if name == "auto":
+        return torch.device("cuda") if torch.cuda.is_available() else CPU
+    return choose_device(name)
 
 
 class NearSearch:

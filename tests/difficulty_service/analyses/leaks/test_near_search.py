@@ -14,7 +14,7 @@ from difficulty_service.analyses.leaks import near_search
 from difficulty_service.analyses.leaks.leaks import LeakReport, find_leaks
 from difficulty_service.analyses.leaks.near_lists import NearLists
 from difficulty_service.analyses.leaks.near_search import Search
-from difficulty_service.base.errors import ConfigError
+from difficulty_service.base.errors import BackboneError, ConfigError
 from difficulty_service.scoring import exact_copies, splits
 from difficulty_service.scoring.splits import Split, open_split
 from tests.factories import store_of
@@ -201,3 +201,12 @@ def test_every_pair_is_counted_as_compared_by_lists_too(sets: tuple[Split, Split
 def test_a_search_without_near_copies_to_look_for_is_an_error(sets: tuple[Split, Split]) -> None:
     with pytest.raises(ConfigError, match="only exact ones are looked for"):
         find_leaks(sets[0], [sets[1]], None, search="lists")
+
+
+def test_pairs_are_compared_on_the_device_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+
+    assert near_search.search_device("auto") == torch.device("cuda")
+    assert near_search.search_device("cpu") == torch.device("cpu")
+    with pytest.raises(BackboneError, match="device 'abacus' cannot be used here"):
+        near_search.search_device("abacus")
