@@ -28,6 +28,7 @@ from difficulty_service.backbones.backbone import (
     TextPreprocessing,
     image_preprocessing,
 )
+from difficulty_service.base.device_memory import Room
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import num_workers
 from difficulty_service.datasets.sample import ImageOpener
@@ -247,10 +248,11 @@ class BackbonePool:
 
     def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:
         """A backbone with its thread; `place` puts prepared samples on the device, as its input."""
+        room = Room(self._device)
 
         def encode(samples: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
-            return backbone.encode(place(samples)).float().cpu()
+            return room.compute(lambda some: backbone.encode(place(some)).float().cpu(), samples)
 
         return RunningBackbone(
             backbone, Batcher(encode, suitable_batch_size(self._device, backbone))

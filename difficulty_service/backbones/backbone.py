@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, Downloads
+from difficulty_service.base.devices import has_gpu, problem_of
 from difficulty_service.base.errors import BackboneError, Setting
 
 Size = int | tuple[int, int]
@@ -232,20 +233,18 @@ def wrong_size(problem: str, remedy: int | None = None) -> BackboneError:
 
 
 def choose_device(name: str) -> torch.device:
-    """The device with this name; for `auto` a GPU if there is one, otherwise the CPU."""
+    """The device with this name; for `auto` a GPU that computes, otherwise the CPU.
+
+    Raises:
+        BackboneError: The device is not there, or cannot compute.
+    """
     if name == "auto":
-        if torch.cuda.is_available():
+        if has_gpu():
             return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-        torch.empty(1, device=device)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise BackboneError(
-            f"device {name!r} cannot be used here: {reason}", parameter="device"
-        ) from None
-    return device
+    if (problem := problem_of(name)) is not None:
+        raise BackboneError(f"device {name!r} cannot be used here: {problem}", parameter="device")
+    return torch.device(name)
 
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}

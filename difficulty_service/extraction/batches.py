@@ -19,7 +19,8 @@ from difficulty_service.backbones.backbone import (
     Preprocessing,
     TextPreprocessing,
 )
-from difficulty_service.base.errors import BackboneError, ImageError, Setting
+from difficulty_service.base.device_memory import Room
+from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import content_digest, file_stamp
 from difficulty_service.datasets.sample import ImageOpener, Sample
 from difficulty_service.extraction.image_watch import ImageWatch
@@ -221,28 +222,27 @@ def _views(
 
 
 def encode_batch(
-    batch: Batch, backbone: Backbone, network: BackboneOptions, clock: StageClock | None
+    batch: Batch,
+    backbone: Backbone,
+    network: BackboneOptions,
+    clock: StageClock | None,
+    room: Room,
 ) -> Batch:
     """Normalises the views of a batch and turns them into features, on the backbone's device."""
     if batch.values is None:
         return batch
     preprocessing = backbone.preprocessing
+
+    def encode(views: Tensor) -> Tensor:
+        if network.device.type == "cuda":
+            views = views.pin_memory()  # so that the copy to the GPU waits for nothing
+        on_device = views.to(network.device, non_blocking=True)
+        if not isinstance(preprocessing, TextPreprocessing):
+            on_device = normalise(on_device, preprocessing, network.input_precision)
+        return backbone.encode(on_device).float()
+
     with clock.busy(FORWARD) if clock else nullcontext():
-        try:
-            views = batch.values
-            if network.device.type == "cuda":
-                views = views.pin_memory()  # so that the copy to the GPU waits for nothing
-            on_device = views.to(network.device, non_blocking=True)
-            if not isinstance(preprocessing, TextPreprocessing):
-                on_device = normalise(on_device, preprocessing, network.input_precision)
-            return replace(batch, values=backbone.encode(on_device).float())
-        except torch.OutOfMemoryError:
-            raise BackboneError(
-                f"{network.device} has too little memory for {len(batch.values)} images at once",
-                "use ",
-                Setting("batch_size", max(1, len(batch.values) // 2)),
-                parameter="batch_size",
-            ) from None
+        return replace(batch, values=room.compute(encode, batch.values))
 
 
 def fetch_batch(batch: Batch, clock: StageClock | None) -> Batch:

@@ -14,6 +14,7 @@ from typing import BinaryIO, Self
 import torch
 
 from difficulty_service.backbones.backbone import Backbone, TextPreprocessing
+from difficulty_service.base.device_memory import Room
 from difficulty_service.base.threads import map_in_order, map_in_turns, one_ahead
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.extraction.batches import (
@@ -148,6 +149,7 @@ def _on_gpu(
     The sizes are the number of all images and that of a batch.
     """
     workers = task.options.workers or suitable_workers()
+    room = Room(task.network.device)
     how = Preparation.of(task, backbone)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
@@ -162,7 +164,7 @@ def _on_gpu(
     with closing(prepared) as batches:
         for batch in batches:
             # This only begins the work; the batch before is fetched meanwhile.
-            encoded = encode_batch(batch, backbone, task.network, clock)
+            encoded = encode_batch(batch, backbone, task.network, clock, room)
             if before is not None:
                 yield fetch_batch(before, clock)
             before = encoded
@@ -175,13 +177,14 @@ def _on_threads(
 ) -> Generator[Batch, None, None]:
     """A network on a CPU that gains nothing from a second core: each thread runs whole batches."""
     workers = task.options.workers or suitable_workers()
+    room = Room(task.network.device)
     how = Preparation.of(task, backbone)
     if clock:
         clock.declare(dict.fromkeys((READ, DECODE, FORWARD), workers))
 
     def extract_batch(group: Group) -> Batch:
         batch = prepare_batch(group, how, clock)
-        return encode_batch(batch, backbone, task.network, clock)
+        return encode_batch(batch, backbone, task.network, clock, room)
 
     cores_each = max(1, torch.get_num_threads() // workers)
     initializer = partial(torch.set_num_threads, cores_each)
@@ -201,6 +204,7 @@ def _in_turns(
     are read meanwhile.
     """
     workers = task.options.workers or suitable_workers()
+    room = Room(task.network.device)
     prepare_group = partial(prepare_batch, how=Preparation.of(task, backbone), clock=clock)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
@@ -208,7 +212,7 @@ def _in_turns(
         begun = one_ahead([ahead.begin_group(group) for group in turn] for turn in turns)
         one_core = partial(torch.set_num_threads, 1)
         for batch in map_in_turns(prepare_group, begun, workers, initializer=one_core):
-            yield encode_batch(batch, backbone, task.network, clock)
+            yield encode_batch(batch, backbone, task.network, clock, room)
 
 
 def suitable_batch_size(device: torch.device, backbone: Backbone) -> int:

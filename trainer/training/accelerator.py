@@ -9,6 +9,7 @@ from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
 
+from difficulty_service.base.devices import has_gpu, problem_of
 from difficulty_service.base.errors import Setting, TrainingError
 from difficulty_service.base.processors import computes_in_bfloat16
 from trainer.config import TrainingConfig
@@ -46,12 +47,17 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
             parameter="device",
         )
     if device not in {"auto", "cpu"}:
-        _require_device(device)
+        if (problem := problem_of(device)) is not None:
+            raise TrainingError(
+                f"device {device!r} cannot be used here: {problem}", parameter="device"
+            )
         os.environ["ACCELERATE_TORCH_DEVICE"] = device
     else:
         os.environ.pop("ACCELERATE_TORCH_DEVICE", None)
     on_cpu = device == "cpu" or os.environ.get("ACCELERATE_USE_CPU", "").lower() in {"1", "true"}
-    on_gpu = not on_cpu and torch.cuda.is_available()
+    on_gpu = not on_cpu and has_gpu()
+    # Accelerate would take a GPU that is there and cannot compute.
+    on_cpu = on_cpu or (torch.cuda.is_available() and not on_gpu)
     has_bf16 = on_gpu and torch.cuda.get_device_capability() >= (8, 0)
     mixed = MIXED.get(precision, "bf16" if has_bf16 else "no")
     if mixed == "fp16" and not on_gpu:
@@ -117,16 +123,6 @@ def any_process(value: bool, accelerator: Accelerator) -> bool:  # noqa: FBT001 
         return value
     flag = torch.tensor([float(value)], device=accelerator.device)
     return bool(accelerator.reduce(flag, "sum").item() > 0)
-
-
-def _require_device(name: str) -> None:
-    try:
-        torch.empty(1, device=torch.device(name))
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise TrainingError(
-            f"device {name!r} cannot be used here: {reason}", parameter="device"
-        ) from None
 
 
 def share_of_process(positions: Tensor, accelerator: Accelerator) -> Tensor:

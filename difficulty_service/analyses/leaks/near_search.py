@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from difficulty_service.analyses.leaks.near_lists import NearLists, build_lists
 from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.base.devices import has_gpu
 from difficulty_service.scorers.near_copies import near_pairs_between
 from difficulty_service.scoring.splits import Block, Split
 
@@ -68,7 +69,7 @@ def search_device(name: str) -> torch.device:
         BackboneError: There is no such device here.
     """
     if name == "auto":
-        return torch.device("cuda") if torch.cuda.is_available() else CPU
+        return torch.device("cuda") if has_gpu() else CPU
     return choose_device(name)
 
 

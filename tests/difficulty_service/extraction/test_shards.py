@@ -12,7 +12,7 @@ from PIL import Image
 from torch import Tensor
 
 from difficulty_service.backbones.backbone import Preprocessing
-from difficulty_service.base.errors import ImageError
+from difficulty_service.base.errors import BackboneError, ImageError
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction import schedules
 from difficulty_service.extraction.batches import DECODE, FORWARD, READ
@@ -49,6 +49,20 @@ class LargeAveragePixel(AveragePixel):
     """The same for images so large that network and decoders take turns."""
 
     preprocessing = replace(AveragePixel.preprocessing, size=SMALL_SIZE + 8, resize=SMALL_SIZE + 8)
+
+
+class SmallDevice(AveragePixel):
+    """A backbone on a device that has no room for more than `most` images."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def encode(self, images: Tensor) -> Tensor:
+        features = super().encode(images)
+        if len(images) > self.most:
+            raise torch.OutOfMemoryError("out of memory")
+        return features
 
 
 def png(level: int) -> bytes:
@@ -145,6 +159,26 @@ def test_batches_have_the_size_asked_for() -> None:
     extract_shard(make_dataset(levels(50)), 0, backbone, ExtractOptions(batch_size=20, workers=1))
 
     assert backbone.batch_sizes == [20, 20, 10]
+
+
+def test_batches_are_halved_until_they_fit_the_memory_of_the_device() -> None:
+    backbone, options = SmallDevice(5), ExtractOptions(batch_size=20, workers=1)
+    dataset = make_dataset(levels(50))
+
+    with pytest.warns(UserWarning, match="too little memory for 20 samples") as warned:
+        part, _ = extract_shard(dataset, 0, backbone, options)
+
+    assert len(warned) == 1
+    assert backbone.batch_sizes == [20, 10, *[5] * 10]
+    whole, _ = extract_shard(dataset, 0, AveragePixel(), options)
+    assert torch.equal(part.features, whole.features)
+
+
+def test_a_device_without_room_for_one_image_is_an_error_that_names_the_cpu() -> None:
+    options = ExtractOptions(batch_size=1, workers=1)
+
+    with pytest.raises(BackboneError, match="too little memory for one sample at once; use device"):
+        extract_shard(make_dataset(levels(3)), 0, SmallDevice(0), options)
 
 
 def test_every_batch_is_reported_with_its_bad_images() -> None:

@@ -204,7 +204,7 @@ def test_a_search_without_near_copies_to_look_for_is_an_error(sets: tuple[Split,
 
 
 def test_pairs_are_compared_on_the_device_that_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr(near_search, "has_gpu", lambda: True)
 
     assert near_search.search_device("auto") == torch.device("cuda")
     assert near_search.search_device("cpu") == torch.device("cpu")

@@ -1,0 +1,34 @@
+"""Which devices compute, found out by computing on them."""
+
+import warnings
+from functools import cache
+
+import torch
+
+
+def problem_of(name: str) -> str | None:
+    """Why the device of this name cannot compute; None where it can.
+
+    A GPU may be there that the installed PyTorch has no kernels for.
+    """
+    try:
+        one = torch.ones(1, device=torch.device(name))
+        result = float((one + one).cpu())
+    except (RuntimeError, AssertionError) as error:
+        return str(error).splitlines()[0]
+    return None if result == 2 else f"1 + 1 is {result:g} on it"  # noqa: PLR2004
+
+
+@cache
+def has_gpu() -> bool:
+    """Whether there is an NVIDIA GPU that computes; warns where there is one that does not."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        is_available = torch.cuda.is_available()
+    # PyTorch says so where the driver is too old.
+    problem = str(caught[0].message).split(" (Triggered")[0] if caught else None
+    if is_available:
+        problem = problem_of("cuda")
+    if problem is not None:
+        warnings.warn(f"no GPU is used, as it cannot compute here: {problem}", stacklevel=2)
+    return is_available and problem is None

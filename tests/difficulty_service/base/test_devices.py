@@ -1,0 +1,57 @@
+"""Devices that are there and cannot compute."""
+
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+from difficulty_service.backbones.backbone import choose_device
+from difficulty_service.base import devices
+from difficulty_service.base.errors import BackboneError
+
+OLD_DRIVER = "CUDA initialization: The NVIDIA driver on your system is too old"
+
+
+@pytest.fixture(autouse=True)
+def _anew() -> Iterator[None]:
+    devices.has_gpu.cache_clear()
+    yield
+    devices.has_gpu.cache_clear()
+
+
+def test_the_cpu_computes() -> None:
+    assert devices.problem_of("cpu") is None
+    assert choose_device("cpu") == torch.device("cpu")
+
+
+def test_a_gpu_without_kernels_is_named_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_size: int, *, device: torch.device) -> torch.Tensor:
+        raise RuntimeError(f"no kernel image is available for {device}\nand so on")
+
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.ones", fail)
+
+    with pytest.warns(UserWarning, match="no GPU is used, .*: no kernel image is available"):
+        chosen = choose_device("auto")
+
+    assert chosen.type != "cuda"
+    with pytest.raises(BackboneError, match=r"'cuda:1' cannot be used here: no kernel image .*1$"):
+        choose_device("cuda:1")
+
+
+def test_a_driver_that_is_too_old_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ask() -> bool:
+        warnings.warn(f"{OLD_DRIVER} (Triggered internally at x.cpp:1.)", stacklevel=2)
+        return False
+
+    monkeypatch.setattr("torch.cuda.is_available", ask)
+
+    with pytest.warns(UserWarning, match=f"no GPU is used, .*: {OLD_DRIVER}$"):
+        assert choose_device("auto").type != "cuda"
+
+
+def test_a_machine_without_a_gpu_needs_no_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+
+    assert choose_device("auto").type != "cuda"
