@@ -45,8 +45,8 @@ def encoders(tables: Tables) -> str:
     return f"""## Choosing a backbone by the labels
 
 [`difficulty backbones --try`](images.md#which-network) ranks encoders by how probable they make
-the given labels. Does that find the one whose `rmd` finds most wrong labels? Two of the encoders
-are the built-in one with noise on its weights. One draw of each set.
+the given labels. Does that find the encoder whose `rmd` finds most wrong labels? One draw of each
+set; two of the encoders are the built-in one with noise on its weights.
 
 {markdown(header, rows)}
 {said}
@@ -66,12 +66,10 @@ def _lengths(tables: Tables) -> str:
     if not few or not many:
         return ""
     return _filled(
-        "The likeliest of four lengths of the features, unit length among them, instead of unit "
-        f"length always changes the AUROC by {_spread(each[0] for each in few)} over encoders and "
-        f"sets, so that `difficulty score` chooses none: where a ridge is needed it takes unit "
-        f"length, which gives {_spread(each[1] for each in few)} beside features as they are. With "
-        f"50,000 images and no ridge, the likeliest gives "
-        f"{_spread(sum(each) for each in many)} beside features as they are."
+        f"Where a ridge is needed, `difficulty score` takes features of unit length, which gives "
+        f"{_spread(each[1] for each in few)} of AUROC beside features as they are. The likeliest "
+        f"of four lengths would give {_spread(each[0] for each in few)} more; with 50,000 images "
+        f"and no ridge {_spread(sum(each) for each in many)} beside features as they are."
     )
 
 

@@ -73,9 +73,9 @@ softens labels by it, were measured before it knew the number of wrong labels
 
 <!-- Written by `python -m benchmarks.evidence.page`. -->
 
-Scores of this project beside other packages and published methods, on the same features and labels:
-the rows that decide each question, of [tables](#the-tables) that have all. Bold is the best of all
-scores.
+Scores of this project beside other packages and published methods, on the same features and labels.
+This page has the rows that decide each question; [the tables](#the-tables) have all. Bold is the
+best of all scores. `make evidence` [repeats it](#how-to-repeat-it).
 {former}
 - **Wrong labels that people gave**: the highest AUROC is ours in {people or NOT_RUN} sets.
 - **Planted wrong labels**: in {planted or NOT_RUN} sets.
@@ -185,8 +185,7 @@ def planted(tables: Tables) -> str:
         )
     return f"""## Planted wrong labels
 
-AUROC at {PLANTED_PERCENT} % wrong labels, built-in features. Noise by instance is after
-Xia et al. (2020).
+AUROC at {PLANTED_PERCENT} % wrong labels, built-in features.
 
 {markdown(("labels", *map(label, PLANTED_SCORES)), rows)}
 ![AUROC over the rate of wrong labels, by dataset and kind of noise](images/evidence-planted.svg)
@@ -224,14 +223,9 @@ def views(tables: Tables) -> str:
     )
     return f"""## Several views of the same images
 
-### Agreement with people, by view
-
-Of MobileNetV2, with the built-in encoder, then with mirror and larger images: {agreement}.
-
-### AUROC, mean log-densities of both backbones
-
-[Averaging log-densities](comparing.md#several-backbones-as-one) gives `suspicion` {densities} under
-`worst`, averaging ranks {ranks}.
+Agreement with people by MobileNetV2 alone, with the built-in encoder, then with mirror and larger
+images: {agreement}. [Averaging log-densities](comparing.md#several-backbones-as-one) gives
+`suspicion` {densities} under `worst`, averaging ranks {ranks}.
 """
 
 

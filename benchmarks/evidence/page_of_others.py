@@ -47,16 +47,12 @@ def paper(tables: Tables) -> str:
 
 Of Cui et al. (2023), as far as CIFAR-10 shows them.
 
-### Difficulty over corruption and label noise (figure 1b)
-
-Mean RMD grows from {clean} to {worst} with Gaussian noise of severity 5, from {right} to {similar}
-with the label of the most similar class.
+**Figure 1b**: mean RMD grows from {clean} to {worst} with Gaussian noise of severity 5, and from
+{right} to {similar} with the label of the most similar class.
 
 ![Mean RMD grows with corruption and with label noise](images/evidence-severity.svg)
 
-### Errors of trained networks over difficulty (figures 2, 6 and 7)
-
-Mean error (%) of eight published CNNs, easiest to hardest of twenty bins.
+**Figures 2, 6 and 7**: mean error (%) of eight published CNNs, easiest to hardest of twenty bins.
 
 {markdown(("score", "builtin", "MobileNetV2"), errors)}
 ![Errors of eight networks in bins of growing difficulty](images/evidence-errors.svg)
@@ -77,8 +73,8 @@ def training(tables: Tables) -> str:
     return f"""## Training: does it help, and when?
 
 9,000 training images of CIFAR-10: {listed or NOT_RUN}.
-Points of accuracy above cross-entropy, ± 95 % over seeds, bold where sure. Cases, by accuracy,
-ranking of errors, calibration and NLL: helps/in part/does not/harms.
+Points of accuracy above cross-entropy, ± 95 % over seeds, bold where sure. The cases count, by
+accuracy, ranking of errors, calibration and NLL: helps/in part/does not/harms.
 
 {markdown(header, rows)}
 Difficulty-weighted beside constant entropy: {_cases(tables, METHODS[1], METHODS[0])}.
@@ -155,9 +151,9 @@ ImageNet, labels by people and weights of MobileNetV2.
 {took}
 - **Features**: built-in encoder (896 dimensions, 32 px, trained on CIFAR-100); MobileNetV2 of
   ImageNet (1,280 dimensions, 128 px). CLIP, the product's default, is not at hand.
-- **Peers** (`pip install '.[peers]'`) choose constants by held-out given labels, not by the truth:
-  cleanlab with five-fold predictions of a logistic probe, AUM and EL2N with a linear probe of 20
-  epochs. **Ours** have default options.
+- **Peers** (`pip install '.[peers]'`) choose constants by held-out given labels: cleanlab with
+  five-fold predictions of a logistic probe, AUM and EL2N with a linear probe of 20 epochs. **Ours**
+  have default options.
 
 ## The tables
 
