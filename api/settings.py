@@ -62,8 +62,8 @@ class Settings(BaseSettings):
     port: Annotated[int, Field(ge=0, le=65535)] = 8000
     """Port to listen on."""
     allowed_hosts: tuple[str, ...] = ()
-    """Names of the service, such as `["scores.example.org"]` or `["*.example.org"]`; none for all,
-    or without API keys those of this machine."""
+    """Names of the service, such as `["scores.example.org"]` or `["*.example.org"]`; none allows
+    all, or without API keys only this machine's."""
     trusted_proxies: tuple[Network, ...] = ()
     """Proxies whose `X-Forwarded-For` and `X-Forwarded-Proto` count, such as `["172.18.0.0/16"]`.
     """
