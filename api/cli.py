@@ -7,7 +7,7 @@ from difficulty_service.cli.lazily import REVIEW, SERVE, add_command
 
 def add_commands(app: App) -> None:
     """Adds the commands to the command line."""
-    keys = App(name="keys", help="API keys, which callers of the service need.", group=SERVE)
+    keys = App(name="keys", help="Manages the API keys of the service.", group=SERVE)
     add_command(keys, "api.key_commands:create")
     add_command(keys, "api.key_commands:show", name="list")
     add_command(keys, "api.key_commands:change")

@@ -32,7 +32,7 @@ def serve(
 ) -> None:
     """Scores datasets over HTTP; settings come from DIFFICULTY_... variables.
 
-    Without API keys, only this machine is answered. SIGTERM or Ctrl-C stops the server cleanly.
+    Without API keys, it answers only this machine. SIGTERM or Ctrl-C stops the server cleanly.
 
     Args:
         host: Address to listen on; instead of DIFFICULTY_HOST.
@@ -88,15 +88,15 @@ def explore_scores(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Shows the images of a score file in the browser, to find and mark doubtful labels.
 
-    Only this machine is answered. Marks go into a file beside the score file, which `difficulty
-    clean` reads; the page scores again with them, where the features are there too. Ctrl-C ends it.
+    It answers only this machine. Marks are kept beside the score file for `difficulty clean`; if
+    the features are there too, the page scores again with them. Ctrl-C ends it.
 
     Args:
         scores: Score file of `difficulty score`.
-        images: Dataset with the images, where it is not the one that was scored.
-        features: Folder of the features, where they are not beside the score file.
-        weights: File of the CLIP that made the features, for the search by words; default: that of
-            the hub.
+        images: Dataset with the images, if it is not the scored one.
+        features: Folder of the features, if it is not beside the score file.
+        weights: CLIP weights that made the features, for the search by words; default: from the
+            hub.
         port: 0 for any free port.
         browser: Open the page in a browser.
     """

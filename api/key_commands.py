@@ -40,12 +40,12 @@ def create(
 
     Args:
         name: Purpose of the key, for `difficulty keys list`.
-        scopes: read, write (also submit, upload, delete), read-all (the jobs of all keys, and
-            metrics) or admin (also cancel and delete them); several with commas between.
-        expires: When it ends: 90d (also m, h, w), or a date as 2027-01-31, when that begins in
-            UTC; default: never.
-        roots: Names of the only roots that it may use, with commas between; '' for none, so that
-            it has its own uploads alone; default: all.
+        scopes: read, write (also submit, upload, delete), read-all (all jobs, and metrics), admin
+            (also cancel and delete them); comma-separated.
+        expires: End of validity: 90d (also m, h, w), or the start of a UTC date such as
+            2027-01-31; default: never.
+        roots: Names of the roots it may use, comma-separated; an empty text leaves only its own
+            uploads; default: all.
     """
     from api.storage.keys import Terms, count_owned, create_key
     from difficulty_service.cli.console import err
@@ -97,14 +97,14 @@ def show() -> None:
 
 @needs_extra('"difficulty keys change"', "serve")
 def change(key_id: KeyId, /, *, expires: str | None = None, roots: str | None = None) -> None:
-    """Changes when an API key ends, or the roots that it may use, which holds within seconds.
+    """Changes the end or the roots of an API key, within seconds.
 
-    Jobs that it may see no longer run on, and are seen again when it gets their root back.
+    Jobs in a root that it loses run on, and reappear when it gets the root back.
 
     Args:
         key_id: Id from `difficulty keys list`.
-        expires: As of `difficulty keys create`, or never; default: as it is.
-        roots: As of `difficulty keys create`, or * for all; default: as they are.
+        expires: As for `difficulty keys create`, or never; default: unchanged.
+        roots: As for `difficulty keys create`, or * for all; default: unchanged.
     """
     from api.storage.keys import change_key
     from difficulty_service.base.errors import ConfigError
@@ -126,9 +126,9 @@ def change(key_id: KeyId, /, *, expires: str | None = None, roots: str | None = 
 
 @needs_extra('"difficulty keys rotate"', "serve")
 def rotate(key_id: KeyId, /, *, overlap: str = "1d") -> None:
-    """Gives an API key another secret and prints it, once; what the key owns stays its own.
+    """Gives an API key a new secret and prints it, once; the key keeps what it owns.
 
-    A secret that it had before the present one ends at once.
+    Secrets older than the present one end at once.
 
     Args:
         key_id: Id from `difficulty keys list`.

@@ -51,7 +51,7 @@ METRICS: dict[int | str, dict[str, Any]] = {
 
 @router.get("/healthz", summary="Is the server running?")
 async def get_health() -> Health:
-    """Answers as long as the process runs; needs no key and no database."""
+    """Reports whether the process is running; needs no key and no database."""
     return Health()
 
 

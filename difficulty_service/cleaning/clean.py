@@ -63,7 +63,7 @@ def is_list(out: Path) -> bool:
     extension = out.suffix.lower()
     if extension in OTHER_FILES and not out.is_dir():
         raise CleaningError(
-            f"{out} is of a format that is not written",
+            f"{out} has an unsupported format",
             "end the name in .csv or .parquet for a list; any other name is a folder of images",
             parameter="out",
         )
@@ -85,7 +85,7 @@ def tags_to_write(out: Path, scores: Provenance, table: str | None = None) -> Ta
     location = tags.table if table is None else table
     if location is None:
         raise CleaningError(
-            "the tags were given in memory, so that there is no table to write them like",
+            "the tags were given in memory, so there is no table to write",
             "score them from a table, or name it as ",
             Setting("images", "TABLE"),
         )
@@ -96,7 +96,7 @@ def tags_to_write(out: Path, scores: Provenance, table: str | None = None) -> Ta
     suffix = Path(location).suffix
     if out.suffix.lower() != suffix.lower():
         raise CleaningError(
-            f"{out} is of another format than the tags in {location}, which are written like these",
+            f"{out} differs in format from {location}, whose format cleaned tags keep",
             f"end the name in {suffix}",
             parameter="out",
         )
@@ -139,7 +139,7 @@ def write_folder(out: Path, decisions: Decisions, source: ImageSource, *, link: 
     """
     if source.is_text:
         raise CleaningError(
-            "texts have no files, and a folder would hold files",
+            "texts have no files to put into a folder",
             "end the name in .parquet or .csv",
             parameter="out",
         )
@@ -198,7 +198,7 @@ def write_revision(
     if revision.unknown:
         warnings.append(
             f"{count_of(len(revision.unknown), 'sample')} cannot be changed, because the dataset "
-            f"does not have it any more: {list_names(revision.unknown, LISTED)}"
+            f"no longer has it: {list_names(revision.unknown, LISTED)}"
         )
     is_file = single or is_annotations(out)
     misplaced = decisions.misplaced()
@@ -231,7 +231,7 @@ def _write_single(out: Path, revision: Revision) -> None:
     files = [name for name in revision.changed if name.lower().endswith(ending)]
     if not revision.is_one_file or len(files) != 1:
         raise CleaningError(
-            f"{out} is one file, and the dataset has others for its boxes",
+            f"{out} is one file, but the dataset keeps its boxes in several",
             "name a folder",
             parameter="out",
         )
@@ -306,7 +306,7 @@ def _warn_of_names(written: pa.Table) -> Sequence[str]:
     if not changed:
         return ()
     return (
-        f"class names such as {changed[0]!r} become others where a list is read; "
+        f"class names such as {changed[0]!r} change when a list is read; "
         "rename them, or name a folder as the output",
     )
 
@@ -322,7 +322,7 @@ def check_output(out: Path, inputs: Sequence[Path], location: str | None) -> Non
     real = out.resolve()
     if any(real == each.resolve() for each in inputs):
         raise CleaningError(
-            f"{out} would be written over, but is read", "choose another path", parameter="out"
+            f"{out} would be overwritten, but is read", "choose another path", parameter="out"
         )
     if location is not None and _is_in_dataset(real, location):
         raise CleaningError(

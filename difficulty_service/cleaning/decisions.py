@@ -398,7 +398,7 @@ def _check_ids(marks: Mapping[str, MarkedSample], ids: Sequence[str]) -> list[st
     if len(unknown) == len(marks):
         raise CleaningError(
             f"none of the {len(unknown):,} marked samples is in the score file: marked ids look "
-            f"like {unknown[:3]}, those of the scores like {list(ids[:3])}",
+            f"like {unknown[:3]}, ids of the scores like {list(ids[:3])}",
             parameter="marks",
         )
     marked = f"{count_of(len(unknown), 'marked sample')} {is_or_are(len(unknown))}"
@@ -425,7 +425,7 @@ def _relabel_to_likeliest(
     unnamed = likeliest.count(None)
     if not unnamed:
         return []
-    return [f"{unnamed:,} samples keep their label, because their {kind} class is not known"]
+    return [f"{unnamed:,} samples keep their label, because their {kind} class is unknown"]
 
 
 def _apply_marks(draft: _DecidedColumns, marks: Mapping[str, MarkedSample]) -> list[str]:
@@ -444,7 +444,7 @@ def _apply_marks(draft: _DecidedColumns, marks: Mapping[str, MarkedSample]) -> l
         overruled += by_condition and before != (draft.labels[row], draft.reasons[row])
     if not overruled:
         return []
-    return [f"{overruled:,} samples that a condition selects follow their mark instead"]
+    return [f"{overruled:,} samples selected by a condition follow their mark instead"]
 
 
 def _drop_copies(

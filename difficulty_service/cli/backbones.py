@@ -29,23 +29,22 @@ def backbones(
     output: JsonOption = JsonOption(),
     run: Run = Run(),
 ) -> None:
-    """Lists the backbones, their size, the licence of their weights and whether these are here.
+    """Lists the backbones, with size, licence and whether their weights are here.
 
     Parameters are in millions, and GMACs are billions of multiply-adds for one image.
 
-    With --benchmark each runs for some seconds on JPEG photographs of 500 x 400 pixels, from the
-    encoded image to its features; those whose weights are not here run with random ones, which
-    are as fast.
+    --benchmark runs each for some seconds on JPEG photographs of 500 x 400 pixels, decoding
+    included; random weights replace absent ones, which changes no speed.
 
-    With DATASET and --try some are tried on samples of it: how probable its labels are by the
-    features of each, and how long each takes; one is recommended.
+    With DATASET, --try compares some on its samples: how probable the labels are by the features of
+    each, and how long each takes. It recommends one.
 
     Args:
         dataset: With --try: folder, table, tar shards, hf:NAME, or a glob.
-        benchmark: Measure the speed of each on this machine instead; of the options below only
-            --device and --precision apply.
-        only: With --benchmark: measure this backbone, of a library or a run too; repeatable.
-        images: With --benchmark: say how long so many images take; default: 1,000,000.
+        benchmark: Measure the speed of each on this machine; of the options below only --device and
+            --precision apply.
+        only: With --benchmark: measure only this backbone, also of a library or a run; repeatable.
+        images: With --benchmark: say how long this many images take; default: 1,000,000.
     """
     given = {name for name, value in (("only", only), ("images", images)) if value is not None}
     machine, others = {"device", "precision"}, trial.model_fields_set | output.model_fields_set
@@ -151,7 +150,7 @@ def network_to_measure(name: str) -> "BackboneOptions":
         return BackboneOptions()
     find_loader(name)
     if modality_of(name) == "text":
-        raise BackboneError(f"{name} encodes texts, and the speed is that of images")
+        raise BackboneError(f"{name} encodes texts, but --benchmark measures images")
     here = name in BACKBONES and weights_state(name, BACKBONES[name]) in {
         "in the package",
         "cached",

@@ -36,27 +36,24 @@ def clean(
     dry_run: bool = False,
     images: ScoredImages = ScoredImages(),
 ) -> None:
-    """Writes a dataset without wrong labels, from marks of people and conditions on scores.
+    """Writes a cleaned dataset, from marks and conditions on scores; the original is unchanged.
 
     A mark has precedence over a condition, and the last mark of a sample over earlier ones. Marks
-    that `difficulty score` remembered beside the scores are applied too. The dataset itself never
-    changes.
+    that `difficulty score` remembered beside the scores are applied too.
 
     Args:
         scores: Score file.
-        out: List to write, ending in .csv or .parquet, or a new folder of images. Boxes of objects
-            are written in their own format into a folder, those of COCO and Label Studio into a
-            .json, too, and those of CVAT into an .xml; tags into a table like theirs.
-        marks: CSV or Parquet file with columns sample_id, mark (keep, relabel, drop, misplaced) and
-            label (the new class), or what Label Studio, CVAT or FiftyOne made of an export.
-        drop: Drop samples by their scores: 'label_margin > 4'.
-        relabel: Give these samples the class of their nearest_label, or of their suggested_label
-            where the condition is about suspicion.
-        drop_duplicates: Of each group of exact or near copies keep one: the first that is marked
-            keep or relabel, else the first of the dataset. Where their labels differ, keep none,
-            unless one is marked.
-        new_classes: Marks may name classes that do not exist yet.
-        link: Fill a folder with symbolic links, or with copies (the default).
+        out: List (.csv or .parquet) or new folder to write; boxes and tags keep their own format
+            (folder, .json, .xml or table).
+        marks: Decisions: CSV or Parquet with sample_id, mark and label, or a file of Label Studio,
+            CVAT or FiftyOne.
+        drop: Drop samples that meet this condition, such as label_margin > 4.
+        relabel: Give samples that meet this condition their nearest_label, or if it is about
+            suspicion their suggested_label.
+        drop_duplicates: Keep one of each group of exact or near copies, a marked one first; if
+            their labels differ, only a marked one.
+        new_classes: Accept marks with classes that do not exist yet.
+        link: Fill a folder with symbolic links instead of copies.
         dry_run: Print what would change, and write nothing.
     """
     from difficulty_service.cleaning.clean import (

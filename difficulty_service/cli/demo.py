@@ -24,7 +24,7 @@ def demo(
 
     Args:
         out: Folder for the results.
-        open_report: Open the report in a browser where there is a desktop.
+        open_report: Open the report in a browser, if there is a desktop.
     """
     from difficulty_service.cli.report import write_score_report
     from difficulty_service.cli.score import run_score

@@ -52,7 +52,7 @@ def show_reading(run: Run, output: OutputOptions) -> None:
     else:
         out.print(f"{number} without labels")
     if found.left_out:
-        out.print("\nwhat would not be read, and why:")
+        out.print("\nleft out, with the reason:")
     for each in found.left_out:
         names = list_names([repr(as_text(name)) for name in each.examples], EXAMPLES_SHOWN)
         hidden = each.entries - len(each.examples)
@@ -64,7 +64,9 @@ def show_reading(run: Run, output: OutputOptions) -> None:
 def require_samples(source: str, has_features: bool) -> None:  # noqa: FBT001
     """Refuses features, which are not read as a dataset."""
     if has_features:
-        raise WrongCall(f"{source} holds features already, and --dry-run says how samples are read")
+        raise WrongCall(
+            f"{source} holds features already, but --dry-run shows how samples are read"
+        )
 
 
 def show_verdicts(source: str, options: "DatasetOptions") -> None:

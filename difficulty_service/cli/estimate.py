@@ -30,16 +30,16 @@ def estimate(
 ) -> None:
     """Estimates the number of wrong labels, and how many a threshold on label_margin finds.
 
-    Some labels are flipped, the Gaussians are fitted again, and the flipped samples above each cut
-    are counted. How many samples above a cut really are wrong, only marks can tell.
+    Flips some labels, fits the Gaussians again and counts the flipped samples above each threshold.
+    Only marks can tell how many samples above it are really wrong.
 
     Args:
-        store: What `difficulty extract` wrote, or features in .npz, .npy or Parquet.
-        marks: Marks of samples chosen at random, as for `difficulty clean`: keep and misplaced are
-            a right label, relabel and drop a wrong one.
-        share: Share of the labels to change at a time.
-        repeats: Number of times to change labels and fit.
-        seed: Seed of the flips.
+        store: Features of `difficulty extract`, or in .npz, .npy or Parquet.
+        marks: Marks of randomly chosen samples: keep and misplaced count as right labels, relabel
+            and drop as wrong ones.
+        share: Share of the labels to flip at a time.
+        repeats: Number of times to flip labels and fit.
+        seed: Random seed of the flips.
     """
     from difficulty_service.features.array_files import open_features
     from difficulty_service.reports.label_flips import FlipOptions, flip_and_score
@@ -94,8 +94,8 @@ def _say_number(at_zero: "CutEstimate", seed: int) -> str:
 
     if not at_zero.reviewed.cases:
         return (
-            f"how many of the {at_zero.num_above:,} samples above 0 are wrong, only a person can "
-            "tell: look at some of them, chosen at random, and give --marks"
+            f"only a person can tell how many of the {at_zero.num_above:,} labels above 0 are "
+            "wrong: check some of them at random, and give --marks"
         )
     low, high = number_of_wrong_labels(at_zero, seed)
     return (

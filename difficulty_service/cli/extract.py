@@ -43,8 +43,8 @@ def extract(
     Args:
         dataset: Folder, table, tar shards, hf:NAME, or a glob.
         out: Folder for the features.
-        shard: Extract only part I of N, counted from 0, into a folder of its own; `difficulty
-            merge` joins them. Under Slurm: $SLURM_PROCID/$SLURM_NTASKS.
+        shard: Extract only part I of N, from 0, into its own folder for `difficulty merge`; under
+            Slurm $SLURM_PROCID/$SLURM_NTASKS.
         profile: Show how long each stage was busy, and which is slowest.
     """
     plan = plan_of(replace(run, source=dataset, features=out))
@@ -125,7 +125,7 @@ def report_settled(plan: "Plan") -> None:
     """Prints the backbone, its device and, where it was chosen here, its precision."""
     print_warnings(plan.warnings)
     where = f"{plan.network.device}{' of a Ray cluster' if plan.cluster else ''}"
-    err.print(f"the features are those of {plan.backbone}, on {where}", markup=False)
+    err.print(f"features of {plan.backbone}, on {where}", markup=False)
     if plan.precision_reason is not None:
         err.print(f"the network computes in {plan.precision_reason}", markup=False)
 

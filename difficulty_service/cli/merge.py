@@ -19,8 +19,8 @@ def merge(
 ) -> None:
     """Joins the parts of a feature store, or the Gaussians of several datasets.
 
-    Parts must be of one dataset and extracted with the same settings; Gaussians must be of the
-    same classes and kind of features. The message of an error names what differs.
+    Parts must come from one dataset with the same settings, Gaussians from the same classes and
+    kind of features.
 
     Args:
         inputs: Folders made by `difficulty extract --shard`, or files made by `difficulty fit`.

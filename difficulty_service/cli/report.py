@@ -39,11 +39,11 @@ def report(
     Args:
         scores: Score file.
         out: File to write, ending in .html; default: beside the scores.
-        compare: Also show a column of the score file, or of a dataset that is a table, from the
-            easiest images to the hardest.
-        order: Which labels to check: the most doubtful, those of the hardest images, or a random
-            choice, which tells how many labels are wrong.
-        max_mb: Leave pictures out above this size in megabytes.
+        compare: Also show a column of the score file, or of a table dataset, from the easiest
+            images to the hardest.
+        order: Labels to check: the most doubtful, the hardest, or a random choice that estimates
+            how many labels are wrong.
+        max_mb: Largest size of the pictures in megabytes; others are left out.
         draw_map: Also draw a map of the images, from the features beside the scores.
     """
     from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported

@@ -56,25 +56,23 @@ def score(
 ) -> None:
     """Scores how hard each sample is; larger is harder.
 
-    Given a dataset, the features are extracted first and kept in a folder beside the output, so
-    that a second run with other statistics reads no image. With --tags, wrong and missing tags are
-    found in place of wrong labels.
+    Features of a dataset are extracted first and kept beside the output, so that a second run with
+    other statistics reads no image. With --tags, it finds wrong and missing tags instead of wrong
+    labels.
 
     Args:
-        source: Features (what `difficulty extract` wrote, .npz, .npy, or Parquet with a column of
-            vectors), or a dataset to extract.
-        out: Score file to write, ending in .parquet, .csv or .jsonl; needed but for --dry-run.
-        dry_run: Print how the dataset would be read: format, classes, and what is left out and why.
-            No image is opened and nothing is written.
+        source: Features (of `difficulty extract`, .npz, .npy, or Parquet with a column of vectors),
+            or a dataset to extract.
+        out: Score file to write, ending in .parquet, .csv or .jsonl; not needed with --dry-run.
+        dry_run: Print how the dataset would be read (format, classes, files left out); opens no
+            image and writes nothing.
         gaussians: Score against Gaussians that `difficulty fit` wrote.
-        labels: Labels of features in a file: .npy, or text with a label on each line; default:
-            those in the file, or labels.npy beside it.
-        marks: What people decided, from a report or `difficulty explore`: a CSV or Parquet file
-            with columns sample_id, mark (keep, relabel, drop or misplaced) and label (the new
-            class), or what Label Studio, CVAT or FiftyOne made of `difficulty export`. It is
-            remembered beside the scores and holds for every later run.
-        undo_round: Number of a round of scores to go back to: takes back what was decided on them
-            and on later ones, and keeps it in a file that --marks takes.
+        labels: File of labels for features: .npy, or text with a label on each line; default: in
+            the file, or labels.npy beside it.
+        marks: Decisions to apply and remember: CSV or Parquet with sample_id, mark and label, or a
+            file of Label Studio, CVAT or FiftyOne.
+        undo_round: Round of scores to return to: takes back its decisions and all later ones, and
+            keeps them in a file for --marks.
         report: Also write a page with the images, as `difficulty report` does.
     """
     if dry_run:

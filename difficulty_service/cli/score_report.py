@@ -28,7 +28,7 @@ CLASS_WIDTH = 20
 """Cells for the name of a class in a table."""
 
 LEAVE_OUT = (
-    "see what would change without the clearest of them; without --dry-run it is written",
+    "preview the dataset without the clearest of them; drop --dry-run to write it",
     "difficulty clean {scores} --drop '{evidence} > {cut}' --out cleaned.parquet --dry-run",
 )
 """The next step where images look more like another class than their own."""
@@ -51,7 +51,7 @@ NEXT_STEPS = (
     ),
 )
 """What to do with a score file, and the command for it; `{scores}` stands for the file."""
-CLUSTERS = "make classes of {samples} that are alike, and look for those in the wrong one"
+CLUSTERS = "make classes of similar {samples}, and look for the ones in a wrong class"
 """A step where there are no classes to compare with."""
 
 
@@ -255,9 +255,9 @@ def report_dataset(dataset: "Dataset") -> None:
     sentences = []
     if len(present) == 1 and dataset.has_labels:
         sentences.append(
-            f"all {what}s are of one class, {dataset.class_names[present[0]]!r}, so none can look "
-            "more like another: scores need a folder or a label for each class; where that is no "
-            "class, --unlabelled ignores it and finds what needs no labels"
+            f"all {what}s have one class, {dataset.class_names[present[0]]!r}, so no classes can "
+            "be compared: give each class a folder or a label; if it is no class, --unlabelled "
+            "ignores it"
         )
     elif single:
         sentences.append(f"classes with a single {what}, which gets no score: {list_names(single)}")

@@ -232,7 +232,7 @@ class Limit:
         missing = {
             WRONG: "suspicion among --scorers" if "suspicion" not in scoring.scorers else "",
             NEAR: "--near-duplicates" if scoring.near_duplicates is None else "",
-            SKIPPED: "a dataset in place of its features" if features else "",
+            SKIPPED: "a dataset instead of its features" if features else "",
         }
         if fitted:
             missing[WRONG] = "a fit to the labels, so no --gaussians"

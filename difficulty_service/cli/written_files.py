@@ -39,9 +39,9 @@ def require_writable(
         raise WrongCall("two results would be written to the same file")
     for path in results:
         if any(path == each or path.is_relative_to(each) for each in sources):
-            raise WrongCall(f"{path} would be written over, but is read")
+            raise WrongCall(f"{path} would be overwritten, but is read")
         if path in decided:
-            raise WrongCall(f"{path} has what people decided, and would be written over")
+            raise WrongCall(f"{path} holds decisions of people, and would be overwritten")
     for each in filter(None, tables):
         require_output_file(each, WRITERS, DatasetError)
     for each in filter(None, marks):

@@ -121,22 +121,22 @@ class FeatureKind(Contract):
     weights_sha256: Annotated[str | None, MUST_AGREE] = None
     """SHA-256 of its weights."""
     features: Annotated[str | None, MUST_AGREE] = None
-    """Layer of the network that they are taken from: `penultimate` or `projected`."""
+    """Network layer of the features: `penultimate` or `projected`."""
     feature_dim: Annotated[int | None, MUST_AGREE] = None
     """Length of a feature vector."""
     precision: Annotated[str | None, MUST_AGREE] = None
-    """Type that the network computes in, such as `float32`; also agrees with `bfloat16` where
-    `precision_pilot` says that scores rank the same."""
+    """Data type of the network, such as `float32`; it agrees with `bfloat16` if `precision_pilot`
+    says that scores rank the same."""
     flip: Annotated[bool | None, MUST_AGREE] = None
-    """Whether they are averaged with those of the mirror images."""
+    """Whether features are averaged over each image and its mirror image."""
     preprocessing: Annotated[Mapping[str, object] | None, MUST_AGREE] = None
-    """How samples become the input of the network: for images size, resize, interpolation, mean
-    and standard deviation; and `fit` where the whole image is squashed or gets a border, of the
-    colour `fill`. A size is the side of a square, or height and width."""
+    """Input of the network: for images size (side of a square, or height and width), resize,
+    interpolation, mean and standard deviation, and `fit` if the whole image is squashed or gets a
+    border of the colour `fill`."""
     mode: Annotated[Literal["fast", "exact"] | None, MUST_AGREE] = None
     """Preprocessing of images, `fast` or `exact`; absent for texts."""
     precision_pilot: Annotated[PrecisionPilot | None, MAY_CHANGE] = None
-    """Comparison by which the precision was chosen; only where it was measured."""
+    """Measurement that chose the precision; absent without one."""
 
     def kind(self) -> dict[str, Any]:
         """JSON values of what made the features; null for what is not known."""
@@ -199,36 +199,35 @@ class Extraction(FeatureKind):
     """What made features, and by which options: known of a feature store and of a score file."""
 
     runtime: Annotated[str | None, MAY_CHANGE] = None
-    """Library that ran the network in the latest run; only where that was not PyTorch, and not on a
-    cluster."""
+    """Library that ran the network in the latest run; absent for PyTorch, and on a cluster."""
     dataset_options: Annotated[RecordedOptions | None, MAY_CHANGE] = None
-    """Split, columns and limit with which the dataset was read, as far as they were given."""
+    """Split, columns and limit with which the dataset was read, if given."""
     containers: Annotated[str | None, MAY_CHANGE] = None
-    """Digest of the paths, sizes and times of local files that hold many samples each; only where
-    there are such files."""
+    """Digest of the paths, sizes and times of local files with many samples each; absent without
+    such files."""
     image_sizes: Annotated[ImageSizes | None, MAY_CHANGE] = None
-    """Sizes by which a network of the package was chosen; only where no backbone was named and the
-    default one could not be had."""
+    """Image sizes that chose a bundled network; only if no backbone was named and the default one
+    was unavailable."""
     modality: Annotated[Literal["image", "text", "sample"], STORES] = "image"
-    """What the samples are; absent for images, and `sample` of features in arrays."""
+    """Kind of the samples; absent for images, and `sample` for features in arrays."""
     boxes: Annotated[bool, MAY_CHANGE] = False
-    """Whether the samples are boxes of objects in images; absent where they are not."""
+    """Whether the samples are boxes of objects in images; absent if not."""
     decoder: Annotated[str | None, STORES] = None
     """Names and versions of the libraries on which the pixels of the images depend; absent for
     texts."""
     max_pixels: Annotated[int | None, STORES] = None
     """Largest number of pixels of an image; absent for texts."""
     corruption: Annotated[str | None, STORES] = None
-    """Corruption of every image, such as `fog:3`; only where there is one."""
+    """Corruption of every image, such as `fog:3`; absent for clean ones."""
     seed: Annotated[int, STORES] = 0
     """Seed of the augmentation, of K-means and of the landmarks."""
     made_labels: Annotated[MadeLabels | None, MAY_CHANGE] = None
-    """How the labels were made; absent where they are those of the dataset, or there are none."""
+    """How the labels were made; absent for labels of the dataset, and without labels."""
     package_version: Annotated[str | None, MAY_CHANGE] = None
     """Version of this package that extracted the features or evaluated the classifier."""
     warnings: Annotated[Names, MAY_CHANGE] = ()
-    """Warnings for whoever reads the scores, one sentence each: first that features hardly tell the
-    classes apart, then those about the dataset."""
+    """Warnings about the scores, one sentence each: first if features hardly tell the classes
+    apart, then about the dataset."""
 
     @property
     def has_clusters(self) -> bool:

@@ -18,11 +18,10 @@ class DeviceChoices(TypedDict, total=False):
         precision: auto: bf16 on recent GPUs, int8 for builtin-photos on CPUs, else fp32;
             `score_dataset` also takes bf16 on CPUs where faster with the same ranks. Default:
             `auto`.
-        batch_size: Images per forward pass; default: 256 on a GPU; on a CPU 64 small or 8 large
+        batch_size: Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large
             ones.
-        workers: Threads (with a GPU and many images: processes) that read and decode images and,
-            without a GPU, run the network; default: all cores, or one per actor on a cluster
-            without GPUs.
+        workers: Threads, or with a GPU processes, that read and decode images; default: all cores,
+            or one per actor of a cluster without GPUs.
     """
 
     weights: str | Path | None
@@ -36,10 +35,10 @@ class EncoderOptions(DeviceChoices, total=False):
     """Options of a backbone and of how images are read for it.
 
     Attributes:
-        features: Features before or after CLIP's projection. Default: `penultimate`.
-        image_size: Side length of the network's square input in pixels, if the network accepts
-            others; default: its own. Takes time quadratic in it.
-        preprocess: exact: bit for bit what open_clip or timm does, but slower. Default: `fast`.
+        features: CLIP features before or after the projection. Default: `penultimate`.
+        image_size: Side length of the square input in pixels, if the network accepts others; takes
+            time quadratic in it.
+        preprocess: exact: bit for bit like open_clip or timm, but slower. Default: `fast`.
         flip: Average the features of each image and its mirror image; the network takes twice as
             long. Default: `False`.
         max_pixels: Refuse images with more pixels than this. Default: 50,000,000.
@@ -63,7 +62,7 @@ class DatasetChoices(TypedDict, total=False):
         id_column: Table column with the sample ids; by default a unique path column, or else
             file#row.
         text_column: Table column with the texts to score, instead of images.
-        unlabelled: Ignore labels and class folders, or read a dataset without any. Unusual samples,
+        unlabelled: Ignore labels and class folders, or read a dataset without any; unusual samples,
             copies and image faults are still found. Default: `False`.
         outlines: Grey out everything outside the outline of each object. Default: `False`.
         limit: Use this many samples, evenly spaced.
@@ -90,7 +89,7 @@ class ReadingChoices(EncoderOptions, DatasetChoices, total=False):
         augment_runs: Number of random crops and flips of each image, whose scores are averaged; 0
             for none. Default: 0.
         seed: Random seed, used by corruption, augmentation and K-means. Default: 0.
-        on_error: What to do with an unreadable image: skip and list it, or stop. Default: `skip`.
+        on_error: Unreadable images: skip and list them, or stop. Default: `skip`.
     """
 
     corrupt: str | None
@@ -106,21 +105,19 @@ class ImageOptions(ReadingChoices, total=False):
         resume: Reuse features that an earlier call left beside `out`. The default is True for files
             and Hugging Face datasets, and False for other images in memory, where a change would go
             unnoticed.
-        shrinkage: Covariance shrinkage: none, ledoit-wolf, oas, leave-one-out (a ridge chosen by
-            leave-one-out likelihood), a number from 0 to 1, or auto (leave-one-out with few
-            samples, otherwise none). Default: `auto`.
-        matmul_dtype: Data type of the matrix products; auto: float64 where float32 is not precise
-            enough. Default: `auto`.
+        shrinkage: Covariance shrinkage: none, ledoit-wolf, oas, leave-one-out, a number from 0 to
+            1, or auto: leave-one-out with few samples, else none. Default: `auto`.
+        matmul_dtype: Data type of matrix products; auto: float64 if float32 is not precise enough.
+            Default: `auto`.
         scorers: Some of rmd, suspicion, agree, kmeans, knn; rmd is always computed. Default:
             `rmd,suspicion`.
-        near_duplicates: Also find near duplicates: samples whose features have at least this cosine
-            similarity, above 0 and up to 1. 0.97 is a good start. Takes time quadratic in the
-            number of samples.
+        near_duplicates: Also find near duplicates by this cosine similarity of features, above 0
+            and up to 1, such as 0.97; takes quadratic time.
         classes: Label each image without labels by the one of these names that fits best, by a
             CLIP: a list, or a text with commas between. The labels are then scored like those of
             people.
-        clusters: Label unlabelled samples by K-means clusters of their features: a number, or auto
-            for the square root of half the number of samples, up to 100.
+        clusters: Label unlabelled samples by this number of K-means clusters; auto: the square root
+            of half the samples, up to 100.
         tags: Find wrong and missing tags, in the table that has the samples: the column of lists or
             of texts such as a|b, or columns of 0 and 1 for a tag each, as a list or a text such as
             cat,dog or has_*; auto for the column called tags or labels. A row of the scores is a

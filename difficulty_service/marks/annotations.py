@@ -92,12 +92,12 @@ class _Annotations:
         if self.unclear:
             number = count_of(len(self.unclear), "sample")
             sentences.append(
-                f"{number} without a mark, since the annotations in {path} contradict each other: "
-                f"the first is {self.unclear[0]}"
+                f"{number} without a mark, because the annotations in {path} contradict each "
+                f"other: the first is {self.unclear[0]}"
             )
         if self.undecided:
             number = count_of(self.undecided, "sample")
-            sentences.append(f"{number} without a mark, since nobody annotated them in {path}")
+            sentences.append(f"{number} without a mark, because nobody annotated them in {path}")
         return Marks(self.samples, tuple(sentences))
 
 
@@ -257,8 +257,8 @@ def _read_cvat(path: Path, file: IO[bytes]) -> Marks:
     if unchanged:
         number_kept = count_of(unchanged, "sample")
         read.notes.append(
-            f"{number_kept} with the tag of the export count as kept: CVAT does not tell which of "
-            "them somebody has looked at, so export the jobs that are done"
+            f"{number_kept} with an unchanged tag count as kept: CVAT does not tell which were "
+            "checked, so export only jobs that are done"
         )
     return read.marks(path)
 

@@ -34,13 +34,13 @@ STRATEGIES: Mapping[str, Strategy] = {
         Strategy("easy", "the smallest scores", f"{_HERE}.pool:choose_easy", "scores"),
         Strategy(
             "typical",
-            "one after the other from each cluster, the one with the nearest neighbours first",
+            "the densest sample of each cluster in turn",
             f"{_HERE}.typical:choose_typical",
             "features",
         ),
         Strategy(
             "diverse",
-            "always the one that is farthest from all that are chosen (k-centre)",
+            "the sample farthest from all chosen ones (k-centre)",
             f"{_HERE}.farthest_first:choose_farthest",
             "features",
         ),

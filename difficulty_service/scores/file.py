@@ -283,9 +283,9 @@ def _require_scores(path: Path, names: Sequence[str]) -> None:
 def _lost(path: Path, what: str) -> Provenance:
     """What is known of scores that another program wrote again: a warning, also issued as one."""
     sentence = (
-        f"{path} has lost {what}: it is not known which dataset, backbone and options its scores "
-        "come from, whether they are reliable, whether they are of boxes or tags, and which "
-        "classes have no sample; use the file as it was written where that matters"
+        f"{path} has lost {what}: the dataset, backbone, options and reliability of its scores, "
+        "whether they are of boxes or tags, and classes without a sample are unknown; if that "
+        "matters, use the original file"
     )
     warnings.warn(sentence, ChangedFile, stacklevel=2)
     return Provenance.of({"warnings": [sentence]})
@@ -321,7 +321,7 @@ def _with_types(path: Path, table: pa.Table) -> pa.Table:
         if not wanted.nullable and (absent := columns[-1].null_count):
             raise ScoreFileError(
                 f"column {found.name!r} of {path} has {absent:,} nulls, expected none",
-                "leave out rows that are of no sample",
+                "leave out rows without a sample",
             )
     return pa.table(columns, schema=schema)
 

@@ -19,7 +19,7 @@ class FittedOn(Contract):
     num_samples: int | None = None
     """Number of its samples."""
     corruption: str | None = None
-    """Corruption of its images; only where there is one."""
+    """Corruption of its images; absent for clean ones."""
 
     @classmethod
     def of_features(cls, description: FeatureDescription) -> Self:
@@ -32,22 +32,21 @@ class LabelRuleFit(Contract):
     """What was fitted for `suspicion` or `agree`."""
 
     ridge: float | None = None
-    """Share of the mean variance of all samples that is added to every direction."""
+    """Ridge added to every direction, as a share of the mean variance of all samples."""
     scale: float | None = None
     """Factor on the squared distances, beta."""
     likelihood: float | None = None
     """Mean log-probability of the labels left out, in nats."""
     landmarks: int | None = None
-    """Number of landmarks; only of `suspicion`, as the following."""
+    """Number of landmarks; only of `suspicion`, like the keys below."""
     width: float | None = None
     """Width of the kernel around a landmark."""
     noise_samples: int | None = None
     """Number of samples from which the confusions of labels were estimated."""
     own_distance: float | None = None
-    """Squared distance that every sample is taken to have from its own class mean; only of a large
-    dataset."""
+    """Squared distance of every sample to its own class mean, assumed for a large dataset."""
     covariance_samples: int | None = None
-    """Number of samples that the covariance within classes is of; only where that is not all."""
+    """Number of samples in the covariance within classes; absent if all are."""
     noise_scale: float | None = None
     """Factor on the squared distances beside wrong labels, tau."""
     noise_wrong: float | None = None
@@ -61,16 +60,16 @@ class LabelRuleFit(Contract):
 
 
 class RandomCheck(Contract):
-    """What was found where a person looked at samples in a random order."""
+    """Result of a random check: a person looked at samples in a random order."""
 
     checked: int
     """Number of these samples."""
     wrong: int
-    """Number of those that were relabelled or dropped."""
+    """Number of them that were relabelled or dropped."""
     among: int
-    """Number of samples that nobody had looked at before, these ones included."""
+    """Number of samples not checked before, including these."""
     since: int
-    """Number of wrong labels among them that were found in another way."""
+    """Number of wrong labels among them that were found in other ways."""
 
 
 class ConsensusInput(Contract):
@@ -128,9 +127,9 @@ class TagSource(Contract):
     table: str | None = None
     """Location of the table of tags; absent for tags in memory."""
     columns: Names = ()
-    """Columns that hold them, as they were named; none for the usual one."""
+    """Columns of tags, as given; empty for the usual one."""
     separator: str | None = None
-    """What is between the tags of a text."""
+    """Separator between the tags of a text."""
     id_column: str | None = None
     """Column with the ids of the samples, as it was named."""
     names: Names = ()
@@ -138,15 +137,15 @@ class TagSource(Contract):
     num_decisions: int | None = None
     """Number of samples times tags that were judged, also those without a row."""
     least: float | None = None
-    """Probability from which a tag that is not given has a row."""
+    """Smallest probability with which an absent tag has a row."""
     wrong: float | None = None
     """Share of the given tags that are wrong."""
     missing: float | None = None
-    """Share of the tags that belong to samples which is not given."""
+    """Share of the true tags that are missing."""
     ridge: float | None = None
-    """Share of the mean variance of the features that is added to every direction."""
+    """Ridge added to every direction, as a share of the mean variance of the features."""
     tag_ridge: float | None = None
-    """Share of its variance that is added to that of each tag."""
+    """Ridge added to the variance of each tag, as a share of it."""
     scale: float | None = None
     """Factor on the log-odds of the Gaussians, beta."""
     likelihood: float | None = None
@@ -163,11 +162,11 @@ class Provenance(Extraction):
     """Where scores come from and how they were computed; all of it may be unknown."""
 
     schema_version: int | None = None
-    """Version of the columns and of these keys, which a file always has."""
+    """Version of the columns and of these keys; always there."""
     dataset: str | None = None
     """Location of the dataset, as the user gave it."""
     fingerprint: str | None = None
-    """Text that is another one where the samples or their labels are others."""
+    """Text that changes with the samples or their labels."""
     class_names: Names = ()
     """Name of each class index."""
     num_samples: int | None = None
@@ -181,9 +180,9 @@ class Provenance(Extraction):
     shrinkage: int | float | str | None = None
     """Rule or intensity of the shrinkage."""
     products: str | None = None
-    """Type that matrix products were computed in."""
+    """Data type of the matrix products."""
     reliable: bool | None = None
-    """Whether there were samples enough, or shrinkage, to trust the scores."""
+    """Whether there were enough samples, or shrinkage, to trust the scores."""
     unit_length: bool | None = None
     """Whether features were scaled to unit length."""
     within_intensity: float | None = None
@@ -191,7 +190,7 @@ class Provenance(Extraction):
     within_ridge: float | None = None
     """Its ridge."""
     within_condition: float | None = None
-    """Its condition number; null where it is singular."""
+    """Its condition number; null if singular."""
     within_rank: int | None = None
     """Its rank."""
     agnostic_intensity: float | None = None
@@ -199,43 +198,43 @@ class Provenance(Extraction):
     agnostic_ridge: float | None = None
     """Its ridge."""
     agnostic_condition: float | None = None
-    """Its condition number; null where it is singular."""
+    """Its condition number; null if singular."""
     agnostic_rank: int | None = None
     """Its rank."""
     num_scored: int | None = None
     """Number of samples with an `rmd`, or of a classifier's predictions with a `loss`."""
     num_doubtful: int | None = None
-    """Number of samples with a `suspicion` above 0, or where none has one a `label_margin`."""
+    """Number of samples with a `suspicion` above 0, or without that column a `label_margin` above
+    0."""
     num_duplicates: int | None = None
     """Number of samples with a `duplicate_of`."""
     near_duplicates: int | float | None = None
-    """Smallest cosine of near copies that was asked for; null where they were not looked for."""
+    """Smallest cosine of near copies; null if they were not looked for."""
     num_near_duplicates: int | None = None
-    """Number of samples with a `near_duplicate_of`; null where they were not looked for."""
+    """Number of samples with a `near_duplicate_of`; null if they were not looked for."""
     image_faults: Mapping[str, int] | None = None
     """Number of images with each `image_fault` that occurs; only with that column."""
     num_bad_images: int | None = None
     """Number of samples that could not be read."""
     marks: Mapping[str, int] | None = None
-    """Number of samples with each mark of people that was applied before scoring: `keep`,
-    `relabel`, `drop` and, of boxes, `misplaced`; only where there were any."""
+    """Number of samples with each mark applied before scoring: `keep`, `relabel`, `drop` and, of
+    boxes, `misplaced`; absent without marks."""
     round: int | None = None
-    """Number of this round of scores: 1 more than that of the latest of these marks; only with
+    """Number of this round of scores, 1 more than the latest round of these marks; absent without
     marks."""
     newly_doubtful: int | None = None
-    """Number of samples whose `suspicion` is above 0, but was not in the scores of an earlier round
-    of this dataset, where nobody had verified them; only with marks, where those scores were a
-    Parquet file in the same place, or those of the job whose marks these are."""
+    """Number of unverified samples whose `suspicion` is above 0 now but was not in an earlier
+    round; only with marks, if the earlier scores were a Parquet file in the same place or of the
+    job with these marks."""
     random_check: RandomCheck | None = None
-    """What the latest samples that were looked at in a random order say; only where there were
-    any."""
+    """Result of the latest random check; absent without one."""
     suspicion: LabelRuleFit | None = None
     """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None
     """What was fitted for `agree`; only with that column."""
     tags: TagSource | None = None
-    """Where the tags are, and what was fitted; only of `difficulty tags`, whose rows are decisions
-    about one tag of a sample."""
+    """Source of the tags, and what was fitted; only of tags, where each row is a decision about one
+    tag."""
     consensus: Consensus | None = None
     """What was averaged, of which inputs, and the meaning of each column; only in a consensus."""
     predictions: EvaluatedRun | None = None
@@ -263,5 +262,5 @@ class Provenance(Extraction):
         return cls.of(common)
 
     def updated(self, other: "Provenance") -> Self:
-        """All that either of two knows; what both know is that of the other."""
+        """Everything that either of two knows; the other has precedence."""
         return self.of(self.to_json() | other.to_json())

@@ -167,15 +167,14 @@ _OWN_COLUMNS = (
         "label_margin",
         "float64",
         "no unit; above 0, another class fits better",
-        "`md` of the label minus the smallest `md` of another class. Where a ridge was chosen, "
-        "the sample is left out of the fit, and the only sample of a class is compared by "
-        "`md_agnostic`.",
+        "`md` of the label minus the smallest `md` of another class. With a ridge, the sample is "
+        "left out of the fit, and `md_agnostic` stands for the label of a single-sample class.",
     ),
     ColumnKind(
         "percentile",
         "float32",
         "0 easiest to 1 hardest",
-        "Rank of `rmd` in this file, or of `loss` or `md_agnostic` where that is the difficulty.",
+        "Rank in this file by `rmd`, or without it by `loss` or `md_agnostic`.",
     ),
     ColumnKind(
         "duplicate_of",
@@ -195,8 +194,8 @@ _OWN_COLUMNS = (
         FAULT_COLUMN,
         "dictionary of string",
         "name of a fault",
-        "Clearest fault of the image, whatever its label; null for an image without one. Texts and "
-        "features that were not extracted from images by this version have no such column.",
+        "Clearest fault of the image, whatever its label; null without one. Only features that "
+        "this version extracted from images have the column.",
         remedy=("extract the features of images again with ", Setting("resume", value=False)),
     ),
     ColumnKind(
@@ -218,44 +217,44 @@ _OWN_COLUMNS = (
         "p_wrong",
         "float32",
         "probability, 0 to 1",
-        "Probability that the label is wrong, with as many wrong labels in all as make the "
-        "labels most probable; null as `suspicion`.",
+        "Probability that the label is wrong, for the most probable number of wrong labels; null "
+        "like `suspicion`.",
     ),
     ColumnKind(
         "suggested_label",
         "int32",
         _INDEX,
         "Likeliest class other than the label by the posterior of `suspicion`, among those with "
-        "two samples or more; null as `suspicion`.",
+        "two samples or more; null like `suspicion`.",
     ),
     ColumnKind("suggested_label_name", "dictionary of string", "class name", "Name of that class."),
     ColumnKind(
         "first_label",
         "int32",
         _INDEX,
-        "Class that fits the sample best by the densities of `suspicion`, whatever its label; null "
-        "as `suspicion`.",
+        "Class that fits the sample best by the densities of `suspicion`, without its label; null "
+        "like `suspicion`.",
     ),
     ColumnKind("p_first", "float32", "probability, 0 to 1", "Its probability, without the label."),
     ColumnKind(
         "second_label",
         "int32",
         _INDEX,
-        "Class that fits second best; null as `suspicion`, and without a second class.",
+        "Class that fits second best; null like `suspicion`, and without a second class.",
     ),
     ColumnKind("p_second", "float32", "probability, 0 to 1", "Its probability, without the label."),
     ColumnKind(
         "third_label",
         "int32",
         _INDEX,
-        "Class that fits third best; null as `suspicion`, and without a third class.",
+        "Class that fits third best; null like `suspicion`, and without a third class.",
     ),
     ColumnKind("p_third", "float32", "probability, 0 to 1", "Its probability, without the label."),
     ColumnKind(
         "agree",
         "float64",
         "log-odds; larger where people disagree more",
-        "Log-odds against the label by the posterior without landmarks and wrong labels; null as "
+        "Log-odds against the label by the posterior without landmarks and wrong labels; null like "
         "`suspicion`.",
     ),
     ColumnKind(
@@ -263,7 +262,7 @@ _OWN_COLUMNS = (
         "dictionary of string",
         "`keep`, `relabel` or, of a box, `misplaced`",
         "What a person decided; `label` follows it, `p_wrong` is 0 and `suspicion` null. Null "
-        "where nobody decided.",
+        "without a decision.",
         remedy=("score with ", Setting("marks", "marks.csv")),
     ),
     ColumnKind(

@@ -23,8 +23,8 @@ class MissingOptions(Options):
     """Where missing boxes are looked for, and how many are listed."""
 
     sample: NumSearched = 200
-    """Number of randomly drawn images to search; more, and images that are large compared with the
-    boxes, take longer."""
+    """Number of randomly drawn images to search; more images, or small boxes in
+    large ones, take longer."""
 
     count: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] = 100
     """Number of regions to list, the most object-like first."""
@@ -46,5 +46,5 @@ class TrialOptions(Options):
     """Backbones to try on DATASET, separated by commas; names of libraries and runs work, too."""
 
     sample: Annotated[int, Field(ge=FEWEST_DRAWN, le=MOST_SAMPLES)] | None = None
-    """Number of randomly drawn samples, in proportion to the classes and some of each; default:
-    2,000, or up to 10,000 to have five of each of many classes."""
+    """Number of randomly drawn samples, in proportion to the classes; default: 2,000, or up to
+    10,000 for five of each of many classes."""

@@ -70,7 +70,7 @@ class ReadingOptions(ColumnOptions):
     """Table column with the texts to score, instead of images."""
 
     unlabelled: bool = False
-    """Ignore labels and class folders, or read a dataset without any. Unusual samples, copies and
+    """Ignore labels and class folders, or read a dataset without any; unusual samples, copies and
     image faults are still found."""
 
     outlines: bool = False
@@ -97,7 +97,7 @@ class EncodingOptions(Options):
     """Random seed, used by corruption, augmentation and K-means."""
 
     on_error: Literal["skip", "stop"] = "skip"
-    """What to do with an unreadable image: skip and list it, or stop."""
+    """Unreadable images: skip and list them, or stop."""
 
     @property
     def num_views(self) -> int:
@@ -122,8 +122,8 @@ class ScorerOptions(Options):
     near_duplicates: Annotated[
         Annotated[float, Field(gt=0, le=1)] | None, Parameter(metavar="COSINE")
     ] = None
-    """Also find near duplicates: samples whose features have at least this cosine similarity, above
-    0 and up to 1. 0.97 is a good start. Takes time quadratic in the number of samples."""
+    """Also find near duplicates by this cosine similarity of features, above 0 and up to 1, such as
+    0.97; takes quadratic time."""
 
     @property
     def names_scorers(self) -> bool:
@@ -138,12 +138,11 @@ class LeakOptions(Options):
     near_duplicates: Annotated[
         Literal["none"] | Annotated[float, Field(gt=0, le=1)], Parameter(metavar="COSINE|none")
     ] = 0.97
-    """Cosine similarity from which samples count as near duplicates, above 0 and up to 1; none:
-    exact copies only, which takes a moment."""
+    """Smallest cosine similarity of near duplicates, above 0 and up to 1; none: exact copies only,
+    which is fast."""
 
     search: Literal["auto", "exact", "lists"] = "auto"
-    """How to search for near duplicates. exact: compare all pairs; lists: compare samples in the
-    same inverted lists only, which takes a fraction of the time and reports the share it finds;
+    """exact: compare all pairs; lists: fast, and reports the share of near duplicates it finds;
     auto: lists beyond 5,000,000,000 pairs."""
 
     @property
@@ -177,8 +176,8 @@ class SelectOptions(Options):
     strategy: Annotated[
         Strategies,
         Field(
-            description=f"What is chosen: {_STRATEGIES}. Several with commas between are mixed, in "
-            "equal parts or in those of random:3,hard:1."
+            description="Strategies, several mixed in equal parts or as in random:3,hard:1: "
+            f"{_STRATEGIES}."
         ),
         Parameter(metavar="NAME[:SHARE],..."),
     ] = "random"
@@ -187,14 +186,14 @@ class SelectOptions(Options):
     """Choose equally many of each class, as far as possible."""
 
     by: Column | None = None
-    """Score column used by hard and easy, such as suspicion; default: rmd, loss or md_agnostic,
-    whichever comes first in this order."""
+    """Score column used by hard and easy, such as suspicion; default: the first of rmd, loss and
+    md_agnostic."""
 
     seed: Annotated[int, Field(ge=0, le=LARGEST_SEED)] = 0
     """Random seed; the same seed chooses the same samples."""
 
     batch_size: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
-    """Batch size: a column of the table numbers the batches, in the order of choice."""
+    """Batch size; a column of the table numbers the batches in the order of choice."""
 
     @property
     def shares(self) -> Mapping[Strategy, int]:
@@ -211,11 +210,11 @@ class FittingOptions(Options):
     """How Gaussians are fitted to features; these change nothing where they are fitted already."""
 
     shrinkage: ShrinkageRule | Annotated[float, Field(ge=0, le=1)] = "auto"
-    """Covariance shrinkage: none, ledoit-wolf, oas, leave-one-out (a ridge chosen by leave-one-out
-    likelihood), a number from 0 to 1, or auto (leave-one-out with few samples, otherwise none)."""
+    """Covariance shrinkage: none, ledoit-wolf, oas, leave-one-out, a number from 0 to 1, or auto:
+    leave-one-out with few samples, else none."""
 
     matmul_dtype: Literal["auto", "float32", "float64"] = "auto"
-    """Data type of the matrix products; auto: float64 where float32 is not precise enough."""
+    """Data type of matrix products; auto: float64 if float32 is not precise enough."""
 
     @property
     def fit(self) -> FitOptions:
@@ -236,12 +235,12 @@ class LabelOptions(Options):
             "str | Sequence[str] | None",
         ),
     ] = None
-    """Label unlabelled images with CLIP, by the best fitting of these names: cat,dog,bird. The
-    labels are then scored as if people had given them."""
+    """Label unlabelled images with CLIP, by the best fitting of these names, such as
+    cat,dog,bird."""
 
     clusters: Annotated[Clusters | None, Parameter(metavar="NUMBER|auto")] = None
-    """Label unlabelled samples by K-means clusters of their features: a number, or auto for the
-    square root of half the number of samples, up to 100."""
+    """Label unlabelled samples by this number of K-means clusters; auto: the square root of half
+    the samples, up to 100."""
 
     @property
     def class_list(self) -> tuple[str, ...]:
@@ -270,9 +269,8 @@ class TagOptions(Options):
             "str | Sequence[str] | None",
         ),
     ] = None
-    """Find wrong and missing tags: the table column with lists or texts such as a|b, or several
-    0/1 columns, one for each tag, such as cat,dog or has_*; auto: the column called tags or labels.
-    Each row of the result is a decision about one tag."""
+    """Find wrong and missing tags in a table column, or several 0/1 columns such as cat,dog or
+    has_*; auto: the column tags or labels."""
 
     tag_separator: Annotated[Separator | None, Parameter(metavar="TEXT")] = None
     """Separator between the tags of a text; default: a vertical bar."""
@@ -337,19 +335,18 @@ class NetworkOptions(Options):
     """The network that turns samples into features."""
 
     backbone: str | None = None
-    """See `difficulty backbones`. Default: the backbone of --gaussians, else clip-vit-b16, or
-    builtin-photos if its weights are unavailable, or builtin for images below 64 pixels; for texts
-    builtin-text."""
+    """See `difficulty backbones`; default: by --gaussians, else clip-vit-b16, offline
+    builtin-photos, small images builtin, texts builtin-text."""
 
     features: Literal["penultimate", "projected"] = "penultimate"
-    """Features before or after CLIP's projection."""
+    """CLIP features before or after the projection."""
 
     image_size: Annotated[int, Field(ge=1)] | None = None
-    """Side length of the network's square input in pixels, if the network accepts others; default:
-    its own. Takes time quadratic in it."""
+    """Side length of the square input in pixels, if the network accepts others; takes time
+    quadratic in it."""
 
     preprocess: Literal["fast", "exact"] = "fast"
-    """exact: bit for bit what open_clip or timm does, but slower."""
+    """exact: bit for bit like open_clip or timm, but slower."""
 
 
 @panel("Machine")
@@ -370,15 +367,15 @@ class DeviceOptions(Options):
             "Default: `auto`."
         ),
     ] = "auto"
-    """auto: bf16 on recent GPUs, and on CPUs where faster with the same ranks; int8 for
-    builtin-photos on CPUs; else fp32."""
+    """auto: bf16 on recent GPUs, and on CPUs if faster with the same ranks; int8 for builtin-photos
+    on CPUs; else fp32."""
 
     batch_size: Annotated[int, Field(ge=1)] | None = None
-    """Images per forward pass; default: 256 on a GPU; on a CPU 64 small or 8 large ones."""
+    """Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large ones."""
 
     workers: Annotated[int, Field(ge=1)] | None = None
-    """Threads (with a GPU and many images: processes) that read and decode images and, without a
-    GPU, run the network; default: all cores, or one per actor on a cluster without GPUs."""
+    """Threads, or with a GPU processes, that read and decode images; default: all cores, or one per
+    actor of a cluster without GPUs."""
 
 
 @panel("Machine")
@@ -411,7 +408,7 @@ class RunOptions(MachineOptions):
     """Where to run; ray: on a Ray cluster, with the same results."""
 
     ray_address: Annotated[str | None, Parameter(metavar="HOST:PORT")] = None
-    """Address of a running cluster, or auto; default: RAY_ADDRESS, or else this machine alone."""
+    """Address of a running Ray cluster, or auto; default: RAY_ADDRESS, else only this machine."""
 
     ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
     """Start up to MAX actors and at least MIN; default: as many as fit."""
@@ -422,7 +419,7 @@ class VerboseOption(Options):
     """How much is printed."""
 
     verbose: bool = False
-    """Also print condition numbers, ranks and shrinkage, and `score` the easiest images."""
+    """Also print condition numbers, ranks and shrinkage, and with `score` the easiest images."""
 
 
 @panel("Output")
@@ -430,7 +427,7 @@ class JsonOption(Options):
     """Whether another program reads what is printed."""
 
     json_: Annotated[bool, Parameter("--json")] = False
-    """Print one JSON object on standard output and nothing else there."""
+    """Print one JSON object on standard output, and nothing else there."""
 
 
 class OutputOptions(JsonOption, VerboseOption):
@@ -440,10 +437,8 @@ class OutputOptions(JsonOption, VerboseOption):
     """Print warnings and errors only."""
 
     fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = ()
-    """Exit with code 3 where more than a number or a percentage of samples are of a kind: almost
-    certainly wrong, between two classes, exact copies, near copies, skipped, image faults or one of
-    these faults, such as 'almost certainly wrong: 10', 'skipped: 1%' or 'blurred: 5'. May be
-    repeated."""
+    """Exit with code 3 above a number or percentage of a kind of samples, such as almost certainly
+    wrong: 10 or skipped: 1%; repeatable."""
 
 
 @IN_DATASET
@@ -451,7 +446,7 @@ class ImagesOption(Options):
     """The dataset with the images of a score file."""
 
     images: Annotated[str | None, Parameter(metavar="DATASET")] = None
-    """The dataset that was scored; default: the one that the score file names."""
+    """The dataset that was scored; default: as named by the score file."""
 
 
 @IN_DATASET
@@ -464,8 +459,8 @@ class JoinOption(Options):
     """Columns that people see beside the scores."""
 
     columns: Annotated[Sequence[str], Parameter(metavar="TABLE[:NAME,...]")] = ()
-    """Columns to filter and sort by, and to show: all or some of a table with the sample ids (CSV,
-    Parquet or JSON Lines), or `dataset:NAME,...` for the dataset's own. May be repeated."""
+    """Columns to filter, sort and show: of a table with the sample ids, or dataset:NAME,... for the
+    dataset itself; repeatable."""
 
 
 def sentence_of(options: type[BaseModel], name: str) -> str:

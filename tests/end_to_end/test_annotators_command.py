@@ -79,7 +79,7 @@ def test_marks_of_people_are_counted_and_tell_how_far_to_trust(
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [
-        (("--out", "votes.csv"), 2, "would be written over"),
+        (("--out", "votes.csv"), 2, "would be overwritten"),
         (("--out", "consensus.xlsx"), 1, "use --out consensus.parquet"),
         (("--out", "c.csv", "--columns", "ann,bob"), 1, "no column 'ann'"),
         (("--out", "c.csv", "--sure", "2"), 2, "--sure"),

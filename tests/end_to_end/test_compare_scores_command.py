@@ -79,7 +79,7 @@ def test_nothing_is_written_over_a_score_file(difficulty: Command, tmp_path: Pat
     done = difficulty("compare-scores", scores, "b", "--out", scores)
 
     assert done.returncode == 2
-    assert "would be written over" in done.stderr
+    assert "would be overwritten" in done.stderr
 
 
 def test_a_page_shows_the_images_that_moved(

@@ -98,7 +98,7 @@ def test_a_consensus_of_score_files_is_one_of_ranks(
     [
         (["a.parquet"], "c.parquet", "at least two different inputs"),
         (["a.parquet", "a.parquet"], "c.parquet", "at least two different inputs"),
-        (["a.parquet", "b.parquet"], "b.parquet", "would be written over"),
+        (["a.parquet", "b.parquet"], "b.parquet", "would be overwritten"),
         (["a.parquet", "b.parquet"], "c.txt", "expected is .parquet"),
         (["a.parquet", "b.parquet"], "c.parquet", "there is no score file"),
     ],

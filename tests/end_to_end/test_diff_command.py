@@ -141,8 +141,8 @@ def test_gaussians_tell_where_classes_moved_and_no_more(
         (("new", "--images", "photos"), "--images needs a page"),
         (("old",), "the same version is given twice"),
         (("new", "--out", "a.csv", "--report", "a.csv"), "written to the same file"),
-        (("new", "--out", "old/a.csv"), "would be written over"),
-        (("new", "--out", "new.marks.csv"), "has what people decided"),
+        (("new", "--out", "old/a.csv"), "would be overwritten"),
+        (("new", "--out", "new.marks.csv"), "holds decisions of people"),
         (("new", "--fail-above", "new: 1"), "one of added, removed, changed, moved, relabelled"),
     ],
 )

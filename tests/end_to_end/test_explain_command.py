@@ -213,7 +213,7 @@ def test_samples_without_an_image_and_copies_are_left_out(
     done = difficulty("explain", tmp_path / "scores.parquet", *clip)
 
     assert done.returncode == 0, done.stderr
-    assert "1 sample is left out for want of an image" in done.stderr
+    assert "1 sample is left out without an image" in done.stderr
     groups = load_checked((tmp_path / "scores.explained.json").read_text())["groups"]
     assert [group["num_easy"] for group in groups] == [59 + 55, 59, 55]
 

@@ -74,7 +74,7 @@ def test_what_is_tagged_in_cvat_is_dropped_and_relabelled(
     assert f"the images of {out / 'images.zip'}" in exported.stdout
     assert done.returncode == 0, done.stderr
     assert "599 of 600 samples are kept, 1 of them with another label; 1 is dropped" in done.stdout
-    assert "598 samples without a mark, since nobody annotated them" in done.stderr
+    assert "598 samples without a mark, because nobody annotated them" in done.stderr
     assert (tmp_path / "cleaned.csv").read_text().count('"new"') == 1
 
 
@@ -111,5 +111,5 @@ def test_an_export_replaces_neither_the_scores_nor_a_folder_in_use(
     over = difficulty("export", scores, "--to", "cleanlab", "--out", scores)
     full = difficulty("export", scores, "--to", "fiftyone", "--out", tmp_path / "full")
 
-    assert "would be written over" in over.stderr
+    assert "would be overwritten" in over.stderr
     assert "exists and is not empty" in full.stderr

@@ -203,7 +203,7 @@ def test_a_search_is_refused_where_only_exact_copies_are_looked_for(
     done = difficulty("leaks", sets.train, sets.test, *options)
 
     assert done.returncode == 1
-    assert "lists is a way to look for near copies" in " ".join(done.stderr.split())
+    assert "lists searches near copies" in " ".join(done.stderr.split())
 
 
 def test_the_page_has_pairs_of_pictures_and_hostile_names_are_text(
@@ -253,11 +253,11 @@ def test_a_set_is_not_compared_with_itself(difficulty: Command, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--drop-test", "drop.csv"), "--drop-test is about one test set, and there are 2"),
+        (("--drop-test", "drop.csv"), "--drop-test needs a single test set, but 2 are given"),
         (("--train-images", "photos"), "need a page"),
         (("--out", "a.csv", "--drop-train", "a.csv"), "written to the same file"),
-        (("--out", "train/part.csv"), "would be written over"),
-        (("--drop-train", "train.marks.csv"), "has what people decided"),
+        (("--out", "train/part.csv"), "would be overwritten"),
+        (("--drop-train", "train.marks.csv"), "holds decisions of people"),
         (("--search", "some"), "--search"),
         (
             ("--near-duplicates", "2"),

@@ -72,7 +72,7 @@ def test_a_table_is_not_written_over_the_scores(difficulty: Command, scores: Pat
     done = difficulty("missing", scores, "--out", scores)
 
     assert done.returncode == 2
-    assert "would be written over" in done.stderr
+    assert "would be overwritten" in done.stderr
     assert scores.read_bytes() == before
 
 

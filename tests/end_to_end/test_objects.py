@@ -166,7 +166,7 @@ def test_a_json_is_for_boxes_of_coco_alone(
 
     assert (inside.returncode, single.returncode) == (1, 1)
     assert "is inside the dataset" in inside.stderr
-    assert "is one file, and the dataset has others for its boxes; name a folder" in single.stderr
+    assert "is one file, but the dataset keeps its boxes in several; name a folder" in single.stderr
     assert "--link and --copy need a folder" in linked.stderr
 
 

@@ -119,7 +119,7 @@ def test_more_than_the_limit_ends_with_a_code_of_its_own_after_all_is_written(
         (("--fail-above", "skipped"), "'' is neither a whole number"),
         (("--fail-above", "skipped: -1"), "'-1' is neither a whole number"),
         (("--fail-above", "skipped: 101%"), "'101%' is neither a whole number"),
-        (("--fail-above", "skipped: 1"), "needs a dataset in place of its features"),
+        (("--fail-above", "skipped: 1"), "needs a dataset instead of its features"),
         (("--fail-above", "near copies: 1"), "needs --near-duplicates"),
         (
             ("--fail-above", "between two classes: 1", "--scorers", "rmd"),

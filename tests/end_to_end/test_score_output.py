@@ -197,7 +197,7 @@ def test_a_single_class_is_explained_in_place_of_an_empty_ranking(
     done = difficulty("score", few_photos, "--out", scores, *network, "--shrinkage", "oas")
 
     assert done.returncode == 0, done.stderr
-    assert "all images are of one class, 'bird'" in done.stderr
+    assert "all images have one class, 'bird'" in done.stderr
     assert "there is no second class to compare with" in done.stderr
     assert "hardest" not in done.stdout
     assert "another class" not in done.stdout

@@ -109,7 +109,7 @@ def test_the_table_of_tags_is_not_written_over_or_in_another_format(
     over = difficulty(*relabel, folder / "tags.csv")
     other = difficulty(*relabel, folder / "cleaned.parquet")
 
-    assert "would be written over, but is read" in over.stderr
+    assert "would be overwritten, but is read" in over.stderr
     assert "end the name in .csv" in other.stderr
 
 
@@ -178,5 +178,5 @@ def test_lists_of_other_lengths_and_names_beside_features_are_refused(
 
     with pytest.raises(DatasetError, match="239 lists of tags for 240 samples"):
         ds.tags(vectors, given[1:])
-    with pytest.raises(ScoreFileError, match="would be taken for those of its rows"):
+    with pytest.raises(ScoreFileError, match="would be mistaken for features of its rows"):
         ds.tags(vectors, given, out=tmp_path / "x.parquet")

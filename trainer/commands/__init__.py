@@ -21,15 +21,15 @@ Device = Annotated[str, Parameter(help="auto, cpu, cuda, cuda:1, mps.")]
 Jobs = Annotated[
     PositiveInt | None,
     Parameter(
-        help="Seeds to train at once, each in a process with its share of the cores or, where "
-        "there are several, with a GPU of its own; default: one, on Ray as many as find room."
+        help="Seeds to train at once, each on its share of the cores or a GPU of its own; default: "
+        "one, on Ray as many as fit."
     ),
 ]
 Engine = Annotated[
     Literal["local", "ray"],
     Parameter(
-        help="ray: train the seeds on the nodes of a Ray cluster, which share the folder of the "
-        "run and the data."
+        help="Where to train; ray: on a Ray cluster whose nodes share the data and the folder of "
+        "the run."
     ),
 ]
 RayAddress = Annotated[
@@ -50,18 +50,16 @@ Resamples = Annotated[
 Scores = Annotated[
     Path | None,
     Parameter(
-        help="Score file, for a recipe with regulariser.weights = 'scores', with loss.weights or "
-        "loss.targets by suspicion, or with sampling.order by difficulty."
+        help="Score file, for a recipe whose regulariser, loss or sampling uses difficulty or "
+        "suspicion."
     ),
 ]
-Recipe = Annotated[
-    str, Parameter(help="TOML file, or the name of a recipe that ships with the package.")
-]
+Recipe = Annotated[str, Parameter(help="TOML file, or the name of a shipped recipe.")]
 OnError = Annotated[
     Literal["skip", "stop"] | None,
     Parameter(
-        help="skip: check all images first, list unreadable ones and go on; default: as the recipe "
-        "says, else skip."
+        help="skip: check all images first, list unreadable ones and go on; default: by the "
+        "recipe, else skip."
     ),
 ]
 

@@ -18,16 +18,16 @@ def compare(
     out: Annotated[
         Path | None,
         Parameter(
-            help="File for the tables: .md, with a page, CSV, JSON and diagrams next to it; .tex "
-            "for booktabs; .csv; or .json."
+            help="File for the tables: .md (with a page, CSV, JSON and diagrams beside it), "
+            ".tex for booktabs, .csv or .json."
         ),
     ] = None,
     metrics: Annotated[
         str | None,
         Parameter(
             metavar="NAME,...",
-            help="Metrics in the order of the tables, by their names in CSV files, such as "
-            "accuracy,ece,ood_auroc_entropy,corrupted_ece_severity_5.",
+            help="Metrics in the order of the tables, by their CSV names, such as "
+            "accuracy,ece,ood_auroc_entropy.",
         ),
     ] = None,
     level: Level = 0.95,
@@ -35,7 +35,7 @@ def compare(
 ) -> None:
     """Compares runs: mean and standard deviation over seeds, with intervals.
 
-    The best mean is bold only where its difference from every other run is beyond the interval of a
+    The best mean is bold only if its difference from every other run exceeds the interval of a
     paired bootstrap.
     """
     from trainer.reports.comparison_files import require_table_file

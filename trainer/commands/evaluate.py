@@ -35,10 +35,10 @@ def evaluate(
 ) -> None:
     """Evaluates the models of a run: every metric, before and after temperature scaling.
 
-    Prints mean and standard deviation over the seeds, and adds all metrics to those in the folders
-    of the seeds, by the names of the data: evaluation.json, ood.json and corruptions.json. ROC
-    curves are in roc.parquet there, and drawn in roc.png and roc.svg in the folder of the run. The
-    classifier's own difficulty of each sample is what --write-scores adds.
+    Prints mean and standard deviation over the seeds. In the folder of each seed, it adds all
+    metrics by the names of the data (evaluation.json, ood.json, corruptions.json) and ROC curves
+    (roc.parquet), and draws them in the folder of the run (roc.png, roc.svg). --write-scores adds
+    the classifier's own difficulty of each sample.
 
     Args:
         run: Folder that `difficulty train` wrote.
@@ -47,20 +47,19 @@ def evaluate(
         label_column: Column of --data with the labels.
         ood: Detect the samples of this out-of-distribution dataset, whose labels are ignored;
             repeatable.
-        ood_split: Sub-folder or named split of every --ood; of CIFAR-10-C the corruption and
-            severity, such as gaussian_noise/5.
+        ood_split: Sub-folder or named split of every --ood; for CIFAR-10-C corruption and severity,
+            such as gaussian_noise/5.
         ood_column: Column of every --ood with images or texts.
         ood_name: Name of the --ood data in files and tables; default: location, split and column.
-        mahalanobis: Detect --ood also by Mahalanobis distances of features, plain and relative, as
+        mahalanobis: Detect --ood also by Mahalanobis distances, plain and relative, of features as
             they are and of unit length; takes a pass over the training data.
         corruptions: Evaluate on corrupted test images: nineteen kinds at five severities.
         corruption_kinds: Kinds of --corruptions, such as fog,gaussian_noise; default: all.
-        corruption_data: Published images for --corruptions, in the folders of CIFAR-10-C,
-            CIFAR-100-C or ImageNet-C, instead of test images that are corrupted here.
-        write_scores: Also write a score file of the loss and the doubt of every sample, mean over
-            the seeds: .parquet, .csv or .jsonl.
-        intervals: Show bootstrap intervals of this level, such as 0.95, the level in the files by
-            default.
+        corruption_data: Published images for --corruptions instead, in the folders of CIFAR-10-C,
+            CIFAR-100-C or ImageNet-C.
+        write_scores: Also write a score file with loss and doubt of every sample, averaged over the
+            seeds: .parquet, .csv or .jsonl.
+        intervals: Show bootstrap intervals of this level, such as 0.95, the default in the files.
         resamples: Number of resamples of the bootstrap.
     """
     from difficulty_service.cli.console import out, print_warnings

@@ -52,8 +52,8 @@ def sweep(
     with `--resume`. The comparison is written to comparison.md in the folder of the sweep.
 
     Args:
-        over: Key and its values, such as regulariser.alpha=0,0.1,0.3; repeat the option for every
-            combination with the values of another key.
+        over: Key and its values, such as regulariser.alpha=0,0.1,0.3; repeatable, for every
+            combination.
         out: Folder with a folder for each run; default: runs/NAME-sweep.
         resume: Keep the runs that are finished and finish the others.
         dry_run: Check and list the runs without training.

@@ -51,10 +51,10 @@ def train(
     train ...`.
 
     Args:
-        list_recipes: List the recipes that ship with the package, and train none.
-        out: Folder of the run; default: runs/NAME, by the recipe's name.
+        list_recipes: List the shipped recipes, and train none.
+        out: Folder of the run; default: runs/NAME of the recipe.
         resume: Resume a run that was stopped.
-        seed: Train this seed instead of the recipe's seeds.
+        seed: Train only this seed, instead of all seeds of the recipe.
     """
     if list_recipes:
         given = (recipe, scores, out, settings, jobs, ray_address, seed, on_error)

@@ -28,17 +28,17 @@ def uncertainty(
 ) -> None:
     """Applies an uncertainty head to features of any samples; larger is more uncertain.
 
-    The head is one that `difficulty train` made, with uncertainty.epochs in the recipe. The
-    features must be of the same backbone; those of a dataset of images are extracted with it first
-    and kept in a folder beside the output. The classes may be others, and labels are only used for
-    R-AUROC: how well uncertainties tell whose nearest neighbour is of another class.
+    The head comes from `difficulty train` with uncertainty.epochs in the recipe. Features must be
+    of its backbone; images are extracted with it first, into a folder beside the output. Labels,
+    also of other classes, serve only R-AUROC: how well uncertainties tell whose nearest neighbour
+    is of another class.
 
     Args:
         head: Run with one head, folder of a seed, or head.safetensors.
         source: Features, or images as `difficulty extract` takes them.
         out: Parquet file for the uncertainties.
-        r_auroc: Compute R-AUROC, for which all features are kept in memory; default: for up to
-            20,000 samples.
+        r_auroc: Compute R-AUROC, which keeps all features in memory; default: for up to 20,000
+            samples.
     """
     from difficulty_service.features.array_files import is_array_file
     from difficulty_service.features.description import is_store

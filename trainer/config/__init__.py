@@ -85,7 +85,7 @@ class ImageData(ListedData):
     image_column: str | None = None
     """Image bytes or paths; found by default."""
     image_size: Count | None = None
-    """Height and width in pixels; default: that of the images, which must be equal."""
+    """Height and width in pixels; default: the size of the images, which must be equal."""
     max_pixels: Count = DEFAULT_MAX_PIXELS
     """Maximum number of pixels; larger files are refused."""
     on_error: Literal["skip", "stop"] = "skip"
@@ -120,7 +120,7 @@ class FeatureData(AnyData):
     distribution_column: Annotated[str | None, LABELS] = None
     """Column of a table with a list per sample: how many votes, or what share, each class has."""
     labels: str | None = None
-    """Dataset whose labels, joined by id, replace those of the training features."""
+    """Dataset whose labels, joined by id, replace the labels of the training features."""
     split: Annotated[str | None, LABELS] = None
     """Split of `labels`."""
     image_column: Annotated[str | None, LABELS] = None
@@ -290,7 +290,7 @@ class TrainingConfig(RecipeTable):
     ema_decay: Annotated[float, Field(gt=0, lt=1)] | None = None
     """Decay per step of a moving average of the parameters, which is evaluated and saved."""
     sync_batchnorm: bool = False
-    """Batch statistics of all processes together; without, each has those of its own share."""
+    """Batch statistics over all processes together, instead of the share of each process."""
     fsdp: bool = False
     """Each of several processes keeps a part of parameters, gradients and optimiser state."""
     trackers: tuple[str, ...] = ("tensorboard",)

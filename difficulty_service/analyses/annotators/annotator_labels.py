@@ -94,17 +94,17 @@ def read_labels(
     warnings = [
         *table.notes,
         *classes.warnings(table.name),
-        *_counted(int(((samples < 0) & (labels >= 0)).sum()), "of samples that are not there"),
+        *_counted(int(((samples < 0) & (labels >= 0)).sum()), "of unknown samples"),
         *_counted(int(((numbers < 0) & (labels >= 0)).sum()), "without an annotator"),
     ]
     if repeated:
         warnings.append(
-            f"{table.name} has several labels of one annotator and sample, {repeated:,} too many; "
-            "the last one counts"
+            f"{table.name} has {repeated:,} labels that repeat an annotator and a sample; the last "
+            "one counts"
         )
     if not len(given):
         raise DatasetError(
-            f"{table.name} holds no label that can be used"
+            f"{table.name} holds no usable label"
             + "".join(f"; {sentence}" for sentence in warnings),
             "name the columns of labels as ",
             Setting("columns"),
@@ -113,7 +113,7 @@ def read_labels(
     present, compact = np.unique(given[:, 1], return_inverse=True)
     silent = [annotators[number] for number in range(len(annotators)) if number not in {*present}]
     if silent:
-        warnings.append(f"no label of {list_names(silent)} can be used")
+        warnings.append(f"no label of {list_names(silent)} is usable")
     given[:, 1] = compact
     return AnnotatorLabels(
         GivenLabels.of(torch.from_numpy(given), len(sample_ids), len(present), len(class_names)),
@@ -143,7 +143,7 @@ def _annotator_columns(table: LabelTable, columns: LabelColumns) -> tuple[str, .
                 f"{table.name} has neither columns {columns.annotator!r} and {columns.label!r} nor "
                 f"{ID_COLUMN!r} beside one column for each annotator; its columns are "
                 f"{list_names(table.columns, COLUMNS_SHOWN)}",
-                "name those of the annotators as ",
+                "name the columns of the annotators as ",
                 Setting("columns"),
                 parameter="columns",
             )
@@ -211,7 +211,7 @@ class _Classes:
         )
         if not self.are_names and not self.takes_places:
             number = len(self.index)
-            sentence += f"; numbers are places of classes only where all are below {number:,}"
+            sentence += f"; numbers are class indices only if all are below {number:,}"
         return [sentence]
 
 

@@ -34,25 +34,23 @@ def annotators(
 ) -> None:
     """Finds a consensus of several labels per sample, and how often each annotator errs.
 
-    The features are one more witness. The file that is written is one of marks, too: `difficulty
-    clean` relabels where the consensus is sure and differs from the given label. Beside it is a
-    file of the annotators.
+    The features are one more witness. The output is also a file of marks: `difficulty clean`
+    relabels where the consensus is sure and differs from the given label. A file of the annotators
+    is written beside it.
 
     Args:
         source: Features, which tell a little more, or a score file.
         labels: Table with a column for each annotator, or a row for each label: .parquet, .csv or
             .jsonl, or a glob of such files.
         out: List of samples to write, ending in .csv, .parquet or .jsonl.
-        columns: Columns of one annotator each, such as rand1,rand2 or 'rand*'; by default all
-            columns but sample_id, unless there are those of a row for each label.
+        columns: Columns of one annotator each, such as rand1,rand2 or rand*; default: all but
+            sample_id, unless each row is one label.
         annotator_column: Column that says who gave the label of a row.
-        label_column: Column with that label.
-        id_column: Column with the ids of the samples; by default sample_id, or else what holds
-            them.
+        label_column: Column with the label of a row.
+        id_column: Column with the sample ids; default: sample_id, or else detected.
         sure: Probability from which a consensus relabels a sample; below it, another label helps.
-        count_given: Count the label of the dataset as that of one more annotator.
-        marks: Marks of people, as for `difficulty clean`: they tell who errs, and how far to trust
-            the probabilities.
+        count_given: Count the label of the dataset as one more annotator.
+        marks: Marks of people, which show who errs and calibrate the probabilities.
     """
     from difficulty_service.analyses.annotators.scores import (
         ConsensusOptions,

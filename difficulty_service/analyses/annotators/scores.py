@@ -186,7 +186,7 @@ def judge_annotators(
         warnings.append(f"{count_of(silent, 'sample')} without a label of an annotator")
     warnings += _constant(labels, judged, samples.class_names)
     if np.isnan(alpha):
-        warnings.append("no sample has two labels to compare, or all of them name one class")
+        warnings.append("no sample has two labels to compare, or all labels name one class")
     return AnnotatorReport(
         _sample_table(samples, labels, judged, options.sure),
         _annotator_table(labels, judged, model),
@@ -218,7 +218,7 @@ def _verify(samples: KnownSamples, marks: Marks | None) -> tuple[KnownSamples, l
     places = pc.index_in(ids, value_set=samples.sample_ids).to_pylist()
     unknown = places.count(None)
     if unknown:
-        warnings.append(f"{count_of(unknown, 'mark')} of samples that are not there")
+        warnings.append(f"{count_of(unknown, 'mark')} of unknown samples")
     others = set()
     for place, mark in zip(places, marks.samples.values(), strict=True):
         if place is None or mark.mark is Mark.DROP:

@@ -30,9 +30,9 @@ def audit(
     Args:
         scores: Score file.
         against: Parquet or CSV file to compare with, or a glob, or test.npz of a trained run.
-        column: Column of that file to compare with: numbers, flags, labels, votes or logits; of a
-            run loss, doubt, entropy, wrong or prediction.
-        join: Column of that file with the sample ids; a run needs none.
+        column: Column to compare with: numbers, flags, labels, votes or logits; of a run loss,
+            doubt, entropy, wrong or prediction.
+        join: Column with the sample ids in that file; a run needs none.
         kind: Kind of comparison; default: by the type of the column.
         bins: Number of bins of an error rate.
         score_column: Column of the score file to evaluate.

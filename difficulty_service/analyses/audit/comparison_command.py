@@ -43,7 +43,7 @@ def compare_scores(
     Args:
         first: Score file.
         second: Score file of another backbone, version or setting.
-        out: File to write: a page that ends in .html, or everything as .json.
+        out: File to write: a page (.html), or everything as data (.json).
         score_column: Column to compare.
         top: Number of samples to list that moved most.
     """

@@ -46,11 +46,11 @@ def explain(
 
     Args:
         scores: Score file.
-        backbone: A CLIP, which knows images and words; default: that of the scores if it is one,
-            else clip-vit-b16.
-        attributes: Text file with a phrase on each line; default: those of the package.
-        out: File to write, which ends in .json; default: NAME.explained.json beside the scores,
-            where `difficulty report` looks for it.
+        backbone: CLIP, which knows images and words; default: the backbone of the scores if it is
+            one, else clip-vit-b16.
+        attributes: Text file with a phrase on each line; default: the shipped phrases.
+        out: File to write, ending in .json; default: NAME.explained.json beside the scores, where
+            `difficulty report` finds it.
     """
     from difficulty_service.analyses.audit.explained_scores import (
         SHIPPED_ATTRIBUTES,

@@ -125,7 +125,7 @@ def explain_scores(
     rows = rows_of(sample_ids, table["sample_id"].to_pylist())
     known = rows >= 0
     missing = int((~known).sum())
-    left_out = f"{count_of(missing, 'sample')} {is_or_are(missing)} left out for want of an image"
+    left_out = f"{count_of(missing, 'sample')} {is_or_are(missing)} left out without an image"
     explanation = explain(
         similarities[rows[known]],
         table["rmd"].to_numpy()[known],

@@ -321,8 +321,7 @@ def _warnings(first: Provenance, second: Provenance, one: pa.Table, other: pa.Ta
     fingerprints = [first.fingerprint, second.fingerprint]
     if None in fingerprints:
         warnings.append(
-            "a score file does not say which dataset it was made from; the samples are matched by "
-            "their sample_id"
+            "a score file does not name its dataset; the samples are matched by their sample_id"
         )
     elif fingerprints[0] != fingerprints[1]:
         warnings.append(
@@ -333,8 +332,8 @@ def _warnings(first: Provenance, second: Provenance, one: pa.Table, other: pa.Ta
     if number := relabelled.as_py():
         have = "sample has" if number == 1 else "samples have"
         warnings.append(
-            f"{number:,} {have} another label in the second file; a difficulty is that of a sample "
-            "with its label"
+            f"{number:,} {have} another label in the second file; the difficulty depends on the "
+            "label"
         )
     return warnings
 

@@ -216,8 +216,8 @@ def try_backbones(
     chosen = choose_samples(dataset, drawn)
     if len(np.unique(chosen.labels)) < MIN_CLASSES:
         raise StatisticsError(
-            f"{dataset.location!r} has no two classes with two samples each, and the labels of "
-            "others say nothing of a backbone"
+            f"{dataset.location!r} lacks two classes with two samples each, which a comparison of "
+            "backbones needs"
         )
     encoded: list[_Encoded] = []
     failed: list[NotTried] = []
@@ -346,7 +346,7 @@ def recommend(tried: Sequence[TriedBackbone], samples: str) -> tuple[str, str]:
         )
     others = list_names([each.name for each in equal if each is not best])
     if others:
-        end = f"what is not worse by more than chance, {others}, is slower"
+        end = f"{others}, not worse by more than chance, would be slower"
     else:
         end = "all others are worse by more than chance"
     return best.name, f"{start} makes the labels likeliest, and {end}."

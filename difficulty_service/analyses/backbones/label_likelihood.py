@@ -46,9 +46,7 @@ def log_probabilities(features: Tensor, labels: Tensor, runs: int = 1) -> Tensor
     """
     num_classes = int(labels.max()) + 1 if len(labels) else 0
     if int((labels.bincount() > 1).sum()) < MIN_CLASSES:
-        raise StatisticsError(
-            "labels are compared among two classes with two samples each, and there are fewer"
-        )
+        raise StatisticsError("a comparison needs two classes with two samples each")
     centre = features.mean(dim=0, dtype=torch.float64)
     units = scale_to_unit_length(features, centre)
     rows = labels.repeat_interleave(runs)

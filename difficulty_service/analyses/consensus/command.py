@@ -21,12 +21,12 @@ def consensus(
 ) -> None:
     """Combines what several backbones say about the same samples into one score file.
 
-    Of features, the log-densities of the classes are averaged; of score files, the ranks. Samples
-    that not all inputs have are left out with a warning; different labels are an error.
+    Averages log-densities of the classes for features, ranks for score files. Samples that an input
+    lacks are left out with a warning; different labels are an error.
 
     Args:
         inputs: Features of the same samples by several backbones, or their score files.
-        out: File to write: its name ends in .parquet, .csv or .jsonl.
+        out: File to write, ending in .parquet, .csv or .jsonl.
     """
     from difficulty_service.analyses.consensus.consensus import consensus_of
     from difficulty_service.scores.file import require_score_file_name, write_scores

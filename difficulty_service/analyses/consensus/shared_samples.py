@@ -86,7 +86,7 @@ def _require_same_labels(
             f"{count_of(len(differs), 'sample')} {is_or_are(len(differs))} labelled differently in "
             f"{first} and {other.name}, for example {sample_ids[row].as_py()!r}: {labels[row]!r} "
             f"and {others[row]!r}",
-            "a score is that of a sample with its label: score the same labels with every backbone",
+            "a score depends on the label: score the same labels with every backbone",
         )
 
 

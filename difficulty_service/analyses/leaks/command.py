@@ -42,35 +42,34 @@ def leaks(
 ) -> None:
     """Finds samples of test sets that are in the training set, too.
 
-    Exact copies were read from the same bytes, or have the same features to the last bit; near
-    copies have features with a large cosine. Copies with different labels are named first. Classes
-    are compared by their names.
+    Exact copies have the same bytes or exactly the same features, near copies features with a large
+    cosine similarity. Copies with different labels come first; classes are compared by name.
 
     Args:
-        train: Training set: features that `difficulty extract` wrote, or a score file with its
-            features beside it, whose samples and labels then count.
+        train: Training set: features, or a score file (its samples and labels) with its features
+            beside it.
         tests: Test sets, with features of the same backbone.
         out: Table of all pairs to write, ending in .parquet, .csv or .jsonl.
         report: Page to write, with the pairs side by side.
-        drop_train: Also write marks (.csv) that drop the copied samples from the training set, for
-            `difficulty clean` and `difficulty score`.
-        drop_test: The same for the one test set.
-        fail_above: Exit with code 3 where more than a number or a percentage of the samples of a
-            test set are of a kind: copies, exact copies or conflicting copies, such as 'copies:
-            0' or 'conflicting copies: 1%'. May be repeated.
-        train_images: The dataset with the images of the training set, for the page; default: the
-            one that the features name.
-        test_images: The same for the one test set.
-        device: Where all pairs are compared: auto, cpu, cuda, cuda:1.
+        drop_train: Also write marks (.csv) that drop the copied training samples, for `difficulty
+            clean` and `difficulty score`.
+        drop_test: Also write marks (.csv) that drop the copied samples of the single test set.
+        fail_above: Exit with code 3 above a number or percentage of copies, exact copies or
+            conflicting copies, such as copies: 0; repeatable.
+        train_images: Dataset with the images of the training set, for the page; default: as named
+            by the features.
+        test_images: Dataset with the images of the single test set, for the page; default: as named
+            by the features.
+        device: Device that compares all pairs: auto, cpu, cuda, cuda:1.
     """
     limits = [Limit.parse(text, COPY_KINDS) for text in fail_above]
     read = [train, *tests]
     if len({path.resolve() for path in read}) < len(read):
-        raise WrongCall("a set is given twice, and would be a copy of itself")
+        raise WrongCall("a set is given twice")
     require_writable(read, tables=[out], marks=[drop_train, drop_test], pages=[report])
     if len(tests) > 1 and (drop_test or test_images):
         given = "--drop-test" if drop_test else "--test-images"
-        raise WrongCall(f"{given} is about one test set, and there are {len(tests)}")
+        raise WrongCall(f"{given} needs a single test set, but {len(tests)} are given")
     if report is None and (train_images or test_images):
         raise WrongCall("--train-images and --test-images need a page: --report NAME.html")
     from difficulty_service.analyses.leaks.leaks import find_leaks

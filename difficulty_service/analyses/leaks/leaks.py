@@ -173,7 +173,7 @@ def find_leaks(
     """
     if near_duplicates is None and search != "auto":
         raise ConfigError(
-            f"{search} is a way to look for near copies, and only exact ones are looked for",
+            f"{search} searches near copies, but only exact ones are wanted",
             "name a cosine, or leave it out",
             parameter="search",
         )
@@ -292,8 +292,7 @@ class _Found:
             yield (
                 f"{differ / number:.0%} of the {number:,} {self.test.noun}s of {self.test.name} "
                 f"with near copies only have one with another label; unless that many labels are "
-                f"wrong, some are other {self.test.noun}s that look alike, and a larger cosine "
-                "would leave them out"
+                f"wrong, some are different {self.test.noun}s that look alike: try a larger cosine"
             )
 
 
@@ -352,18 +351,15 @@ def _warnings(train: Split, test: Split) -> Iterator[str]:
     names = (f"in {train.name}", f"in {test.name}")
     if (one.backbone is None) != (other.backbone is None):
         unknown = train.name if one.backbone is None else test.name
-        yield (
-            f"nobody knows what made the features of {unknown}; if it was not the same, "
-            "copies are missed"
-        )
+        yield (f"the backbone of {unknown} is unknown; if the backbones differ, copies are missed")
     yield from one.precision_warnings(other, test.name)
     values = [{name: getattr(each, name) for name in HOW_READ} for each in (one, other)]
     if not is_unknown(one, other) and (different := differences(*values, names=names)):
         yield f"the samples were read differently ({'; '.join(different)}), so copies may be missed"
     if train.has_labels and test.has_labels and set(train.names).isdisjoint(test.names):
         yield (
-            f"no class of {test.name} ({list_names(test.names)}) has the name of one of "
-            f"{train.name} ({list_names(train.names)}), so that the labels of all copies differ"
+            f"{test.name} ({list_names(test.names)}) and {train.name} "
+            f"({list_names(train.names)}) share no class name, so the labels of all copies differ"
         )
     if one.dataset and (one.dataset, one.fingerprint) == (other.dataset, other.fingerprint):
-        yield f"{train.name} and {test.name} are of the same samples, so each is a copy of itself"
+        yield f"{train.name} and {test.name} hold the same samples, so each is a copy of itself"

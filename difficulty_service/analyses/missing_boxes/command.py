@@ -33,13 +33,13 @@ def missing(
 ) -> None:
     """Finds regions of images that look like an object and have no box.
 
-    Square windows slide over images that are drawn at random. Those beside all boxes are compared
-    with the objects in the boxes and with each other, by the network of the scores.
+    Square windows slide over randomly drawn images. Windows beside all boxes are compared with the
+    objects in the boxes and with each other, by the network of the scores.
 
     Args:
         scores: Score file of boxes, with its features beside it.
-        out: Table of the regions to write, those most like an object first, ending in .parquet,
-            .csv or .jsonl.
+        out: Table of the regions to write, most object-like first, ending in .parquet, .csv or
+            .jsonl.
         report: Page to write, with a picture of each region.
     """
     from difficulty_service.analyses.missing_boxes.find import encoding_plan, find_missing

@@ -141,20 +141,19 @@ def encoding_plan(description: FeatureDescription, machine: DeviceOptions) -> Pl
     """
     if description.backbone is None:
         raise FeatureStoreError(
-            "the features do not say which network made them, so windows cannot be encoded alike",
+            "the network of the features is unknown, so windows cannot be encoded alike",
             "score the boxes by `difficulty score`",
         )
     if description.augment_runs:
         raise FeatureStoreError(
-            "the features are those of random views of the boxes, and windows have none",
+            "the features are averaged over random views of the boxes, which windows lack",
             "score the boxes without ",
             Setting("augment_runs"),
         )
     read = description.dataset_options
     if read is not None and read.outlines:
         raise FeatureStoreError(
-            "the features are those of objects without what is around their outlines, and windows "
-            "have none",
+            "the features are limited to the outlines of objects, which windows lack",
             "score the boxes without ",
             Setting("outlines"),
         )
@@ -294,8 +293,8 @@ def find_windows(scenes: Scenes, options: MissingOptions) -> Windows:
     corners = np.concatenate([np.empty((0, 4)), *boxes.values()])
     if not len(corners):
         raise DatasetError(
-            f"none of the {count_of(len(drawn), 'image')} that were drawn can be read and has a "
-            "box, whose size windows could have",
+            f"none of the {count_of(len(drawn), 'image')} drawn is readable and has a box, which "
+            "sets the size of windows",
             "search more images: raise ",
             Setting("sample"),
             parameter="sample",

@@ -39,15 +39,14 @@ def select(
     `random` is hard to beat: compare a choice with it before you rely on it.
 
     Args:
-        pool: Samples to choose from: features that `difficulty extract` wrote, or a score file with
-            its features beside it, whose samples and labels then count.
+        pool: Samples to choose from: features, or a score file (its samples and labels) with its
+            features beside it.
         out: Table of the chosen samples to write, in the order of choice, ending in .parquet, .csv
             or .jsonl.
-        labelled: Samples that have labels already, with features of the same backbone: exact copies
-            of them are not chosen, typical and diverse choose what they do not cover, and
-            --balanced counts them.
-        chosen: Table with a column sample_id, such as --out of an earlier call: samples of the pool
-            that are chosen already, which count in the same way.
+        labelled: Labelled samples, with features of the same backbone: strategies count them and
+            leave out their exact copies.
+        chosen: Samples chosen already: a table with a column sample_id, such as --out of an earlier
+            call.
         drop_others: Also write marks (.csv) that drop all other samples, for `difficulty clean` and
             `difficulty score`.
         out_scores: Also write the score file of the chosen samples, in the order of choice, for

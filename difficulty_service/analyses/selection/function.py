@@ -86,8 +86,8 @@ def select(
     elif options.reads("scores"):
         if not isinstance(pool, str | Path):
             raise ConfigError(
-                f"{strategy} chooses by scores, and there are none",
-                "pass those of ds.score as scores",
+                f"{strategy} needs scores",
+                "pass the result of ds.score as scores",
                 parameter="scores",
             )
         measure = read_measure(Path(pool), by)

@@ -268,7 +268,7 @@ class _Choice:
             if len(order) < number:
                 raise ScoreFileError(
                     f"{strategy.name} cannot choose {count_of(number, self.pool.noun)}: only "
-                    f"{len(order):,} of those that are left have a score",
+                    f"{len(order):,} of the others have a score",
                     "ask for fewer, or choose by another column",
                     parameter="by",
                 )
@@ -317,7 +317,7 @@ class _Choice:
         if number := int(self.copied.sum()):
             yield (
                 f"{count_of(number, self.pool.noun)} of {self.pool.name} {is_or_are(number)} "
-                "left out, which have an exact copy that is labelled"
+                "left out as exact copies of labelled ones"
             )
         if self.scores is not None and (unknown := int(np.isnan(self.scores[self.free]).sum())):
             have = "has" if unknown == 1 else "have"
@@ -328,7 +328,7 @@ class _Choice:
             left = np.bincount(self.labels[self.free], minlength=len(self.pool.names)) == counts
             short = [self.pool.names[row] for row in np.flatnonzero(left & (counts < counts.max()))]
             if short:
-                yield f"all that there are were chosen of {list_names(short)}"
+                yield f"too few to balance, so all were chosen: {list_names(short)}"
 
 
 def fair_counts(sizes: NDArray[np.int64], before: NDArray[np.int64], count: int) -> list[int]:

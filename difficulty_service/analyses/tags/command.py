@@ -29,24 +29,22 @@ def tags(
     id_column: str | None = None,
     least: Annotated[float, Parameter(validator=Number(gt=0, lte=1))] = 0.05,
 ) -> None:
-    """Finds wrong and missing tags, where a sample has any number of them.
+    """Finds wrong and missing tags of samples with several tags.
 
-    Each tag is judged by the features and by the other tags of the sample. The score file that is
-    written has a row for each decision: one about a tag that is given, and one about each that may
-    be missing. `difficulty report`, `difficulty explore` and `difficulty clean` take it. Beside it
-    is a table of all tags.
+    Each tag is judged by the features and the other tags of its sample. The score file has a row
+    for each given tag, and for each that may be missing, to report, explore and clean. A table of
+    all tags is written beside it.
 
     Args:
-        features: Features that `difficulty extract` wrote; whether with labels does not matter.
-        table: Table with the tags of each sample: .parquet, .csv, .tsv or .jsonl, or annotations of
-            COCO without boxes: .json. It may be the dataset itself.
+        features: Features of `difficulty extract`, with or without labels.
+        table: Table with the tags of each sample, such as the dataset itself (.parquet, .csv, .tsv,
+            .jsonl), or COCO without boxes (.json).
         out: Score file to write, ending in .parquet, .csv or .jsonl.
-        columns: The column of lists or texts of tags, or several columns of 0 and 1, one for each
-            tag, such as cat,dog or 'has_*'; by default tags, or else labels.
-        separator: Separator between the tags of a text; default: |.
-        id_column: Column with the ids of the samples; by default sample_id, or else what holds
-            them.
-        least: Probability from which a missing tag gets a row.
+        columns: Column of tags, as lists or texts, or several 0/1 columns such as cat,dog or has_*;
+            default: tags, or else labels.
+        separator: Separator between the tags of a text; default: a vertical bar.
+        id_column: Column with the sample ids; default: sample_id, or else detected.
+        least: Smallest probability with which a missing tag gets a row.
     """
     from difficulty_service.analyses.tags.scores import score_tags, tags_of_samples
     from difficulty_service.datasets.tags import TagColumns, open_tags

@@ -109,7 +109,7 @@ def tags_of_lists(tags: Sequence[Sequence[str]], num_samples: int) -> SampleTags
     if len(tags) != num_samples:
         raise DatasetError(
             f"{len(tags):,} lists of tags for {num_samples:,} samples",
-            "pass a list for each, which may be empty",
+            "pass a list for each sample, empty for none",
             parameter="tags",
         )
     for row, each in enumerate(tags):
@@ -117,7 +117,7 @@ def tags_of_lists(tags: Sequence[Sequence[str]], num_samples: int) -> SampleTags
             found = "one text" if isinstance(each, str) else repr(each)
             raise DatasetError(
                 f"the tags of row {row} are {found}",
-                "pass a list of texts for each, which is empty where there are none",
+                "pass a list of texts for each sample, empty for none",
                 parameter="tags",
             )
     names = sorted({str(tag) for each in tags for tag in each})

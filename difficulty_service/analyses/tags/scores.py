@@ -184,8 +184,8 @@ def require_place(out: Path) -> None:
     require_score_file_name(out)
     if is_store(out.with_suffix(".features")):
         raise ScoreFileError(
-            f"the features beside {out} would be taken for those of its rows, which are decisions "
-            "about tags",
+            f"the features beside {out} would be mistaken for features of its rows, which are "
+            "decisions about tags",
             "choose another name",
             parameter="out",
         )
@@ -208,7 +208,7 @@ def score_tags(
     require_place(out)
     if store.runs > 1:
         raise FeatureStoreError(
-            f"the features have {store.runs} runs of each sample, and tags are scored by one",
+            f"the features have {store.runs} runs of each sample, but tags need a single one",
             "extract them without ",
             Setting("augment_runs"),
         )

@@ -229,8 +229,8 @@ def compare_moments(
         separability=None,
         permutations=0,
         warnings=(
-            "moments tell how far classes moved, but not which samples differ nor how far they "
-            "would move by chance: name features for that",
+            "Gaussians tell how far classes moved, but neither which samples differ nor how far "
+            "classes move by chance: name features for that",
             *compared.warnings(*map(str, paths)),
         ),
     )
@@ -253,8 +253,8 @@ class _ClassChanges:
             if moments.num_samples < FEW_PER_DIMENSION * moments.dim:
                 yield (
                     f"{name} has only {moments.num_samples / moments.dim:.2g} samples for each of "
-                    f"the {moments.dim} numbers of a feature vector, so that the distances between "
-                    "Gaussians are mostly noise; what they are by chance counts"
+                    f"the {moments.dim} numbers of a feature vector, so the distances between "
+                    "Gaussians are mostly noise; compare them with their values by chance"
                 )
 
     def table(self, chance: Mapping[int, tuple[Tensor, Tensor]]) -> pa.Table:
@@ -471,8 +471,8 @@ def _warnings(old: Split, new: Split, *, by_content: bool) -> Iterator[str]:
     is_extracted = any(each.source.description.backbone is not None for each in (old, new))
     if is_extracted and not by_content:
         yield (
-            "it is not known of both versions what the samples were read from, so they are "
-            "matched by their features, which must agree to the last bit"
+            "the contents of the samples are not known in both versions, so samples are matched by "
+            "identical features"
         )
     names = [set(each.names) for each in (old, new) if each.has_labels]
     if len(names) == 2:  # noqa: PLR2004 - both have labels

@@ -45,18 +45,16 @@ def diff(
     by chance.
 
     Args:
-        old: Old version: features that `difficulty extract` wrote, or a score file with its
-            features beside it, whose samples and labels then count. Or Gaussians that
-            `difficulty fit` wrote (.safetensors), which tell where classes moved and no more.
-        new: New version, of the same kind and with features of the same backbone. The scores of a
-            score file tell which new samples are hard.
+        old: Old version: features, a score file (its samples and labels) with its features beside
+            it, or Gaussians (.safetensors).
+        new: New version, of the same kind and backbone; a score file also tells which new samples
+            are hard.
         out: Table of all changes to write, ending in .parquet, .csv or .jsonl.
-        report: Page to write: what is new and hard, what is relabelled, and where classes moved.
-        fail_above: Exit with code 3 where more than a number or a percentage of the samples of the
-            new version are of a kind: added, removed, changed, moved or relabelled, such as
-            'removed: 0' or 'relabelled: 1%'. May be repeated.
-        images: The dataset with the images of the new version, for the page; default: the one that
-            the features name.
+        report: Page to write: new and hard samples, relabelled ones, and where classes moved.
+        fail_above: Exit with code 3 above a number or percentage of samples added, removed,
+            changed, moved or relabelled; repeatable.
+        images: Dataset with the images of the new version, for the page; default: as named by the
+            features.
     """
     limits = [Limit.parse(text, CHANGE_KINDS) for text in fail_above]
     if old.resolve() == new.resolve():

@@ -80,7 +80,7 @@ def write_change_page(path: Path, page: ChangePage, spell: Spell) -> Sequence[st
     require_page_file(path)
     report = page.report
     if report.table is None:
-        raise ReportError("moments tell nothing of samples, so there is no page of them")
+        raise ReportError("Gaussians hold no samples to show on a page")
     rows = report.table.to_pylist()
     fresh = new_and_hard(report.table)
     relabelled = [row for row in rows if row["relabelled"]]

@@ -327,7 +327,7 @@ def test_outputs_never_replace_what_is_read(tmp_path: Path, photos: Path) -> Non
         (tmp_path / "b.parquet", f"{tmp_path}/*.parquet"),
         (tmp_path / "data.parquet", f"{tmp_path}/data.parquet"),
     ):
-        with pytest.raises(CleaningError, match=r"would be written over|is inside the dataset"):
+        with pytest.raises(CleaningError, match=r"would be overwritten|is inside the dataset"):
             check_output(out, [scores], location)
 
 

@@ -63,7 +63,7 @@ def test_a_mark_has_precedence_over_both_conditions(make_scores: MakeScores) -> 
     assert dict(zip(kept["sample_id"], kept["label"], strict=True))["f"] == "dog"
     assert dict(zip(kept["sample_id"], kept["label"], strict=True))["e"] == "dog"
     assert decided.dropped()["sample_id"].to_pylist() == ["d"]
-    assert "3 samples that a condition selects follow their mark instead" in decided.warnings
+    assert "3 samples selected by a condition follow their mark instead" in decided.warnings
 
 
 def with_copies(scores: ScoreFile, **copy_of: list[str | None]) -> ScoreFile:
@@ -217,7 +217,7 @@ def test_a_condition_on_the_suspicion_relabels_to_the_suggested_class(
 
     assert decided.table["label"].to_pylist() == ["dog", "bird", "bird", "cat", "dog", "dog"]
     assert decided.warnings == (
-        "1 samples keep their label, because their suggested class is not known",
+        "1 samples keep their label, because their suggested class is unknown",
     )
 
 
@@ -250,7 +250,7 @@ def test_samples_whose_nearest_class_has_no_name_keep_their_label(make_scores: M
 
     assert decided.table["label"].to_pylist() == ["bird", "bird", "cat", "cat"]
     assert decided.warnings == (
-        "1 samples keep their label, because their nearest class is not known",
+        "1 samples keep their label, because their nearest class is unknown",
     )
 
 

@@ -68,7 +68,7 @@ def test_it_says_the_format_the_classes_and_what_is_left_out(photos: Path, run: 
         "cat 3",
         "dog 1",
         "",
-        "what would not be read, and why:",
+        "left out, with the reason:",
         "1 an image outside the class folders: 'stray.png'",
         "1 an empty class folder: 'empty'",
         "1 not an image file by its extension '.txt': 'cat/notes.txt'",

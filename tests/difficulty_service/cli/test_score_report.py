@@ -20,6 +20,6 @@ def test_a_single_folder_is_one_class_or_with_the_option_that_is_named_none(
     report_dataset(open_dataset(folder, DatasetOptions(unlabelled=True)))
     as_none = capsys.readouterr().err
 
-    assert "warning: all images are of one class, '2024'" in as_class
-    assert "where that is no class, --unlabelled ignores it" in as_class
+    assert "warning: all images have one class, '2024'" in as_class
+    assert "if it is no class, --unlabelled ignores it" in as_class
     assert as_none == "found 3 images without labels\n"

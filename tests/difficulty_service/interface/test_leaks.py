@@ -61,7 +61,7 @@ def test_stores_on_disk_and_arrays_do_not_say_what_made_both(
         backbone="builtin",
     )
 
-    with pytest.warns(UserWarning, match="nobody knows what made the features of test 1"):
+    with pytest.warns(UserWarning, match="the backbone of test 1 is unknown"):
         report = ds.leaks(str(store.folder), (features.astype(np.float32)[:2], labels[:2]))
 
     assert report.tests[0].exact == 2

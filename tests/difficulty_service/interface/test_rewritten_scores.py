@@ -131,7 +131,7 @@ def test_what_is_lost_is_said_to_whoever_reads_the_scores(rewritten: Path) -> No
         scores = ds.open_scores(rewritten)
 
     (sentence,) = scores.warnings
-    for word in ("which dataset, backbone and options", "reliable", "boxes or tags", "classes"):
+    for word in ("dataset, backbone, options", "reliability", "boxes or tags", "classes"):
         assert word in sentence
 
 

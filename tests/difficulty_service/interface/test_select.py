@@ -64,7 +64,7 @@ def test_a_round_after_another_chooses_other_samples_and_writes_a_table(
     [
         ({"strategy": "hardest"}, "did you mean 'hard'"),
         ({"by": "rmd"}, "by changes nothing for random"),
-        ({"strategy": "hard"}, "there are none; pass those of ds.score as scores"),
+        ({"strategy": "hard"}, "needs scores; pass the result of ds.score as scores"),
         ({"count": 0}, "count"),
     ],
 )

@@ -113,7 +113,7 @@ def test_without_the_file_beside_it_there_is_no_provenance(tmp_path: Path, name:
     write_scores(tmp_path / name, make_table(), Provenance.of({"seed": 1}))
     provenance_file(tmp_path / name).unlink()
 
-    with pytest.warns(ChangedFile, match=rf"{name} has lost {name}\.json beside it: it is not"):
+    with pytest.warns(ChangedFile, match=rf"{name} has lost {name}\.json beside it: the dataset"):
         scores = read_scores(tmp_path / name, ["rmd"])
 
     assert scores.provenance.to_json().keys() == {"warnings"}

@@ -163,9 +163,9 @@ def test_labels_of_other_classes_and_samples_are_left_out_and_told() -> None:
     assert found(labels) == {("a", "ann", "cat")}
     assert labels.warnings == (
         "4 labels of the table of labels of no class of the dataset are left out: "
-        "zebra (2), 9 (1), 12.5 (1); numbers are places of classes only where all are below 3",
-        "2 labels of samples that are not there are left out",
-        "no label of bob can be used",
+        "zebra (2), 9 (1), 12.5 (1); numbers are class indices only if all are below 3",
+        "2 labels of unknown samples are left out",
+        "no label of bob is usable",
     )
 
 
@@ -201,9 +201,7 @@ def test_a_label_of_nobody_is_left_out_and_told() -> None:
 @pytest.mark.parametrize(
     ("table", "annotators", "columns", "message"),
     [
-        pytest.param(
-            {"sample_id": ["a"], "ann": ["zebra"]}, (), {}, "no label that can be used", id="class"
-        ),
+        pytest.param({"sample_id": ["a"], "ann": ["zebra"]}, (), {}, "no usable label", id="class"),
         pytest.param({"sample_id": ["z"], "ann": ["cat"]}, (), {}, r"like \['z'\]", id="sample"),
         pytest.param({"photo": ["a"], "ann": ["cat"]}, (), {}, "neither columns", id="columns"),
         pytest.param(
@@ -264,8 +262,7 @@ def test_numbers_that_count_from_one_are_not_taken_for_places() -> None:
 
     assert found(labels) == {("a", "bob", "cat")}
     assert labels.warnings[0].endswith(
-        "are left out: 1 (1), 2 (1), 3 (1); numbers are places of classes only where all are below "
-        "3"
+        "are left out: 1 (1), 2 (1), 3 (1); numbers are class indices only if all are below 3"
     )
 
 

@@ -197,7 +197,7 @@ def test_marks_that_cannot_be_used_are_told() -> None:
 
     report = judge(options=ConsensusOptions(marks=marks))
 
-    assert "1 mark of samples that are not there" in report.warnings
+    assert "1 mark of unknown samples" in report.warnings
     assert "marks of other classes are not used: zebra" in report.warnings
     assert report.num_verified == 1
 

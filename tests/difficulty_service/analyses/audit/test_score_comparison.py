@@ -156,7 +156,7 @@ def test_another_fingerprint_and_other_labels_are_warned_about(scores: np.ndarra
 
     assert "fingerprints differ" in warnings_of(file, other)
     assert "1 sample has another label" in warnings_of(file, other)
-    assert "does not say which dataset" in warnings_of(file, ScoreFile(file.table, Provenance()))
+    assert "does not name its dataset" in warnings_of(file, ScoreFile(file.table, Provenance()))
 
 
 def test_files_of_different_samples_are_refused(scores: np.ndarray) -> None:

@@ -295,7 +295,7 @@ def test_classes_of_other_names_conflict_with_a_warning(tmp_path: Path) -> None:
     report = find_leaks(train, [test], None)
 
     assert report.tests[0].conflicting == 4
-    assert any("no class of" in warning for warning in report.warnings)
+    assert any("share no class name" in warning for warning in report.warnings)
 
 
 def test_samples_without_labels_conflict_with_nothing(tmp_path: Path) -> None:

@@ -199,7 +199,7 @@ def test_every_pair_is_counted_as_compared_by_lists_too(sets: tuple[Split, Split
 
 
 def test_a_search_without_near_copies_to_look_for_is_an_error(sets: tuple[Split, Split]) -> None:
-    with pytest.raises(ConfigError, match="only exact ones are looked for"):
+    with pytest.raises(ConfigError, match="only exact ones are wanted"):
         find_leaks(sets[0], [sets[1]], None, search="lists")
 
 

@@ -104,7 +104,7 @@ def test_hard_and_easy_samples_are_those_of_the_extreme_scores_in_their_order(
 def test_more_hard_samples_than_have_scores_are_an_error(tmp_path: Path) -> None:
     values = [None] * (SAMPLES - 3) + [1.0, 2.0, 3.0]
 
-    with pytest.raises(ScoreFileError, match="only 3 of those that are left have a score"):
+    with pytest.raises(ScoreFileError, match="only 3 of the others have a score"):
         select_samples(pool_of(tmp_path / "pool"), request(4, "hard"), Known(measure_of(values)))
 
 
@@ -112,7 +112,7 @@ def test_a_balanced_choice_takes_as_many_of_each_class_as_there_are(tmp_path: Pa
     chosen = select_samples(pool_of(tmp_path / "pool"), request(21, balanced=True))
 
     assert chosen.classes == {"cat": 8, "dog": 8, "owl": 5}
-    assert chosen.warnings == ("all that there are were chosen of owl",)
+    assert chosen.warnings == ("too few to balance, so all were chosen: owl",)
 
 
 def test_what_is_chosen_and_labelled_already_counts_for_the_balance(tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_copies_of_labelled_samples_are_not_chosen_and_marks_drop_them(tmp_path:
     assert {*chosen.other_marks["sample_id"].to_pylist()} == {"s2", "s3", left}
     assert {*chosen.other_marks["mark"].to_pylist()} == {Mark.DROP}
     assert any(
-        "2 images" in text and "exact copy that is labelled" in text for text in chosen.warnings
+        "2 images" in text and "exact copies of labelled ones" in text for text in chosen.warnings
     )
     with pytest.raises(DatasetError, match=r"43 images cannot be chosen of 42 .* without 3"):
         select_samples(pool, request(SAMPLES - 2), known)

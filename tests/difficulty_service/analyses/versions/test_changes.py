@@ -112,7 +112,7 @@ def test_samples_are_told_apart_by_what_happened_to_them(
         row["new_id"]: (row["old_label"], row["new_label"]) for row in report.table.to_pylist()
     }
     assert labels["s4"] == ("dog", "owl")
-    told = any("matched by their features" in text for text in report.warnings)
+    told = any("matched by identical features" in text for text in report.warnings)
     assert told is not by_content
 
 

@@ -84,7 +84,7 @@ def test_choices_of_label_studio_become_marks(tmp_path: Path, world: World) -> N
 
     marks = read_marks(path, ())
 
-    said = f"9 samples without a mark, since nobody annotated them in {path}"
+    said = f"9 samples without a mark, because nobody annotated them in {path}"
     assert marks == Marks(EXPECTED, (said,))
 
 
@@ -174,7 +174,7 @@ def test_tags_of_cvat_become_marks(tmp_path: Path, cvat: Path, *, zipped: bool) 
     marks = read_marks(path, ())
 
     assert marks.samples == EXPECTED
-    assert marks.warnings[0].startswith("1 sample with the tag of the export count as kept")
+    assert marks.warnings[0].startswith("1 sample with an unchanged tag count as kept")
     assert marks.warnings[1].startswith("9 samples without a mark")
 
 
@@ -186,7 +186,7 @@ def test_an_image_with_two_new_tags_gets_no_mark(tmp_path: Path, cvat: Path) -> 
     marks = read_marks(tmp_path / "marks.xml", ())
 
     assert MOVED not in marks.samples
-    assert "1 sample without a mark, since the annotations" in marks.warnings[1]
+    assert "1 sample without a mark, because the annotations" in marks.warnings[1]
 
 
 @pytest.mark.parametrize(
