@@ -51,8 +51,8 @@ def evaluate(
             such as gaussian_noise/5.
         ood_column: Column of every --ood with images or texts.
         ood_name: Name of the --ood data in files and tables; default: location, split and column.
-        mahalanobis: Detect --ood also by Mahalanobis distances, plain and relative, of features as
-            they are and of unit length; takes a pass over the training data.
+        mahalanobis: Detect --ood also by plain and relative Mahalanobis distances, which takes a
+            pass over the training data.
         corruptions: Evaluate on corrupted test images: nineteen kinds at five severities.
         corruption_kinds: Kinds of --corruptions, such as fog,gaussian_noise; default: all.
         corruption_data: Published images for --corruptions instead, in the folders of CIFAR-10-C,

@@ -40,8 +40,8 @@ def figures(
         out: Folder for the figures.
         picture_format: Type of the pictures.
         score_column: Column of the score files to draw; default: rmd.
-        bins: Bins of error-over-difficulty; those of Cui et al. hold 500 samples each.
-        images: Hardest images and easiest images of a sheet; figure 12 of Cui et al. has 100.
+        bins: Bins of error-over-difficulty; Cui et al. have 500 samples in each.
+        images: Number of hardest and of easiest images in a sheet; figure 12 of Cui et al. has 100.
     """
     from difficulty_service.cli.console import out as console
     from trainer.reports.figures.figure import lines_of
