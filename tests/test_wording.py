@@ -26,28 +26,11 @@ FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"^\* `([^`]+)`: (.*?)(?: \*\*\[required\]\*\*| \*\[.*)*$", re.MULTILINE)
 
 LATER = (
-    "README.md",
-    "api.md",
-    "benchmarks.md",
-    "client.md",
     "datasets.md",
-    "evidence.md",
     "explorer.md",
-    "findings.md",
     "formats.md",
     "images.md",
-    "loop-contract.md",
-    "objects.md",
-    "operating.md",
-    "own-loop.md",
-    "paper-figures.md",
-    "papers.md",
     "report.md",
-    "scaling.md",
-    "security.md",
-    "threat-model.md",
-    "training.md",
-    "uncertainty.md",
 )
 """Pages that still have some."""
 
