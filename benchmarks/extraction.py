@@ -52,8 +52,8 @@ from difficulty_service.backbones.backbone import (
     Backbone,
     BackboneOptions,
     Preprocessing,
-    best_precision,
     choose_device,
+    halves_of,
     image_preprocessing,
 )
 from difficulty_service.backbones.exported_graph import (
@@ -304,7 +304,7 @@ def _core_seconds() -> float:
 def measure(name: str, arguments: argparse.Namespace) -> bool:
     """Rounds for one backbone; prints them and says whether the aim is reached."""
     device = choose_device(arguments.device)
-    precision = torch.float32 if arguments.fp32 else best_precision(device)
+    precision = torch.float32 if arguments.fp32 else [torch.float32, *halves_of(device)][-1]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         constants.HF_ASSETS_CACHE = str(folder / "assets")  # graphs of random weights are of no use

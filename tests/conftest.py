@@ -14,8 +14,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from difficulty_service.backbones import backbone
 from difficulty_service.base import apart
-from difficulty_service.extraction import policy
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.part import Part
 from difficulty_service.features.store import create_store
@@ -109,7 +109,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def same_precision_on_every_machine() -> Iterator[None]:
     """Has no processor compute in bfloat16 unasked, which only some can."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(policy, "computes_in_bfloat16", lambda: False)
+        patch.setattr(backbone, "computes_in_bfloat16", lambda: False)
         yield
 
 

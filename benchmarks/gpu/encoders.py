@@ -12,7 +12,7 @@ from benchmarks import extraction
 from benchmarks.gpu.parts import Row, Rows, Setting
 from benchmarks.photographs import write_photographs
 from difficulty_service.backbones import load_backbone
-from difficulty_service.backbones.backbone import BackboneOptions, best_precision
+from difficulty_service.backbones.backbone import BackboneOptions, halves_of
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.base.threads import num_workers
 from difficulty_service.extraction.schedules import suitable_batch_size
@@ -78,7 +78,7 @@ def write_images(folder: Path, written: int, total: int) -> None:
 
 def _measure_network(setting: Setting, network: Network, images: int, ends: float) -> Rows:
     weights = extraction.random_weights(network.weights_of, setting.folder)
-    precision = best_precision(setting.device)
+    precision = [torch.float32, *halves_of(setting.device)][-1]
     options = BackboneOptions(weights=weights, device=setting.device, precision=precision)
     backbone = load_backbone(network.name, options)
     batch_size = min(images, suitable_batch_size(setting.device, backbone))

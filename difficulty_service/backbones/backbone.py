@@ -10,6 +10,7 @@ from torch import Tensor
 from difficulty_service.backbones.downloads import DEFAULT_DOWNLOADS, Downloads
 from difficulty_service.base.devices import has_gpu, problem_of
 from difficulty_service.base.errors import BackboneError, Setting
+from difficulty_service.base.processors import computes_in_bfloat16
 
 Size = int | tuple[int, int]
 """Side of a square in pixels, or height and width of another rectangle."""
@@ -247,16 +248,31 @@ def choose_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
-"""Precisions of a network by their names; beside them `auto` is the one that suits a device."""
+PRECISIONS = {
+    "fp32": torch.float32,
+    "bf16": torch.bfloat16,
+    "fp16": torch.float16,
+    "int8": torch.int8,
+}
+"""Precisions of a network by their names; beside them `auto` is what a comparison chooses."""
 
 
 def choose_precision(name: str, device: torch.device) -> torch.dtype:
-    """The precision of a name of `PRECISIONS`, or for `auto` the one that suits a device."""
-    return best_precision(device) if name == "auto" else PRECISIONS[name]
+    """The precision of a name of `PRECISIONS`; of `auto`, float32, until a comparison says more.
+
+    Raises:
+        BackboneError: The device does not compute in it.
+    """
+    if name == "fp16" and device.type == "cpu":
+        raise BackboneError(
+            "fp16 needs a GPU", "use ", Setting("precision", "bf16"), parameter="precision"
+        )
+    return torch.float32 if name == "auto" else PRECISIONS[name]
 
 
-def best_precision(device: torch.device) -> torch.dtype:
-    """bf16 on a GPU with the hardware for it, otherwise fp32."""
-    recent = device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 0)
-    return torch.bfloat16 if recent else torch.float32
+def halves_of(device: torch.device) -> tuple[torch.dtype, ...]:
+    """The precisions of 16 bits in which a device computes faster, the more exact one first."""
+    if device.type == "cuda":
+        recent = torch.cuda.get_device_capability(device) >= (8, 0)
+        return (torch.float16, torch.bfloat16) if recent else (torch.float16,)
+    return (torch.bfloat16,) if device.type == "cpu" and computes_in_bfloat16() else ()

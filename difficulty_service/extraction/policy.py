@@ -1,14 +1,15 @@
 """What a run leaves open, settled: the backbone, its precision, and the library that runs it.
 
 A network with weights of eight bits computes in them on CPUs. Otherwise a precision and a library
-are chosen by measurement, on CPUs: some images of the dataset go through the network in both ways.
-bfloat16 is several times as fast with some networks and changes the ranks of the scores with
-others; ONNX Runtime is faster with some networks of convolutions. Both wait for a dataset that is
+are chosen by measurement: some images of the dataset go through the network in both ways. Sixteen
+bits are several times as fast with some networks and change the ranks of the scores with others;
+ONNX Runtime is faster with some networks of convolutions, on CPUs. Both wait for a dataset that is
 worth the comparison.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from difficulty_service.backbones import (
     usual_precision,
     warn_of_licence,
 )
-from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.backbones.backbone import Backbone, halves_of
 from difficulty_service.backbones.exported_graph import (
     GraphRecord,
     KeptGraph,
@@ -35,7 +36,6 @@ from difficulty_service.backbones.exported_graph import (
 from difficulty_service.backbones.frozen_network import FrozenNetwork, runtime_of
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 from difficulty_service.base.errors import MissingPackage, StatisticsError
-from difficulty_service.base.processors import computes_in_bfloat16
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.batches import FORWARD, Preparation, make_group, prepare_batch
 from difficulty_service.extraction.default_backbone import default_backbone
@@ -59,9 +59,14 @@ LEAST_IMAGES = 2048
 """Number of images from which on a comparison takes less time than the faster way can save."""
 
 LEAST_SPEEDUP = 1.2
-"""How many times as fast bfloat16 must be: less does not pay for another rounding."""
+"""How many times as fast 16 bits must be: less does not pay for another rounding."""
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "int8": torch.int8}
+DTYPES = {
+    "float32": torch.float32,
+    "bfloat16": torch.bfloat16,
+    "float16": torch.float16,
+    "int8": torch.int8,
+}
 
 
 def do_nothing() -> None:
@@ -109,8 +114,8 @@ def settle_precision(
     """The plan with a precision, where it leaves it open; see `settle`.
 
     In this order: the precision of features that an earlier run left, of the Gaussians that will
-    score the features, int8 on a CPU if the network has it, on a CPU with bfloat16 what a
-    comparison on some images says, the default of the device.
+    score the features, int8 on a CPU if the network has it, what a comparison on some images says
+    where the device has 16 bits, float32.
     """
     plan.task(dataset)  # refuses samples and options that the backbone does not go with
     if not plan.open_precision:
@@ -132,10 +137,10 @@ def _compared(plan: Plan, dataset: Dataset, load: Loader, compared: Callable[[],
     """
     images = 0 if dataset.modality == "text" else len(dataset.labels)
     alone = plan.cluster is None and plan.subset.num_subsets == 1
-    has_choice = plan.network.device.type == "cpu" and computes_in_bfloat16()
-    if not (alone and has_choice and images >= LEAST_IMAGES):
+    halves = halves_of(plan.network.device) if alone and images >= LEAST_IMAGES else ()
+    if not halves:
         return plan
-    pilot = compare_precisions(plan.task(dataset), load, compared)
+    pilot = compare_precisions(plan.task(dataset), load, halves, compared)
     if not pilot.num_images:
         reason = "float32, as no image that was compared could be read"
         return replace(plan, precision_reason=reason)
@@ -232,21 +237,21 @@ def first_images(task: ExtractionTask, backbone: FrozenNetwork) -> Tensor | None
 
 
 def best_precision(pilot: PrecisionPilot) -> torch.dtype:
-    """bfloat16 where it is faster and ranks as float32 does, else float32."""
+    """The precision of 16 bits where it is faster and ranks as float32 does, else float32."""
     better = pilot.same_ranks and pilot.speedup >= LEAST_SPEEDUP
-    return torch.bfloat16 if better else torch.float32
+    return DTYPES[pilot.half] if better else torch.float32
 
 
 def reason_of(pilot: PrecisionPilot) -> str:
     """Why that precision is the best one, in a sentence."""
     if pilot.agreement is None or pilot.speedup < LEAST_SPEEDUP:
-        return f"float32, as bfloat16 is {pilot.speedup:.1f} times as fast here"
+        return f"float32, as {pilot.half} is {pilot.speedup:.1f} times as fast here"
     sentence = (
-        f"bfloat16 is {pilot.speedup:.1f} times as fast here, and Spearman's correlation of the "
-        f"scores of {pilot.num_images} images is {pilot.agreement:.5f}"
+        f"{pilot.half} is {pilot.speedup:.1f} times as fast here, and Spearman's correlation of "
+        f"the scores of {pilot.num_images} images is {pilot.agreement:.5f}"
     )
-    if best_precision(pilot) == torch.bfloat16:
-        return f"bfloat16: {sentence}"
+    if best_precision(pilot) != torch.float32:
+        return f"{pilot.half}: {sentence}"
     return f"float32: {sentence}, where {LEAST_AGREEMENT} is asked"
 
 
@@ -273,33 +278,60 @@ class Encoded:
 
 
 def compare_precisions(
-    task: ExtractionTask, load: Loader, compared: Callable[[], None] = do_nothing
+    task: ExtractionTask,
+    load: Loader,
+    halves: Sequence[torch.dtype],
+    compared: Callable[[], None] = do_nothing,
 ) -> PrecisionPilot:
-    """How both precisions do on some images.
+    """How float32 and the first of some precisions that is better do on some images, or the last.
 
-    The first block warms both networks up, and ends the comparison where bfloat16 is no faster.
+    The first block warms a network up, and ends its comparison where it is no faster than float32.
 
     The dataset has at least 512 images; `compared` is called after each batch.
     """
     task = replace(task, dataset=spread_blocks(task.dataset), options=task.options.plain())
-    tasks = [
-        replace(task, network=replace(task.network, precision=precision))
-        for precision in (torch.float32, torch.bfloat16)
-    ]
-    both_ways = [(each, _load_fastest(each, load), compared) for each in tasks]
-    first = [_encode(*each, range(1)) for each in both_ways]
-    if first[1].rate <= first[0].rate:
-        return _pilot(first, None)
-    rest = [_encode(*each, range(1, NUM_BLOCKS)) for each in both_ways]
-    both = [
-        Encoded(  # the first block has warmed up, so its time does not count
-            torch.cat([one.features, other.features]),
-            torch.cat([one.labels, other.labels]),
-            other.rate,
-        )
-        for one, other in zip(first, rest, strict=True)
-    ]
-    return _pilot(both, rank_agreement(both[0], both[1]))
+    full = _Way(task, torch.float32, load, compared)
+    pilots = (_compare(full, _Way(task, half, load, compared)) for half in halves)
+    for pilot in pilots:
+        if best_precision(pilot) != torch.float32:
+            break
+    return pilot
+
+
+class _Way:
+    """The images in one precision; each part is encoded when it is first asked for."""
+
+    def __init__(
+        self,
+        task: ExtractionTask,
+        precision: torch.dtype,
+        load: Loader,
+        compared: Callable[[], None],
+    ) -> None:
+        self.precision = precision
+        self._task = replace(task, network=replace(task.network, precision=precision))
+        self._backbone = _load_fastest(self._task, load)
+        self._compared = compared
+
+    @cached_property
+    def first(self) -> Encoded:
+        """The first block, which warms up."""
+        return _encode(self._task, self._backbone, self._compared, range(1))
+
+    @cached_property
+    def everything(self) -> Encoded:
+        """All blocks, with the rate of those after the first."""
+        rest = _encode(self._task, self._backbone, self._compared, range(1, NUM_BLOCKS))
+        features = torch.cat([self.first.features, rest.features])
+        return Encoded(features, torch.cat([self.first.labels, rest.labels]), rest.rate)
+
+
+def _compare(full: _Way, half: _Way) -> PrecisionPilot:
+    firsts = full.first, half.first
+    if firsts[1].rate <= firsts[0].rate:
+        return _pilot(*firsts, half.precision, None)
+    both = full.everything, half.everything
+    return _pilot(*both, half.precision, rank_agreement(*both))
 
 
 def _load_fastest(task: ExtractionTask, load: Loader) -> Backbone:
@@ -308,11 +340,15 @@ def _load_fastest(task: ExtractionTask, load: Loader) -> Backbone:
     return settle_runtime(task, backbone, LEAST_IMAGES).backbone
 
 
-def _pilot(both: list[Encoded], agreement: float | None) -> PrecisionPilot:
+def _pilot(
+    full: Encoded, half: Encoded, precision: torch.dtype, agreement: float | None
+) -> PrecisionPilot:
+    rates = {str(precision).removeprefix("torch."): round(half.rate, 1)}
     return PrecisionPilot(
-        num_images=len(both[0].labels),
-        float32=round(both[0].rate, 1),
-        bfloat16=round(both[1].rate, 1),
+        num_images=len(full.labels),
+        float32=round(full.rate, 1),
+        bfloat16=rates.get("bfloat16"),
+        float16=rates.get("float16"),
         agreement=agreement,
     )
 
@@ -335,10 +371,10 @@ def spread_blocks(dataset: Dataset) -> Dataset:
 
 
 def rank_agreement(full: Encoded, half: Encoded) -> float:
-    """Smallest Spearman correlation of RMD in float32 with RMD by features of bfloat16.
+    """Smallest Spearman correlation of RMD in float32 with RMD by features of 16 bits.
 
     Either the features that are scored, or those that the Gaussians are fitted to, or both are of
-    bfloat16, so that features of one precision may be scored by Gaussians of the other. 0 where no
+    16 bits, so that features of one precision may be scored by Gaussians of the other. 0 where no
     Gaussians can be fitted, or all images get the same score.
     """
     # Imported here, because SciPy takes time that other extractions need not spend.

@@ -37,27 +37,34 @@ class Need(Enum):
 
 
 class PrecisionPilot(Contract):
-    """How the two precisions compare on some images of a dataset."""
+    """How float32 and a precision of 16 bits, bfloat16 or float16, compare on some images."""
 
     num_images: int
     """Number of images that were encoded in both."""
     float32: float
     """Images per second of the network alone."""
-    bfloat16: float
-    """The same in bfloat16."""
+    bfloat16: float | None = None
+    """The same in bfloat16; null where float16 was compared."""
+    float16: float | None = None
+    """The same in float16; null where bfloat16 was compared."""
     agreement: float | None
     """Spearman's correlation of RMD in float32 with RMD where the features, the Gaussians or both
-    are of bfloat16: the smallest of the three. Null where bfloat16 is so slow that the ranks do not
+    are of 16 bits: the smallest of the three. Null where 16 bits are so slow that the ranks do not
     matter; 0 where no Gaussians could be fitted."""
 
     @property
+    def half(self) -> str:
+        """The precision of 16 bits that was compared."""
+        return "bfloat16" if self.float16 is None else "float16"
+
+    @property
     def speedup(self) -> float:
-        """How many times as fast bfloat16 is."""
-        return self.bfloat16 / self.float32
+        """How many times as fast the 16 bits are."""
+        return (self.float16 or self.bfloat16 or 0.0) / self.float32
 
     @property
     def same_ranks(self) -> bool:
-        """Whether scores by features of bfloat16 rank as those by float32."""
+        """Whether scores by features of 16 bits rank as those by float32."""
         return self.agreement is not None and self.agreement >= LEAST_AGREEMENT
 
 

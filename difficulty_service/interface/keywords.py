@@ -15,9 +15,8 @@ class DeviceChoices(TypedDict, total=False):
     Attributes:
         weights: Local weights file (safetensors or PyTorch) instead of a download.
         device: auto, cpu, cuda, cuda:1, mps. Default: `auto`.
-        precision: auto: bf16 on recent GPUs, int8 for builtin-photos on CPUs, else fp32;
-            `score_dataset` also takes bf16 on CPUs where faster with the same ranks. Default:
-            `auto`.
+        precision: auto: int8 for builtin-photos on CPUs; `score_dataset` takes fp16 or bf16 if
+            faster with the same ranks; else fp32. Default: `auto`.
         batch_size: Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large
             ones.
         workers: Threads, or with a GPU processes, that read and decode images; default: all cores,
@@ -26,7 +25,7 @@ class DeviceChoices(TypedDict, total=False):
 
     weights: str | Path | None
     device: str
-    precision: Literal["auto", "fp32", "bf16", "int8"]
+    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"]
     batch_size: int | None
     workers: int | None
 

@@ -210,17 +210,13 @@ def make_plan(run: Run) -> Plan:
 
 def _choose_machine(run: Run, cluster: ClusterOptions | None) -> tuple[torch.device, torch.dtype]:
     """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
-    precision = run.machine.precision
-    if run.is_of_texts and precision == "auto":
-        # Encoders of texts are fast enough in float32, and the built-in one has nothing else.
-        precision = "fp32"
     if cluster is None:
         device = choose_device(run.machine.device)
-        return device, choose_precision(precision, device)
-    from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
+    else:
+        from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
 
-    device, best = choose_on_cluster(run.machine.device, cluster)
-    return device, best if precision == "auto" else choose_precision(precision, device)
+        device = choose_on_cluster(run.machine.device, cluster)
+    return device, choose_precision(run.machine.precision, device)
 
 
 def features_beside(out: Path, options: ScoringOptions) -> Path:

@@ -360,15 +360,14 @@ class DeviceOptions(Options):
     """auto, cpu, cuda, cuda:1, mps."""
 
     precision: Annotated[
-        Literal["auto", "fp32", "bf16", "int8"],
+        Literal["auto", "fp32", "bf16", "fp16", "int8"],
         InPython(
-            "auto: bf16 on recent GPUs, int8 for builtin-photos on CPUs, else fp32; "
-            "`score_dataset` also takes bf16 on CPUs where faster with the same ranks. "
-            "Default: `auto`."
+            "auto: int8 for builtin-photos on CPUs; `score_dataset` takes fp16 or bf16 if faster "
+            "with the same ranks; else fp32. Default: `auto`."
         ),
     ] = "auto"
-    """auto: bf16 on recent GPUs, and on CPUs if faster with the same ranks; int8 for builtin-photos
-    on CPUs; else fp32."""
+    """auto: fp16 or bf16 if faster with the same ranks; int8 for builtin-photos on CPUs; else
+    fp32."""
 
     batch_size: Annotated[int, Field(ge=1)] | None = None
     """Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large ones."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from difficulty_service.backbones.backbone import Backbone, best_precision
+from difficulty_service.backbones.backbone import Backbone
 from difficulty_service.base.cluster import ActorPlan, ClusterOptions, device_of_actors, plan_actors
 from difficulty_service.base.errors import DifficultyError, EngineError
 from difficulty_service.base.ray_connection import (
@@ -34,20 +34,12 @@ from difficulty_service.extraction.shards import BatchCallback
 from difficulty_service.extraction.task import ExtractionTask
 
 
-def choose_on_cluster(device: str, cluster: ClusterOptions) -> tuple[torch.device, torch.dtype]:
-    """The device of each actor, and the precision that suits it, as a node with a GPU reports it.
-
-    The device `auto` is a GPU where the cluster has any.
-    """
+def choose_on_cluster(device: str, cluster: ClusterOptions) -> torch.device:
+    """The device of each actor; of `auto` a GPU where the cluster has any."""
     if device == "cpu":  # needs no cluster
-        return torch.device(device), best_precision(torch.device(device))
+        return torch.device(device)
     with connected(cluster.address):
-        chosen = device_of_actors(device, nodes_of_cluster())
-        if chosen.type == "cpu":
-            return chosen, best_precision(chosen)
-        ray = load_ray()
-        precision: torch.dtype = ray.get(ray.remote(num_gpus=1)(best_precision).remote(chosen))
-        return chosen, precision
+        return device_of_actors(device, nodes_of_cluster())
 
 
 @dataclass(frozen=True)

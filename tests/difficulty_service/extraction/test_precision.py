@@ -12,8 +12,9 @@ from scipy.stats import spearmanr
 from torch import Tensor
 
 import difficulty_service as ds
-from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones import backbone, load_backbone
 from difficulty_service.base.cluster import ClusterOptions
+from difficulty_service.base.errors import BackboneError
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction import policy
 from difficulty_service.extraction.plan import Plan, ShardSubset
@@ -53,7 +54,7 @@ def dataset_of(number: int) -> Dataset:
 @pytest.fixture
 def compared(monkeypatch: pytest.MonkeyPatch) -> Callable[[PrecisionPilot], list[str]]:
     """Has the processor compute in bfloat16, with a result of the comparison that is given."""
-    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(backbone, "computes_in_bfloat16", lambda: True)
     monkeypatch.setattr(policy, "LEAST_IMAGES", 40)
     calls: list[str] = []
 
@@ -160,13 +161,58 @@ def test_the_network_runs_in_both_precisions_and_slow_bfloat16_ends_it_early(
     monkeypatch.setattr(policy, "StageClock", Clock)
     task = OPEN.task(dataset_of(80))
 
-    found = compare_precisions(task, load_backbone)
+    found = compare_precisions(task, load_backbone, [torch.bfloat16])
 
     if seconds[1] < seconds[0]:
         assert (found.num_images, found.float32, found.bfloat16) == (64, 14.0, 56.0)
         assert 0.5 < found.agreement < 1
     else:
         assert found == PrecisionPilot(num_images=8, float32=8, bfloat16=8, agreement=None)
+
+
+@pytest.mark.parametrize(
+    ("agreements", "chosen"),
+    [((0.9999, 0.0), torch.float16), ((0.9, 0.9999), torch.bfloat16), ((0.9, 0.8), torch.float32)],
+)
+def test_the_first_of_several_precisions_that_ranks_alike_is_taken(
+    monkeypatch: pytest.MonkeyPatch, agreements: tuple[float, float], chosen: torch.dtype
+) -> None:
+    monkeypatch.setattr(policy, "BLOCK_IMAGES", 8)
+    found = iter(agreements)
+    monkeypatch.setattr(policy, "rank_agreement", lambda _full, _half: next(found))
+    # Of float32 and the first precision, their first blocks and the rest; then of the second one.
+    seconds = iter([4.0, 1.0, 4.0, 1.0, 1.0, 1.0])
+
+    class Clock(StageClock):
+        """A clock by which parts take seconds that are given."""
+
+        def stages(self) -> list[StageTime]:
+            busy = next(seconds)
+            return [replace(stage, busy=busy, threads=1) for stage in super().stages()]
+
+    monkeypatch.setattr(policy, "StageClock", Clock)
+
+    pilot = compare_precisions(
+        OPEN.task(dataset_of(80)), load_backbone, [torch.float16, torch.bfloat16]
+    )
+
+    assert best_precision(pilot) == chosen
+    assert (pilot.half == "float16") == (chosen == torch.float16)
+    assert pilot.speedup == 4
+
+
+def test_a_gpu_has_float16_and_a_recent_one_bfloat16_beside_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    capability = {"cuda:0": (7, 5), "cuda:1": (9, 0)}
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda each: capability[str(each)])
+
+    assert backbone.halves_of(torch.device("cuda:0")) == (torch.float16,)
+    assert backbone.halves_of(torch.device("cuda:1")) == (torch.float16, torch.bfloat16)
+    assert backbone.choose_precision("auto", torch.device("cuda:1")) == torch.float32
+    assert backbone.choose_precision("fp16", torch.device("cuda:1")) == torch.float16
+    with pytest.raises(BackboneError, match="fp16 needs a GPU; use precision='bf16'"):
+        backbone.choose_precision("fp16", torch.device("cpu"))
 
 
 def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
@@ -182,7 +228,7 @@ def test_only_a_lone_process_with_such_a_cpu_and_enough_images_compares(
         settle_precision(replace(OPEN, open_precision=False), dataset),
     ]
 
-    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: False)
+    monkeypatch.setattr(backbone, "computes_in_bfloat16", lambda: False)
     given.append(settle_precision(OPEN, dataset))
     assert [each.network.precision for each in given] == [torch.float32] * 5
     assert [each.precision_reason for each in given] == [None] * 5
@@ -237,7 +283,7 @@ def test_features_for_given_gaussians_take_their_precision(
 def test_images_that_cannot_be_read_leave_nothing_to_compare(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(policy, "computes_in_bfloat16", lambda: True)
+    monkeypatch.setattr(backbone, "computes_in_bfloat16", lambda: True)
     broken = replace(
         dataset_of(4096),
         open_images=lambda rows: iter([lambda: io.BytesIO(b"no image")] * len(rows)),
