@@ -59,9 +59,9 @@ def test_the_page_says_what_choosing_a_length_of_features_changes(tmp_path: Path
 
     section = encoders(Tables(tmp_path)).replace("\n", " ")
 
-    assert "changes the AUROC by +0.010 (+0.010 to +0.010) over" in section
-    assert "unit length, which gives -0.010 (-0.010 to -0.010) beside" in section
-    assert "the likeliest gives +0.000 (+0.000 to +0.000) beside" in section
+    assert "unit length, which gives -0.010 (-0.010 to -0.010) of AUROC beside" in section
+    assert "four lengths would give +0.010 (+0.010 to +0.010) more" in section
+    assert "no ridge +0.000 (+0.000 to +0.000) beside" in section
 
 
 def test_what_has_not_run_is_said_to_have_not(tmp_path: Path) -> None:

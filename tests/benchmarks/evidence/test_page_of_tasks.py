@@ -16,9 +16,9 @@ from benchmarks.studies import pruning
 def tables(tmp_path: Path) -> Tables:
     """Tables with a few rows each."""
     kept = {"dataset": "cifar10", "labels": "wrong", "sd": "1.0"}
-    random = {**kept, "choice": "random", "share": "0.3", "accuracy": "40.00"}
+    random = {**kept, "choice": "random", "share": "0.5", "accuracy": "40.00"}
     chosen = {"accuracy": "1", "difference": "+2.50", "interval": "1.00"}
-    least = {**kept, "choice": "least p_wrong", "share": "0.3", **chosen}
+    least = {**kept, "choice": "least p_wrong", "share": "0.5", **chosen}
     mixed = {**kept, "choice": "mixed", "share": "1", **chosen, "interval": "3.00"}
     whole = {**kept, "choice": "all images", "share": "1", "accuracy": "55.00"}
     rows = [whole, random, least, mixed]
@@ -42,11 +42,13 @@ def tables(tmp_path: Path) -> Tables:
 def test_a_choice_of_images_is_shown_beside_the_random_one(tables: Tables) -> None:
     text = page_of_tasks.pruning(tables)
 
-    assert "| CIFAR-10, wrong labels | 90% | 70% | 50% | 30% |" in text
-    assert "| random | not run | not run | not run | 40.00 |" in text
-    assert "| least p_wrong | not run | not run | not run | **+2.50 ± 1.00** |" in text
-    assert "All images: 55.00 %; all of them in another order: easy first not run" in text
-    assert "mixed +2.50 ± 3.00." in text
+    assert "| trained on | CIFAR-10, wrong |" in text
+    assert "| all images | 55.00 |" in text
+    assert "| all, easy first | not run |" in text
+    assert "| all, mixed | +2.50 ± 3.00 |" in text
+    assert "| half, random | 40.00 |" in text
+    assert "| half, least p_wrong | **+2.50 ± 1.00** |" in text
+    assert "| half, largest EL2N | not run |" in text
 
 
 def test_a_choice_of_samples_is_bold_where_it_is_surely_better(tables: Tables) -> None:
