@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import Request
 from sqlalchemy import Engine
@@ -13,6 +14,7 @@ from api.http.fair_queue import FairQueue
 from api.http.needed_services import ProblemPage
 from api.jobs.default_backbone import settle_default_backbone
 from api.jobs.estimate import Previews, preview_datasets
+from api.jobs.store import Job
 from api.metrics import Metrics
 from api.online.process import ScoringModels, ScoringProcess
 from api.online.words import WordSearch
@@ -34,6 +36,7 @@ from api.storage.space import keep_reserve
 from api.uploads.checking import UploadChecks
 from difficulty_service.base.apart import Apart, Limits, call_apart
 from difficulty_service.base.threads import num_workers
+from difficulty_service.images.pixels import Pixels
 
 COUNTING_BYTES = 4 << 30  # memory of the process that counts samples
 KEPT_BYTES = 256 << 20  # memory above which the process that counts samples is replaced
@@ -183,7 +186,9 @@ def _open_all(
         closing(AttachedTables(engine, settings, artifacts, open_scores))
     )
     upload_checks = stack.enter_context(closing(UploadChecks(settings.upload_check_seconds)))
-    thumbnails = stack.enter_context(closing(Thumbnails(settings, engine)))
+    thumbnails = stack.enter_context(
+        closing(Thumbnails(settings, engine, partial(_pixels_of, open_scores)))
+    )
     scoring_process = stack.enter_context(closing(ScoringProcess(settings, scorings_at_once)))
     comparisons = stack.enter_context(closing(Comparisons(engine, settings, artifacts)))
     tsne_maps = stack.enter_context(
@@ -229,6 +234,11 @@ def _open_queues(settings: Settings, scorings_at_once: int) -> Queues:
         marking=FairQueue("requests to mark many samples", 1, MAX_PENDING_MARKS),
         marks=FairQueue("requests for all marks of a job", 1, MAX_PENDING_MARKS),
     )
+
+
+def _pixels_of(open_scores: OpenScores, job: Job) -> Pixels | None:
+    """What became black and white of the images of a job that have more than eight bits."""
+    return Pixels.of(open_scores.get(job).provenance.preprocessing)
 
 
 def _open_columns(

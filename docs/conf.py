@@ -33,6 +33,7 @@ NAVIGATION = {
         "datasets": "Datasets",
         "images": "Images",
         "objects": "Boxes of objects",
+        "fields": "Other fields",
         "texts": "Texts",
         "report": "The report",
         "explorer": "Exploring in the browser",

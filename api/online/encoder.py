@@ -36,6 +36,7 @@ from difficulty_service.extraction.batches import read_text, stack_samples
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.features.description import FeatureDescription
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
 from difficulty_service.scoring.pipeline import make_plan
 from difficulty_service.settings.options import RunOptions
@@ -173,7 +174,11 @@ class BackbonePool:
         """
         running = self._running_backbone(description)
         preprocessing = running.backbone.preprocessing
-        reading = replace(self._options, preprocess=description.mode or "fast").reading
+        reading = replace(
+            self._options,
+            preprocess=description.mode or "fast",
+            pixels=Pixels.of(description.preprocessing),
+        ).reading
 
         def view(opener: ImageOpener) -> Tensor | str:
             try:

@@ -1,7 +1,7 @@
 """Thumbnails of the images of a job, created once, each in a process that may die of it."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from difficulty_service.base.files import replacing
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.images.crops import Crop, CropOpener, picture_maker
 from difficulty_service.images.header import read_encoded
+from difficulty_service.images.pixels import Pixels
 
 LONGEST = 20.0  # seconds for one picture
 ATTEMPTS = 2  # the process may have been killed before it saw the image
@@ -36,7 +37,13 @@ class PictureProcesses:
         self._pictures = Apart(partial(picture_maker, max_pixels), processes=number, limits=limits)
         self._longest = longest
 
-    def shrink(self, data: bytes, size: int, crop: Crop | None = None) -> bytes:
+    def shrink(
+        self,
+        data: bytes,
+        size: int,
+        crop: Crop | None = None,
+        pixels: Pixels | None = None,
+    ) -> bytes:
         """A small JPEG of an image, or of a crop of it; waits for a process that is idle.
 
         The longer side gets at most `size` pixels; smaller images keep their size. An `ImageError`
@@ -44,7 +51,7 @@ class PictureProcesses:
         """
         for _ in range(ATTEMPTS):
             try:
-                return self._pictures.call_within(self._longest, data, size, crop)
+                return self._pictures.call_within(self._longest, data, size, crop, pixels)
             except TookTooLong:
                 raise ImageError(f"takes more than {self._longest:g} s to decode") from None
             except ProcessEnded as error:
@@ -73,10 +80,21 @@ class Wanted:
 
 
 class Thumbnails:
-    """Creates thumbnails; caches the datasets used last, as listing one may take long."""
+    """Creates thumbnails; caches the datasets used last, as listing one may take long.
 
-    def __init__(self, settings: Settings, engine: Engine) -> None:
+    Args:
+        pixels_of: Function that says what became black and white of the images of a job that have
+            more than eight bits a channel.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        engine: Engine,
+        pixels_of: Callable[[Job], Pixels | None] = lambda _: None,
+    ) -> None:
         self._settings = settings
+        self._pixels_of = pixels_of
         self._engine = engine
         self._datasets: BoundedCache[str, Dataset] = BoundedCache(MAX_DATASETS)
         self._processes = PictureProcesses(AT_ONCE, settings.max_pixels)
@@ -105,7 +123,7 @@ class Thumbnails:
         if isinstance(opener, CropOpener):
             image, crop = opener.image, opener.crop
         data = read_encoded(image, self._settings.max_pixels)
-        picture = self._processes.shrink(data, wanted.size, crop)
+        picture = self._processes.shrink(data, wanted.size, crop, self._pixels_of(wanted.job))
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             temporary.write_bytes(picture)

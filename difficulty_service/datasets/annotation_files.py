@@ -24,6 +24,7 @@ def _has(*texts: bytes) -> Callable[[bytes], bool]:
 
 _KINDS = (
     _Kind("LabelMe", _has(b'"shapes"', b'"imagePath"')),
+    _Kind("LabelMe", _has(b'"shapes"', b'"shape_type"')),
     _Kind("LabelMe", _has(b"<annotation>", b"<polygon>")),
     _Kind("VIA (VGG Image Annotator)", _has(b'"shape_attributes"')),
     _Kind("VIA (VGG Image Annotator)", _has(b'"_via_')),

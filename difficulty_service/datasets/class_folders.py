@@ -27,7 +27,7 @@ from difficulty_service.datasets.folder_checks import (
     refuse_labels_elsewhere,
     refuse_layout_inside,
 )
-from difficulty_service.datasets.folder_contents import leave_out_others
+from difficulty_service.datasets.folder_contents import leave_out_others, refuse_field
 from difficulty_service.datasets.folder_tree import (
     WHOLE,
     FolderTree,
@@ -173,6 +173,7 @@ def _class_folders(
     if choice.unlabelled or (not top.folders and top.has_images and (split or not prefix)):
         return Folders([top.path], skipped, has_classes=False)
     if not top.folders:
+        refuse_field(where, top.files)
         raise DatasetError(
             f"{where} has no class folders, only {top.files[:5]}",
             "expected images, one sub-folder per class, or give the table or tar file itself",

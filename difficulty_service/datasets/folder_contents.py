@@ -1,10 +1,12 @@
 """What the files of class folders say: whether they are images alone, or have annotations."""
 
+from collections.abc import Sequence
+
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of, list_names
 from difficulty_service.datasets.folder_checks import FolderChoice, Folders, title_of
 from difficulty_service.datasets.folder_tree import FolderTree
-from difficulty_service.datasets.image_openers import has_image_extension
+from difficulty_service.datasets.image_openers import field_file, has_image_extension
 from difficulty_service.datasets.layouts import (
     Files,
     annotates,
@@ -16,6 +18,7 @@ from difficulty_service.datasets.layouts import (
     paired_of,
 )
 from difficulty_service.datasets.sample import UNLABELLED
+from difficulty_service.images.header import CONVERT
 
 
 def leave_out_others(
@@ -113,9 +116,21 @@ def _refuse_annotated(
 
 def _refuse_without_images(location: str, files: list[str], choice: FolderChoice) -> None:
     """Refuses folders with files none of which is an image by its name."""
+    refuse_field(repr(location), files)
     raise DatasetError(
         f"the folders of {location!r} hold no images, but {list_names([*map(repr, files)], 3)}",
         f"{'unpack it and ' if choice.in_archive else ''}name what holds the samples, such as a "
         "table or a tar, or write one sub-folder of images per class",
         parameter="location",
     )
+
+
+def refuse_field(where: str, files: Sequence[str]) -> None:
+    """Refuses files of another field, such as DICOM, that have to become images first."""
+    of_field = field_file(files[0]) if files else None
+    if of_field is not None:
+        raise DatasetError(
+            f"{files[0]!r} in {where} is {of_field}, which is not read",
+            CONVERT,
+            parameter="location",
+        )

@@ -23,6 +23,8 @@ from difficulty_service.datasets.table_columns import (
     choose_columns,
     columns_asked_for,
     holds_text,
+    one_hot_labels,
+    one_hot_note,
     sample_ids_of,
 )
 from difficulty_service.datasets.table_files import cause_in_storage
@@ -63,11 +65,15 @@ def open_rows(
     """
     split = options.split or str(rows.split or "data")
     schema = rows.features.arrow_schema
-    columns = choose_columns(schema, replace(options, split=None), repr(location))
+
+    def read(names: list[str]) -> pa.Table:
+        return rows.select_columns(names).with_format("arrow")[:]
+
+    columns = choose_columns(schema, replace(options, split=None), repr(location), read)
     names = columns.of_labels()
     texts = pa.table({"row": np.arange(len(rows))})
     if names:
-        texts = rows.select_columns(names).with_format("arrow")[:]
+        texts = read(names)
 
     def describe(row: int) -> str:
         return f"{split}#{row}"
@@ -79,6 +85,9 @@ def open_rows(
         beside = None if named is None else texts.column(named)
         source = f"label column {columns.label!r}"
         labels = index_labels(texts.column(columns.label), beside, source, describe, declared)
+    elif columns.one_hot:
+        named_columns = one_hot_labels(texts, columns.one_hot)
+        labels = index_labels(named_columns, None, "the label", describe)
     ids = sample_ids_of(texts, columns, map(describe, range(len(texts))), describe)
     images = rows.select_columns([columns.image]).with_format("arrow")
     others = columns.other_labels
@@ -91,6 +100,7 @@ def open_rows(
         skipped=[(ids[row], reason) for row, reason in labels.unlabelled],
         warnings=(
             *labels.notes,
+            *([one_hot_note(repr(location), columns.one_hot)] if columns.one_hot else []),
             *([several_labels_warning(columns.label, others)] if columns.label and others else []),
         ),
     )

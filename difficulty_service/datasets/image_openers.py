@@ -9,6 +9,7 @@ import binascii
 import io
 import os
 import posixpath
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import DifficultyError, ImageError
 from difficulty_service.datasets.sample import FileOpener, ImageOpener
 from difficulty_service.datasets.storage import OUTSIDE, Boundary, StoredPath, is_uri, resolve
+from difficulty_service.images.header import CONVERT
 
 _JPEG_EXTENSIONS = frozenset(("jpg", "jpeg", "jpe", "jfif"))
 IMAGE_EXTENSIONS = _JPEG_EXTENSIONS.union(
@@ -32,6 +34,26 @@ MAX_IMAGE_BYTES = 1 << 30
 def has_image_extension(name: str) -> bool:
     """Whether a file name has the extension of an image, in upper or lower case."""
     return name.rpartition(".")[2].lower() in IMAGE_EXTENSIONS and "." in name
+
+
+_OF_FIELDS = {
+    ".dcm": "a DICOM file",
+    ".dicom": "a DICOM file",
+    ".nii": "a NIfTI volume",
+    ".nii.gz": "a NIfTI volume",
+    ".jp2": "a JPEG 2000 image",
+    ".j2k": "a JPEG 2000 image",
+    ".czi": "a stack of ZEISS",
+    ".nd2": "a stack of Nikon",
+    ".lif": "a stack of Leica",
+    ".svs": "a whole slide",
+}
+"""Files of other fields by the ends of their names."""
+
+
+def field_file(name: str) -> str | None:
+    """What a file of another field is, by the end of its name; None for any other file."""
+    return next((kind for end, kind in _OF_FIELDS.items() if name.lower().endswith(end)), None)
 
 
 def refusing(reason: str) -> ImageOpener:
@@ -46,6 +68,9 @@ def _refuse(reason: str) -> NoReturn:
 def extension_problem(name: str) -> str:
     """The reason why a file without an image extension is not an image."""
     extension = os.path.splitext(name)[1]  # noqa: PTH122
+    of_field = field_file(name)
+    if of_field is not None:
+        return f"{of_field}, which is not read: {CONVERT}"
     if extension:
         return f"not an image file by its extension {extension!r}"
     return "not an image file: its name has no extension"
@@ -112,11 +137,27 @@ def open_each(
         yield partial(open_image, folder.join(paths[position]))
 
 
+_DATA_URI = re.compile(r"data:(?:image/[\w.+-]+)?(?:;[\w=.-]+)*;base64,", re.IGNORECASE)
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}\s*")
+_SHORTEST = 64
+_FIRST_OF_IMAGES = ("iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "SUkqA", "TU0AK", "Qk")
+"""What base64 of PNG, JPEG, GIF, WebP, TIFF and BMP begins with."""
+
+
+def embedded(cell: str) -> str | None:
+    """The base64 text of an image in a cell, alone or in a data URI; None of a path."""
+    uri = _DATA_URI.match(cell)
+    if uri is not None:
+        return cell[uri.end() :]
+    is_image = len(cell) >= _SHORTEST and cell.startswith(_FIRST_OF_IMAGES)
+    return cell if is_image and _BASE64.fullmatch(cell) else None
+
+
 def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) -> ImageOpener:
     """Opener of the image in a cell of a table.
 
-    A cell holds encoded bytes, as base64 text in JSON, a path or URI, a struct `{bytes, path}` in
-    which bytes take precedence, or None.
+    A cell holds encoded bytes, base64 text of them, also in a data URI, a path or URI, a struct
+    `{bytes, path}` in which bytes take precedence, or None.
     """
     if isinstance(cell, dict):
         data = cell.get("bytes")
@@ -126,6 +167,9 @@ def cell_opener(cell: object, folder: StoredPath, *, is_base64: bool = False) ->
     if isinstance(cell, bytes):
         return partial(open_bytes, cell) if cell else refusing("empty: no bytes")
     if isinstance(cell, str) and cell:
+        data = embedded(cell)
+        if data is not None:
+            return partial(_open_base64, data)
         return _reference_opener(cell, folder)
     return refusing("no image: the cell is empty")
 
@@ -154,7 +198,7 @@ def _reference_opener(reference: str, folder: StoredPath) -> ImageOpener:
 
 def _open_base64(text: str) -> BinaryIO:
     try:
-        return io.BytesIO(base64.b64decode(text, validate=True))
+        return io.BytesIO(base64.b64decode(text.strip(), validate=True))
     except (binascii.Error, ValueError) as error:
         raise ImageError(f"not base64 text: {error}") from error
 

@@ -29,8 +29,9 @@ _OF_BOXES = frozenset(
     ("images", "jpegimages", "imagesets", "labels", "annotations", "masks", "segmentationclass")
 )
 CONVERT = (
-    "boxes are read in the formats of COCO, YOLO, Pascal VOC, Label Studio and CVAT; to score "
-    "whole images, write a CSV with the columns path and label, and name that"
+    "boxes are read in the formats of COCO, YOLO, Pascal VOC, Label Studio, CVAT, LabelMe, "
+    "Supervisely and CreateML, and in a CSV with the columns path, label, x_min, y_min, x_max and "
+    "y_max; to score whole images, write a CSV with the columns path and label, and name that"
 )
 """What to do with a dataset of boxes or masks in another layout."""
 

@@ -1,4 +1,4 @@
-"""Images that a program holds: PIL images, uint8 arrays and tensors, encoded bytes, or paths.
+"""Images that a program holds: PIL images, arrays and tensors, encoded bytes, or paths.
 
 Everything after this reads encoded images, so those in memory are encoded again, without loss,
 when they are opened.
@@ -81,8 +81,8 @@ def image_opener(image: object) -> ImageOpener:
     Args:
         image: A PIL image; an array or tensor of shape (height, width), (height, width, channels)
             or (channels, height, width) with 1, 3 or 4 channels, of integers from 0 to 255 or
-            floats from 0 to 1; encoded bytes; a path or URI; or a struct `{bytes, path}` of a
-            table.
+            floats from 0 to 1, or of uint16 with 1 channel; encoded bytes; a path or URI; or a
+            struct `{bytes, path}` of a table.
     """
     if isinstance(image, Image.Image):
         return partial(_encode, image)
@@ -102,7 +102,8 @@ def _encode_array(array: object) -> BinaryIO:
     detached: Any = array.detach().cpu() if hasattr(array, "detach") else array
     if str(getattr(detached, "dtype", "")) == "torch.bfloat16":  # which NumPy does not have
         detached = detached.float()
-    pixels = _to_bytes(np.asarray(detached))
+    values = np.asarray(detached)
+    pixels = values if values.dtype == np.uint16 and values.size else _to_bytes(values)
     channels_first = hasattr(array, "detach")  # as in torchvision; arrays have them last
     if pixels.ndim == 3:  # noqa: PLR2004
         first, last = pixels.shape[0] in CHANNELS, pixels.shape[2] in CHANNELS
@@ -110,6 +111,11 @@ def _encode_array(array: object) -> BinaryIO:
             pixels = pixels.transpose(1, 2, 0)
         if pixels.shape[2] == 1:
             pixels = pixels[:, :, 0]
+    if pixels.dtype == np.uint16 and pixels.ndim > 2:  # noqa: PLR2004
+        raise ImageError(
+            f"an array of uint16 and shape {pixels.shape}; pixels are uint8 from 0 to 255, or "
+            "floats from 0 to 1, and of uint16 where they are grey: scale colours to one of these"
+        )
     try:
         return _encode(Image.fromarray(np.ascontiguousarray(pixels)))
     except (TypeError, ValueError) as error:
@@ -117,10 +123,12 @@ def _encode_array(array: object) -> BinaryIO:
 
 
 def _to_bytes(pixels: NDArray[Any]) -> NDArray[np.uint8]:
-    """Pixels as uint8: integers from 0 to 255 as they are, floats from 0 to 1 times 255."""
+    """Pixels as uint8: integers from 0 to 255 as they are, floats from 0 to 1 times 255.
+
+    Those of uint16 stay what they are, and are scaled as those of files.
+    """
     if pixels.dtype == np.uint8:
         return pixels
-    # Unsigned integers of 16 bits have another white.
     if pixels.dtype.kind not in "bif" or not pixels.size:
         raise ImageError(
             f"an array of {pixels.dtype} and shape {pixels.shape}; pixels are uint8 from 0 to 255, "

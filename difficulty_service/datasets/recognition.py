@@ -11,11 +11,13 @@ from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.dataset_formats import DATASET_FORMATS
 from difficulty_service.datasets.archive import ZIP_EXTENSION, holds_plain_images
 from difficulty_service.datasets.file_search import find_files
+from difficulty_service.datasets.folder_contents import refuse_field
 from difficulty_service.datasets.folder_tree import visible
 from difficulty_service.datasets.hugging_face import HUB_PREFIX
 from difficulty_service.datasets.image_openers import has_image_extension
 from difficulty_service.datasets.memory import find_plugin
-from difficulty_service.datasets.objects import OBJECT_FORMATS, ObjectFormat
+from difficulty_service.datasets.objects import GIVE_WAY, OBJECT_FORMATS, ObjectFormat
+from difficulty_service.datasets.objects.box_table import is_box_table
 from difficulty_service.datasets.objects.files import nested
 from difficulty_service.datasets.published import (
     kind_of_published_file,
@@ -41,11 +43,17 @@ _NEEDS = {
     "voc": "XML files that begin with <annotation>",
     "label-studio": "JSON that is a list of tasks with regions",
     "cvat": "XML that begins with <annotations>, and has <version> or <image>",
+    "labelme": "JSON with the keys shapes and imagePath, for each image",
+    "supervisely": "JSON with the keys objects and size, for each image, in ann/ beside img/",
+    "createml": "JSON that is a list of images with annotations and their coordinates",
+    "box-table": "columns with images and x_min, y_min, x_max and y_max, or their like",
     "hugging-face": "dataset_dict.json, or dataset_info.json and state.json",
     "table": f"files that end in {', '.join(TABLE_EXTENSIONS)}, and no folders",
     "webdataset": f"files that end in {', '.join(TAR_EXTENSIONS)}, and no folders",
 }
 """What a folder of each kind has, and one that is not of it has not."""
+
+_BOX_TABLE = "box-table"
 
 MOST_ENTRIES = 1 << 31
 """Entries of a folder that are looked at; where it is local, without their sizes."""
@@ -154,7 +162,7 @@ def _of_folder(place: StoredPath, location: str, options: DatasetOptions) -> Rec
     published = kind_of_published_folder(place, entries, options.split)
     if published is not None:
         return Recognition(published, location, options, [_says(published, is_it=True)])
-    verdicts = _verdicts(place, entries, location)
+    verdicts = _verdicts(place, entries, location, options)
     kinds = [verdict.kind for verdict in verdicts if verdict.is_it]
     if len(kinds) > 1:
         raise DatasetError(
@@ -172,7 +180,9 @@ def _of_folder(place: StoredPath, location: str, options: DatasetOptions) -> Rec
     return Recognition("image-folder", location, options, [*verdicts, folders])
 
 
-def _verdicts(place: StoredPath, entries: list[Entry], location: str) -> list[Verdict]:
+def _verdicts(
+    place: StoredPath, entries: list[Entry], location: str, options: DatasetOptions
+) -> list[Verdict]:
     """What each kind of folder says, but for those of class folders, which are what is left."""
     seen = visible(entries)
     names = {name for name, _, _ in entries}
@@ -185,6 +195,12 @@ def _verdicts(place: StoredPath, entries: list[Entry], location: str) -> list[Ve
         "table": of_files == "table",
         "webdataset": of_files == "webdataset",
     }
+    answers[_BOX_TABLE] = answers[_BOX_TABLE] and options.text_column is None
+    for place_in_order, kind in enumerate(GIVE_WAY):
+        later = GIVE_WAY[place_in_order:]
+        others = any(answers[each] for each in OBJECT_FORMATS if each not in later)
+        answers[kind] = answers[kind] and not others
+    answers["table"] = answers["table"] and not answers[_BOX_TABLE]
     return [_says(kind, is_it=is_it) for kind, is_it in answers.items()]
 
 
@@ -254,6 +270,9 @@ def _kind_of_files(location: str, options: DatasetOptions) -> str:
             f"expected a folder of class folders, or files ending in {', '.join(_ALL_EXTENSIONS)}",
             parameter="location",
         )
+    if kind == "table" and options.text_column is None:
+        column = options.image_column
+        kind = _BOX_TABLE if all(is_box_table(file.place, column) for file in files) else kind
     # Several tars are shards of samples with labels; a single one may be a packed folder.
     if kind == "webdataset" and len(files) == 1 and holds_plain_images(files[0].place):
         return "archive"
@@ -261,11 +280,13 @@ def _kind_of_files(location: str, options: DatasetOptions) -> str:
 
 
 def _of_boxes(place: StoredPath) -> str | None:
-    return next((kind for kind, form in OBJECT_FORMATS.items() if form.is_file(place)), None)
+    formats = (kind for kind, form in OBJECT_FORMATS.items() if form.is_file(place))
+    return next((kind for kind in formats if kind != _BOX_TABLE), None)
 
 
 def _refuse_with_remedy(name: str, location: str) -> None:
     """Refuses a file of a format that people bring and that is not read."""
+    refuse_field(repr(location), [name])
     for endings, remedy in _REMEDIES.items():
         if name.lower().endswith(endings):
             raise DatasetError(

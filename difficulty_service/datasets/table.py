@@ -14,7 +14,7 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.base.wording import list_names
 from difficulty_service.datasets.declared_names import declared_names, number_alike
-from difficulty_service.datasets.image_openers import cell_opener, text_opener
+from difficulty_service.datasets.image_openers import cell_opener, embedded, text_opener
 from difficulty_service.datasets.labels import index_labels, no_labels, several_labels_warning
 from difficulty_service.datasets.listing import Listing, build_dataset, check_options
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
@@ -27,6 +27,8 @@ from difficulty_service.datasets.table_columns import (
     are_ids,
     choose_columns,
     columns_asked_for,
+    one_hot_labels,
+    one_hot_note,
     path_columns,
     sample_ids_of,
 )
@@ -84,12 +86,18 @@ class ListedTable:
 
     Attributes:
         folders: Where the images of each file are, by its name.
+        label_column: Column of the labels; None where they are ignored.
+        is_named: Whether the labels are numbers whose names are elsewhere.
+        unlabelled: Number of each row of the split that has no label, with the reason.
     """
 
     listing: Listing
     rows: TableRows
     image_column: str
     folders: Mapping[str, ImageFolder]
+    label_column: str | None = None
+    is_named: bool = False
+    unlabelled: Sequence[tuple[int, str]] = ()
 
 
 def open_table(location: str, options: DatasetOptions) -> Dataset:
@@ -104,24 +112,29 @@ def build_table(table: ListedTable, location: str, options: DatasetOptions) -> D
     return build_dataset(location, options, table.listing, open_at, table.rows.describe)
 
 
-def list_table(location: str, options: DatasetOptions) -> ListedTable:
+def list_table(location: str, options: DatasetOptions, also: Sequence[str] = ()) -> ListedTable:
     """Lists the rows of a table that have a label, or all if labels are ignored.
 
     The others are listed as skipped.
+
+    Args:
+        also: Further columns that are read of it, and that each of its files has; they are no
+            labels.
     """
     check_options(options, "a table", unused=())
     tables, split = _open_files(location, options)
     if options.limits is not None:
         require_rows(sum(table.num_rows for table in tables), options.limits, repr(location))
     options = replace(options, split=split)
-    columns = choose_columns(tables[0].schema, options, repr(tables[0].name))
+    schema = pa.schema([field for field in tables[0].schema if field.name not in also])
+    columns = choose_columns(schema, options, repr(tables[0].name), partial(_read_all, tables))
     names = columns.of_labels()
     parts = [
         read_columns(table, names) if names else pa.table({"row": np.arange(table.num_rows)})
         for table in tables
     ]
     for table in tables:
-        require_columns(table, [columns.image])
+        require_columns(table, [columns.image, *also])
     parts, declared = _number_alike(parts, tables, columns)
     texts = _concat(parts)
     if not texts.num_rows:
@@ -139,6 +152,9 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
             rows.describe,
             declared,
         )
+    elif columns.one_hot:
+        columns_of_labels = one_hot_labels(texts, columns.one_hot)
+        labels = index_labels(columns_of_labels, None, "the label", rows.describe)
     ids = _sample_ids(rows, texts, columns)
     unlabelled = [(ids[row], reason) for row, reason in labels.unlabelled]
     if unlabelled:
@@ -149,6 +165,8 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
     warnings = [f"{table.name!r} {table.note}" for table in tables if table.note]
     warnings += [f"{name!r} {folder.note}" for name, folder in folders.items() if folder.note]
     warnings += labels.notes
+    if columns.one_hot:
+        warnings.append(one_hot_note(repr(tables[0].name), columns.one_hot))
     if columns.label is not None and others:
         warnings.append(several_labels_warning(columns.label, others))
     warnings += _splits_warning(tables) if split is None else []
@@ -166,12 +184,26 @@ def list_table(location: str, options: DatasetOptions) -> ListedTable:
         containers=[table.file.place for table in tables],
     )
     # The other columns are no longer needed.
+    kept = [*dict.fromkeys((columns.image, *also))]
     images = tuple(
-        replace(table, rows=None if table.rows is None else table.rows.select([columns.image]))
+        replace(table, rows=None if table.rows is None else table.rows.select(kept))
         for table in tables
     )
     rows = TableRows(images, rows.starts, keep[labels.rows])
-    return ListedTable(listing, rows, columns.image, folders)
+    return ListedTable(
+        listing,
+        rows,
+        columns.image,
+        folders,
+        columns.label,
+        columns.label_name is not None or bool(declared),
+        [(int(keep[row]), reason) for row, reason in labels.unlabelled],
+    )
+
+
+def _read_all(tables: Sequence[TableFile], names: list[str]) -> pa.Table:
+    """Some columns of all files."""
+    return _concat([read_columns(table, names) for table in tables])
 
 
 def _number_alike(
@@ -201,7 +233,7 @@ def _sample_ids(rows: TableRows, texts: pa.Table, columns: TableColumns) -> list
                 continue
             chunks = [part for table in rows.tables for part in read_paths(table, name).chunks]
             paths = pa.chunked_array(chunks, pa.large_string()).take(pa.array(rows.rows))
-            if are_ids(paths):
+            if len(paths) and are_ids(paths) and embedded(str(paths[0])) is None:
                 return list(paths.to_pylist())
     return sample_ids_of(texts, columns, rows.names(), rows.describe)
 
@@ -287,5 +319,6 @@ def _open_at(
             yield from map(text_opener, cells)
             continue
         folder = folders[table.name]
-        opener = partial(cell_opener, folder=folder.place, is_base64=table.is_json)
-        yield from map(opener, map(folder.complete, cells))
+        for cell in cells:
+            place = folder.place_of(cell)
+            yield cell_opener(folder.complete(cell), place, is_base64=table.is_json)

@@ -1,9 +1,10 @@
 """The columns of a table that hold images, labels, class names, ids and splits."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,11 +23,18 @@ from difficulty_service.datasets.sample import DatasetOptions
 PATH_NAMES = ("path", "image_path", "file", "file_path", "filename", "file_name")
 """Names of columns whose paths become the sample ids if they are unique, by priority."""
 
-IMAGE_NAMES = ("image", "img", "image_bytes", "bytes", "jpg", "png", "webp", *PATH_NAMES)
+IMAGE_IDS = (
+    "image_name", "imagename", "img_name", "img_path", "filepath", "image_file", "image_filename",
+    "image_id", "imageid", "img_id", "image index", "image_index", "id_code", "isic_id",
+    "source-ref",
+)  # fmt: skip
+"""Names of columns that are those of images where there is no other, mostly without endings."""
+
+IMAGE_NAMES = (
+    *("image", "img", "image_bytes", "bytes", "jpg", "png", "webp", *PATH_NAMES),
+    *IMAGE_IDS,
+)
 """Default names of image columns, by priority; columns of bytes come before paths."""
-
-
-_LISTED = 8
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,10 @@ class TextColumns:
 
     def __contains__(self, name: object) -> bool:
         """Whether a column is one of them."""
-        may_be_label = isinstance(name, str) and (label_like([name]) or name.endswith("_name"))
-        return name in self.named or bool(may_be_label)
+        if not isinstance(name, str):
+            return False
+        may_be_label = label_like([name]) or name.endswith("_name")
+        return name in self.named or bool(may_be_label) or fold(name) in IMAGE_IDS
 
 
 class EveryColumn:
@@ -60,6 +70,7 @@ class TableColumns:
         image: Column with encoded bytes, structs `{bytes, path}` or paths; or with texts.
         label: Column with the labels; None where they are ignored.
         other_labels: Columns that look like labels too, where the label column was guessed.
+        one_hot: Columns of 0 and 1 in place of a label column, of which one is 1 in each row.
     """
 
     image: str
@@ -68,20 +79,32 @@ class TableColumns:
     sample_id: str | None
     split: str | None
     other_labels: tuple[str, ...] = ()
+    one_hot: tuple[str, ...] = ()
 
     def of_labels(self) -> list[str]:
         """All columns except the images, without duplicates."""
-        names = (self.label, self.label_name, self.sample_id, self.split)
+        names = (self.label, self.label_name, self.sample_id, self.split, *self.one_hot)
         return list(dict.fromkeys(name for name in names if name is not None))
 
 
-def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> TableColumns:
-    """Finds the columns by the options, or by their default names."""
+def choose_columns(
+    schema: pa.Schema,
+    options: DatasetOptions,
+    source: str,
+    read: Callable[[list[str]], pa.Table],
+) -> TableColumns:
+    """Finds the columns by the options, or by their default names.
+
+    Args:
+        read: Reads all rows of some columns, looked at where none is called as labels are.
+    """
     _refuse_duplicates(schema, options, source)
     image = _text_column(schema, options, source) or _image_column(schema, options, source)
     labels: list[str] = []
+    one_hot: tuple[str, ...] = ()
     if not options.unlabelled:
         labels = _label_columns(schema, options.label_column, source)
+        one_hot = () if labels else _one_hot_columns(schema, image, source, read)
     label = labels[0] if labels else None
     return TableColumns(
         image=image,
@@ -92,6 +115,7 @@ def choose_columns(schema: pa.Schema, options: DatasetOptions, source: str) -> T
         sample_id=options.id_column and _require(schema, options.id_column, ("id", source)),
         split=options.split and _require(schema, "split", ("split", source)),
         other_labels=tuple(labels[1:]),
+        one_hot=one_hot,
     )
 
 
@@ -169,9 +193,13 @@ def _refuse_duplicates(schema: pa.Schema, options: DatasetOptions, source: str) 
 
 def _label_columns(schema: pa.Schema, chosen: str | None, source: str) -> list[str]:
     """The label column, followed by the others that look like one where none is chosen."""
+    if chosen is not None:
+        return [_require(schema, chosen, ("label", source))]
     like = [name for name in label_like(schema.names) if _may_hold_labels(schema.field(name).type)]
-    if chosen is not None or not like:
-        return [_find(schema, chosen, LABEL_NAMES, ("label", source))]
+    if not like and (usual := find_usual(LABEL_NAMES, schema.names)):
+        return usual[:1]  # whose type an error names
+    if not like:
+        return []
     if fold(like[0]) in LABEL_NAMES or len(like) == 1:
         return like
     raise DatasetError(
@@ -196,9 +224,13 @@ def path_columns(schema: pa.Schema, image: str) -> list[str]:
         if name in schema.names
         and (
             _has_field(schema.field(name).type, "path")
-            or (fold(name) in PATH_NAMES and holds_text(schema.field(name).type))
+            or (_is_path(name, image) and holds_text(schema.field(name).type))
         )
     ]
+
+
+def _is_path(name: str, image: str) -> bool:
+    return fold(name) in PATH_NAMES or (name == image and fold(name) in IMAGE_IDS)
 
 
 def has_paths(data_type: pa.DataType) -> bool:
@@ -231,30 +263,73 @@ def _find(
     for name in find_usual(usual, schema.names):
         return name
     role, source = what
-    numbers = [field.name for field in schema if is_number(field.type)] if role == "label" else []
-    one_hot = (
-        ", or, where the columns are one-hot, write such a column, in pandas by "
-        f"`table['label'] = table[{_listed(numbers)}].idxmax(axis=1)`"
-    )
-    without = (", or score without labels by ", Setting("unlabelled", value=True))
     raise DatasetError(
         f"no {role} column found in {source}, which has {schema.names}",
         "name it as ",
         Setting(f"{role}_column"),
-        *([one_hot] if len(numbers) > 1 else []),
-        *(without if role == "label" else ()),
         parameter=f"{role}_column",
     )
 
 
-def _listed(names: Sequence[str]) -> str:
-    """A list of a few names as Python, or words for those that would follow."""
-    return str(names) if len(names) <= _LISTED else "a list of all these columns"
+def _one_hot_columns(
+    schema: pa.Schema, image: str, source: str, read: Callable[[list[str]], pa.Table]
+) -> tuple[str, ...]:
+    """The columns of 0 and 1 of which exactly one is 1 in each row.
+
+    Raises:
+        DatasetError: There are none, or more or fewer are 1 in a row.
+    """
+    numbers = [field.name for field in schema if field.name != image and is_number(field.type)]
+    cells = read(numbers) if numbers else pa.table({})
+    remedy: tuple[str | Setting, ...] = ()
+    names = [name for name in numbers if _is_binary(cells.column(name))]
+    if len(names) > 1:
+        ones = sum(cells.column(name).cast(pa.int64()).to_numpy() for name in names)
+        if (ones == 1).all():
+            return tuple(names)
+        row = int((ones != 1).argmax())
+        listed = ", ".join(map(repr, names))
+        what = f"; {listed} hold 0 and 1, and {ones[row]} of them are 1 in row {row}"
+        remedy = (", or, where these are tags, judge them by ", Setting("tags", ",".join(names)))
+    else:
+        what = ""
+    raise DatasetError(
+        f"no label column found in {source}, which has {schema.names}{what}",
+        "name it as ",
+        Setting("label_column"),
+        *remedy,
+        ", or score without labels by ",
+        Setting("unlabelled", value=True),
+        parameter="label_column",
+    )
+
+
+def _is_binary(column: pa.ChunkedArray) -> bool:
+    """Whether all cells of a column of numbers are 0 or 1."""
+    known = pc.unique(column).to_pylist()
+    return 0 < len(known) <= 2 and all(each in (0, 1) for each in known)  # noqa: PLR2004
+
+
+def one_hot_labels(texts: pa.Table, names: Sequence[str]) -> pa.ChunkedArray:
+    """The name of the column that is 1 in each row. Shape (rows,)."""
+    cells = np.stack([texts.column(name).cast(pa.int64()).to_numpy() for name in names])
+    return pa.chunked_array([pa.array(names).take(pa.array(cells.argmax(axis=0)))])
+
+
+def one_hot_note(source: str, names: Sequence[str]) -> str:
+    """What was assumed of columns that are one-hot."""
+    return (
+        f"the label in {source} is the name of the column that is 1, of the {len(names)} from "
+        f"{names[0]!r} to {names[-1]!r}"
+    )
 
 
 def _require(schema: pa.Schema, name: str, what: tuple[str, str]) -> str:
     role, source = what
     if name not in schema.names:
+        alike = [each for each in schema.names if each.strip() == name.strip()]
+        if len(alike) == 1:  # a blank that nobody sees in a header
+            return alike[0]
         parameter = "split" if role == "split" else f"{role}_column"
         raise DatasetError(
             f"no column {name!r} in {source}, which has {schema.names}",

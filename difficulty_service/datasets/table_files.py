@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from difficulty_service.base.errors import DatasetError, Setting
+from difficulty_service.datasets.annotation_lines import with_labels
 from difficulty_service.datasets.file_search import (
     SplitFiles,
     files_of_split,
@@ -218,8 +219,10 @@ TABLE_EXTENSIONS = (".parquet", ".csv", ".tsv", ".jsonl", ".ndjson", *SPREADSHEE
 LIMITED_EXTENSIONS = tuple(each for each in TABLE_EXTENSIONS if each not in SPREADSHEET_EXTENSIONS)
 """Extensions of tables that are read with limits, as a service does."""
 
-NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt")
-"""Extensions of tables that are named; in a folder, a `.txt` may be anything."""
+NAMED_EXTENSIONS = (*TABLE_EXTENSIONS, ".txt", ".manifest")
+"""Extensions of tables that are named; in a folder, the last two may be anything."""
+
+_JSON_EXTENSIONS = (".jsonl", ".ndjson", ".manifest")
 
 _ROWS_PER_BATCH = 64
 
@@ -274,7 +277,7 @@ class TableFile:
     @property
     def is_json(self) -> bool:
         """Whether the file is JSON, in which bytes are base64 text."""
-        return self.name.lower().endswith((".jsonl", ".ndjson"))
+        return self.name.lower().endswith(_JSON_EXTENSIONS)
 
 
 def open_table_file(
@@ -310,6 +313,8 @@ def open_table_file(
             table, note = read_spreadsheet(file.place, name, text_columns)
         else:
             table, note = read_text_table(file.place, name, text_columns, multiline=multiline)
+            if kind.endswith(_JSON_EXTENSIONS):
+                table, note = with_labels(table)
     except (OSError, pa.ArrowException, UnicodeError) as error:
         is_uneven = isinstance(error, pa.ArrowInvalid) and "columns, got" in str(error)
         raise DatasetError(

@@ -6,6 +6,7 @@ point, is told by its content. Where that is a guess, a sentence says what was a
 
 import csv
 import io
+import json
 import re
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
@@ -82,6 +83,19 @@ def read_text_table(
                 f"{name!r} is neither UTF-8 nor {_FALLBACK}", "save it as UTF-8"
             ) from error
     return table, _assumptions(name, dialect)
+
+
+def first_cells(place: StoredPath, name: str) -> tuple[str, ...]:
+    """The names of the columns of a file, by its first line; none where it cannot be read so."""
+    try:
+        if name.lower().endswith(DELIMITED_EXTENSIONS):
+            return tuple(each.strip() for each in _detect(place, name).names)
+        with open_arrow_file(place) as source:
+            line = source.read(_HEAD).partition(b"\n")[0]
+        row = json.loads(line)
+    except (OSError, pa.ArrowException, DatasetError, ValueError, RecursionError):
+        return ()
+    return tuple(row) if isinstance(row, dict) else ()
 
 
 @dataclass(frozen=True)

@@ -57,6 +57,8 @@ class Plan:
         precision_pilot: Comparison by which the precision was chosen, if any.
         precision_reason: The precision and why it is that one; None for the default of the device.
         image_sizes: Sizes by which the backbone was chosen, if they were.
+        pixel_notes: What becomes black and white of images of more than eight bits, and why, and
+            which bands and pages are not seen, a sentence each; none where a person chose it.
         warnings: Why the backbone is not the usual one, and the condition of its licence where it
             has one; one sentence each.
     """
@@ -77,6 +79,7 @@ class Plan:
     precision_pilot: PrecisionPilot | None = None
     precision_reason: str | None = None
     image_sizes: ImageSizes | None = None
+    pixel_notes: Sequence[str] = ()
     warnings: Sequence[str] = ()
 
     def task(self, dataset: Dataset) -> ExtractionTask:
@@ -95,6 +98,11 @@ class Plan:
         downloads = replace(self.network.downloads, report=report)
         return replace(self, network=replace(self.network, downloads=downloads))
 
+    def _described_range(self) -> dict[str, object]:
+        """What is known of the values of pixels, only where that is not the usual."""
+        chosen = self.options.pixels
+        return {} if chosen is None else chosen.describe()
+
     def describe_features(self, dataset: Dataset, backbone: Backbone) -> FeatureDescription:
         """What a store is recognised by when it is resumed, merged or scored."""
         options = self.options
@@ -109,7 +117,7 @@ class Plan:
             backbone=backbone.name,
             weights_sha256=backbone.weights_sha256,
             feature_dim=backbone.feature_dim,
-            preprocessing=backbone.preprocessing.describe(),
+            preprocessing={**backbone.preprocessing.describe(), **self._described_range()},
             augment_runs=options.augment_runs,
             seed=options.seed,
             package_version=version("difficulty-service"),

@@ -36,9 +36,11 @@ from difficulty_service.backbones.exported_graph import (
 from difficulty_service.backbones.frozen_network import FrozenNetwork, runtime_of
 from difficulty_service.backbones.text_encoders import BUILTIN_TEXT
 from difficulty_service.base.errors import MissingPackage, StatisticsError
+from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.batches import FORWARD, Preparation, make_group, prepare_batch
 from difficulty_service.extraction.default_backbone import default_backbone
+from difficulty_service.extraction.pixel_look import look_at_pixels
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.extraction.schedules import suitable_batch_size
 from difficulty_service.extraction.shards import extract_shards
@@ -52,6 +54,7 @@ from difficulty_service.features.description import (
     read_description,
 )
 from difficulty_service.gaussians.fitting import fit
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import normalise
 from difficulty_service.scorers.mahalanobis import relative_mahalanobis
 
@@ -90,6 +93,7 @@ def settle(
         BackboneError: The backbone encodes samples of another kind.
         DatasetError: An option does not apply to texts.
     """
+    plan = settle_range(plan, dataset, fitted_on)
     warnings: Sequence[str] = ()
     name = plan.backbone or (None if fitted_on is None else fitted_on.backbone)
     if not name and dataset.modality == "text":
@@ -102,6 +106,32 @@ def settle(
         plan = replace(plan, image_sizes=chosen.sizes)
     plan = replace(plan, backbone=name, warnings=[*warnings, *warn_of_licence(name)])
     return settle_precision(plan, dataset, fitted_on, load, compared)
+
+
+def settle_range(plan: Plan, dataset: Dataset, fitted_on: FeatureKind | None = None) -> Plan:
+    """The plan with what is seen of images of more than eight bits a channel, many bands or pages.
+
+    In this order: what a person chose, what features that an earlier run left show, those of the
+    Gaussians that will score the features, for the range what a look at some images says.
+    """
+    if dataset.modality == "text":
+        return plan
+    asked = plan.options.pixels or Pixels()
+    known, whose = fitted_on, "as for the features of the Gaussians"
+    if plan.resume and is_store(plan.out):
+        known, whose = read_description(plan.out), "as in the features of an earlier run"
+    before = (None if known is None else Pixels.of(known.preprocessing)) or Pixels()
+    chosen = Pixels(asked.range, asked.bands or before.bands, asked.page or before.page)
+    notes: Sequence[str] = ()
+    if chosen.range is None and before.range is not None:
+        chosen = replace(chosen, range=before.range)
+        notes = [f"{before.range.sentence}, {whose}"]
+    look = look_at_pixels(dataset, plan.options.max_pixels, chosen)
+    if chosen.range is None and look.range is not None:
+        chosen = replace(chosen, range=look.range)
+        notes = [f"{look.range.sentence}, by a look at {count_of(look.num_images, 'image')}"]
+    options = replace(plan.options, pixels=None if chosen == Pixels() else chosen)
+    return replace(plan, options=options, pixel_notes=[*notes, *look.notes])
 
 
 def settle_precision(

@@ -11,7 +11,9 @@ from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.extraction.image_watch import ImageWatch
 from difficulty_service.features.description import numbers_of_runs
 from difficulty_service.features.known_images import KnownImages
+from difficulty_service.images.crops import seen_as
 from difficulty_service.images.header import read_encoded
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import (
     DEFAULT_MAX_PIXELS,
     Augmentation,
@@ -31,6 +33,8 @@ class ExtractOptions:
         batch_size: Number of images in one forward pass; None for what suits the device.
         augment_runs: Number of randomly augmented passes over each image; 0 for one plain pass.
         corruption: Corruption of every image before anything else; None for none.
+        pixels: What is seen of more than eight bits a channel, many bands and pages; None for the
+            usual of such images.
         stop_on_error: Whether to end at the first bad image instead of listing it.
         workers: Number of threads that read and decode, and on a CPU also run small networks;
             None for as many as there are cores, or on a cluster for what suits an actor.
@@ -42,6 +46,7 @@ class ExtractOptions:
     corruption: "Corruption | None" = None
     preprocess: Mode = "fast"
     max_pixels: int = DEFAULT_MAX_PIXELS
+    pixels: Pixels | None = None
     stop_on_error: bool = False
     workers: int | None = None
 
@@ -51,13 +56,13 @@ class ExtractOptions:
         return decoder_name(self.preprocess)
 
     @property
-    def reading(self) -> tuple[Mode, int, "Corruption | None"]:
+    def reading(self) -> tuple[Mode, int, "Corruption | None", Pixels | None]:
         """What `decode` takes to read an image."""
-        return self.preprocess, self.max_pixels, self.corruption
+        return self.preprocess, self.max_pixels, self.corruption, self.pixels
 
     def read(self, opener: ImageOpener) -> bytes:
         """The encoded image, as `read_encoded`."""
-        return read_encoded(opener, self.max_pixels)
+        return read_encoded(seen_as(opener, self.pixels), self.max_pixels)
 
     @property
     def augmentation(self) -> Augmentation | None:
@@ -104,7 +109,7 @@ class ExtractionTask:
 def _refuse_image_options(options: ExtractOptions) -> None:
     """Refuses settings that mean nothing for texts."""
     usual = ExtractOptions()
-    for name in ("augment_runs", "corruption", "preprocess"):
+    for name in ("augment_runs", "corruption", "preprocess", "pixels"):
         if getattr(options, name) != getattr(usual, name):
             raise DatasetError(
                 f"{name} does not apply to texts", "leave out ", Setting(name), parameter=name

@@ -6,7 +6,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 from PIL import Image, ImageDraw
@@ -23,6 +23,7 @@ from difficulty_service.images.header import (
     small_picture,
 )
 from difficulty_service.images.opener import ImageOpener
+from difficulty_service.images.pixels import Pixels
 
 CONTEXT = 0.1
 """What is seen around a box on each side, as a share of its longer side."""
@@ -60,16 +61,18 @@ class Crop:
         outline: What is outside of it becomes grey; in the unit of the sides.
         is_upright: Whether the sides are of the upright image, although the frame may be that of
             the image as it is stored.
+        pixels: What becomes black and white of more than eight bits a channel.
     """
 
     sides: Sides
     frame: tuple[float, float] | None = None
     outline: Outline = ()
     is_upright: bool = False
+    pixels: Pixels | None = None
 
     def cut(self, data: bytes, max_pixels: int) -> bytes:
         """The crop of an encoded image as PNG, without compression; raises ImageError."""
-        picture, turn = _decode_once(data, max_pixels)
+        picture, turn = _decode_once(data, max_pixels, self.pixels)
         place = self._placing(picture.size, turn)
         corners = place(self.sides[:2]), place(self.sides[2:])
         (left, right), (top, bottom) = (sorted(ends) for ends in zip(*corners, strict=True))
@@ -125,17 +128,27 @@ class CropOpener:
         return io.BytesIO(self.crop.cut(read_encoded(self.image, self.max_pixels), self.max_pixels))
 
 
-def picture_maker(max_pixels: int) -> Callable[[bytes, int, Crop | None], bytes]:
+def seen_as(opener: ImageOpener, pixels: Pixels | None) -> ImageOpener:
+    """The opener of an image; of a crop, with what becomes black and white of the whole image."""
+    if pixels is None or not isinstance(opener, CropOpener):
+        return opener
+    return replace(opener, crop=replace(opener.crop, pixels=pixels))
+
+
+def picture_maker(max_pixels: int) -> Callable[..., bytes]:
     """Makes a small picture of an image of at most `max_pixels`, or of a crop of it.
 
-    It takes the encoded image, the longest side of the picture, and the crop.
+    It takes the encoded image, the longest side of the picture, the crop, and what becomes black
+    and white of more than eight bits a channel.
     """
 
-    def make(data: bytes, size: int, crop: Crop | None = None) -> bytes:
+    def make(
+        data: bytes, size: int, crop: Crop | None = None, pixels: Pixels | None = None
+    ) -> bytes:
         if crop is not None:
             with naming_memory():
-                data = crop.cut(data, max_pixels)
-        return small_picture(data, size, max_pixels)
+                data = replace(crop, pixels=pixels).cut(data, max_pixels)
+        return small_picture(data, size, max_pixels, pixels)
 
     return make
 
@@ -204,16 +217,16 @@ _RECENT: OrderedDict[bytes, "Future[Decoded]"] = OrderedDict()
 _LOCK = threading.Lock()
 
 
-def _decode_once(data: bytes, max_pixels: int) -> Decoded:
+def _decode_once(data: bytes, max_pixels: int, pixels: Pixels | None) -> Decoded:
     """The decoded image, which threads that ask at the same time share."""
-    key = content_digest(data)
+    key = content_digest(data) + str(pixels or "").encode()
     with _LOCK:
         known = _RECENT.pop(key, None)
         pending = _RECENT[key] = known or Future()
     if known is None:
         try:
             header = open_header(data, max_pixels)
-            pending.set_result((decode_to_pil(header), orientation(header)))
+            pending.set_result((decode_to_pil(header, pixels), orientation(header)))
         except BaseException as error:
             pending.set_exception(error)
             with _LOCK:

@@ -8,6 +8,7 @@ import contextlib
 import functools
 import importlib
 import io
+import logging
 import os
 import struct
 import warnings
@@ -21,6 +22,22 @@ from PIL import ExifTags, Image, ImageFile
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.base.extras import pip_command
 from difficulty_service.images.opener import ImageOpener
+from difficulty_service.images.pixel_range import (
+    PixelRange,
+    is_unsigned,
+    is_white_zero,
+    is_wide,
+    require_measured,
+)
+from difficulty_service.images.pixels import Pixels, to_bytes
+from difficulty_service.images.tiff import (
+    BandsFile,
+    chosen_bands,
+    page_number,
+    pages_of,
+    read_values,
+    upright,
+)
 
 MAX_SCANS = 100
 """Scans of a progressive JPEG, each of which passes over all pixels; cameras write about ten."""
@@ -109,8 +126,7 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
     try:
-        # Image.open would apply its own global pixel limit before the size can be read.
-        image = plugin(io.BytesIO(data), "")
+        image = _opened(name, plugin, data)
     except Exception as error:
         raise ImageError(f"not a readable {name} image: {one_line(error)}") from error
     width, height = image.size
@@ -131,6 +147,16 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     return image
 
 
+def _opened(name: str, plugin: Plugin, data: bytes) -> ImageFile.ImageFile:
+    # Image.open would apply its own global pixel limit before the size can be read.
+    try:
+        return plugin(io.BytesIO(data), "")
+    except Exception:
+        if name != "TIFF":
+            raise
+        return BandsFile(io.BytesIO(data), "")
+
+
 def find_plugin(head: bytes) -> tuple[str, Plugin]:
     """Name and PIL plugin of the accepted format that starts with these bytes.
 
@@ -145,6 +171,9 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
     for name, (plugin, accepts) in plugins().items():
         if accepts(head) is True:
             return name, plugin
+    other = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
+    if other is not None:
+        raise ImageError(f"{other}, which is not read", CONVERT)
     known = ", ".join(FORMATS)
     raise ImageError(f"not an image of a known format ({known}): it begins with {head[:8]!r}")
 
@@ -157,6 +186,17 @@ def plugins() -> dict[str, tuple[Plugin, Callable[[bytes], bool | str]]]:
     with contextlib.suppress(ImportError, OSError):  # not installed, or it cannot be loaded
         found["HEIF"] = (importlib.import_module("pillow_heif").HeifImageFile, is_heif)
     return {name: found[name] for name in FORMATS if name in found}
+
+
+CONVERT = "write its values as PNG or TIFF of 16 bits, as the page on other fields shows"
+"""What to do with images of other fields."""
+
+_OTHERS = {
+    b"\0\0\0\x0cjP  \r\n": "a JPEG 2000 image",
+    b"\xff\x4f\xff\x51": "a JPEG 2000 image",
+    bytes(SIGNATURE_BYTES): "perhaps a DICOM file",
+}
+"""What files of other fields begin with; those of DICOM with 128 zeros, mostly."""
 
 
 def is_heif(head: bytes) -> bool:
@@ -179,6 +219,8 @@ def silence_pil_warnings() -> None:
     in the wrong order lose filters or keep them for ever. One permanent filter for PIL's modules
     has no such race. It is added again if a `catch_warnings` elsewhere dropped it.
     """
+    # What it logs of a TIFF that it cannot show, it raises as well.
+    logging.getLogger("PIL.TiffImagePlugin").setLevel(logging.CRITICAL)
     pattern = r"PIL\."
     silenced = any(
         action == "ignore" and getattr(module, "pattern", None) == pattern
@@ -193,7 +235,6 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()) or type(error).__name__
 
 
-FULL_RANGE_16 = ("I;16", "I;16L", "I;16B", "I;16N")
 PREMULTIPLIED = {"La": "LA", "RGBa": "RGBA"}
 SWAPPED_SIDES = (5, 6, 7, 8)
 DAMAGED_METADATA = (
@@ -217,11 +258,18 @@ TRANSPOSES = {
 }
 
 
-def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
-    """Decodes the first frame with PIL to an upright RGB image."""
+def decode_to_pil(header: ImageFile.ImageFile, pixels: Pixels | None = None) -> Image.Image:
+    """Decodes the first frame with PIL to an upright RGB image.
+
+    Args:
+        pixels: What is seen of more than eight bits a channel, many bands and pages; None for the
+            upper eight bits, or the smallest and the largest value of 32, and for the first page.
+    """
     try:
-        header.load()
-        image = to_rgb(header)
+        image = _of_tiff(header, pixels or Pixels())
+        if image is None:
+            header.load()
+            image = to_rgb(header, None if pixels is None else pixels.range)
     except ImageError:
         raise
     except Exception as error:
@@ -230,19 +278,49 @@ def decode_to_pil(header: ImageFile.ImageFile) -> Image.Image:
     return image if transpose is None else image.transpose(transpose)
 
 
-def to_rgb(image: Image.Image) -> Image.Image:
+def _of_tiff(header: ImageFile.ImageFile, pixels: Pixels) -> Image.Image | None:
+    """The chosen bands of a TIFF; None where PIL shows it, at the page that is chosen."""
+    is_unknown = isinstance(header, BandsFile)
+    if header.format != "TIFF" or not (is_unknown or pixels != Pixels()):
+        return None
+    data = header.fp.getvalue()  # type: ignore[union-attr]
+    pages = pages_of(data)
+    page = pages[page_number(pixels.page, len(pages))]
+    is_deep = page.bits > 8 and page.num_bands > 1  # noqa: PLR2004 - of which PIL keeps eight
+    if not (is_unknown or pixels.bands or is_deep):
+        header.seek(page.place)
+        return None
+    values = chosen_bands(read_values(data, page), pixels.bands, page)
+    scaled = to_bytes(values, pixels.range, page.tags.get(42113))
+    if page.number(262, 1) == 0:
+        scaled = 255 - scaled
+    return upright(Image.fromarray(np.ascontiguousarray(scaled)), page, TRANSPOSES)
+
+
+def to_rgb(image: Image.Image, pixel_range: PixelRange | None = None) -> Image.Image:
     """Converts to three channels of eight bits: repeats grey, drops alpha, scales wide values.
 
     PIL's own conversion clips 16-bit values at 255, which turns most such images white.
     """
-    if image.mode in FULL_RANGE_16 or (image.mode == "I" and image.format == "PPM"):
-        image = Image.fromarray((np.asarray(image).astype(np.int32) >> 8).astype(np.uint8))
-    elif image.mode in ("I", "F"):
-        image = Image.fromarray(stretch(np.asarray(image)))
+    if is_wide(image):
+        image = Image.fromarray(_to_bytes(image, pixel_range))
     elif image.mode in PREMULTIPLIED:
         image = image.convert(PREMULTIPLIED[image.mode])
     image.info.pop("transparency", None)
     return image if image.mode == "RGB" else image.convert("RGB")
+
+
+def _to_bytes(image: Image.Image, pixel_range: PixelRange | None) -> NDArray[np.uint8]:
+    """Eight bits of an image with one channel of more."""
+    if pixel_range is not None:
+        return pixel_range.to_bytes(image)
+    values = np.asarray(image)
+    if is_unsigned(image):
+        scaled = (values.astype(np.int32) >> 8).astype(np.uint8)
+    else:
+        kept = require_measured(image, values) | np.isinf(values)
+        scaled = stretch(np.where(kept, values, np.float32(np.nan)))
+    return 255 - scaled if is_white_zero(image) else scaled
 
 
 def stretch(values: NDArray[np.int32] | NDArray[np.float32]) -> NDArray[np.uint8]:
@@ -293,7 +371,7 @@ QUALITY = 85
 """JPEG quality of small pictures."""
 
 
-def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
+def small_picture(data: bytes, size: int, max_pixels: int, pixels: Pixels | None = None) -> bytes:
     """A JPEG of an image, at most `size` pixels long and wide.
 
     Raises an `ImageError` where it cannot be decoded, has more pixels than `max_pixels`, or takes
@@ -302,7 +380,7 @@ def small_picture(data: bytes, size: int, max_pixels: int) -> bytes:
     with naming_memory():
         header = open_header(data, max_pixels)
         header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
-        picture = decode_to_pil(header)
+        picture = decode_to_pil(header, pixels)
         picture.thumbnail((size, size), Image.Resampling.BICUBIC)
         target = io.BytesIO()
         picture.save(target, "JPEG", quality=QUALITY)

@@ -8,9 +8,10 @@ Both modes give a backbone the same picture; they differ in the resize, by a few
   library (timm or open_clip) of the same RGB or grey image bit for bit.
 
 In both modes grey is repeated to three channels; alpha is dropped, not blended; palette, CMYK and
-YCbCr are converted to RGB; the upper 8 of 16 bits are kept; 32-bit and floating-point images are
-scaled from their smallest to their largest value; the first frame of an animation is used; the
-EXIF orientation is applied. Conversion comes before the resize.
+YCbCr are converted to RGB; grey of more than 8 bits is scaled from a range of values to 8 bits, or
+without one the upper 8 of 16 bits are kept and values of 32 bits are scaled from their smallest to
+their largest; the first frame of an animation is used; the EXIF orientation is applied. Conversion
+comes before the resize.
 
 Everything here is thread-safe. Torch would start a thread pool in each calling thread: pass
 `set_up_decoding_thread` to the executor as its initializer.
@@ -46,6 +47,7 @@ from difficulty_service.images.header import (
     upright_shape,
 )
 from difficulty_service.images.opener import ImageOpener
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.resizing import (
     DecodedImage,
     crop,
@@ -123,7 +125,10 @@ DECODER_NICENESS = 10
 
 
 def read_image(
-    opener: ImageOpener, mode: Mode = "fast", max_pixels: int = DEFAULT_MAX_PIXELS
+    opener: ImageOpener,
+    mode: Mode = "fast",
+    max_pixels: int = DEFAULT_MAX_PIXELS,
+    pixels: Pixels | None = None,
 ) -> DecodedImage:
     """Reads and decodes one image in its original size: upright, RGB, eight bits per channel.
 
@@ -137,7 +142,9 @@ def read_image(
     """
     data = read_encoded(opener, max_pixels)
     header = open_header(data, max_pixels)
-    return decode_to_pil(header) if mode == "exact" else decode_to_tensor(data, header)
+    if mode == "exact":
+        return decode_to_pil(header, pixels)
+    return decode_to_tensor(data, header, pixels)
 
 
 def prepare(
@@ -146,9 +153,11 @@ def prepare(
     mode: Mode = "fast",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     corruption: "Corruption | None" = None,
+    pixels: Pixels | None = None,
 ) -> Tensor:
     """Reads one image as `decode` does, and makes its `to_view`. Shape (3, height, width)."""
-    return to_view(decode(opener, mode, max_pixels, corruption), preprocessing, max_pixels)
+    decoded = decode(opener, mode, max_pixels, corruption, pixels)
+    return to_view(decoded, preprocessing, max_pixels)
 
 
 def decode(
@@ -156,9 +165,10 @@ def decode(
     mode: Mode = "fast",
     max_pixels: int = DEFAULT_MAX_PIXELS,
     corruption: "Corruption | None" = None,
+    pixels: Pixels | None = None,
 ) -> DecodedImage:
     """Reads one image as `read_image` does, and corrupts it if asked."""
-    return _corrupted(read_image(opener, mode, max_pixels), corruption)
+    return _corrupted(read_image(opener, mode, max_pixels, pixels), corruption)
 
 
 def to_view(
@@ -287,7 +297,9 @@ PNG_BIT_DEPTH_OFFSET = 24
 EIGHT_BITS = 8
 
 
-def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
+def decode_to_tensor(
+    data: bytes, header: ImageFile.ImageFile, pixels: Pixels | None = None
+) -> Tensor:
     """Decodes with torchcodec if it is installed and the image is plain, otherwise with PIL.
 
     Uint8, upright, stored in memory as (height, width, 3). Shape (3, height, width).
@@ -301,7 +313,7 @@ def decode_to_tensor(data: bytes, header: ImageFile.ImageFile) -> Tensor:
             decoded = None  # PIL decides about damaged images and gives better reasons.
         if decoded is not None and decoded.shape == (3, *upright_shape(header)):
             return decoded
-    return torch.from_numpy(np.array(decode_to_pil(header))).permute(2, 0, 1)
+    return torch.from_numpy(np.array(decode_to_pil(header, pixels))).permute(2, 0, 1)
 
 
 def is_plain(data: bytes, header: ImageFile.ImageFile) -> bool:

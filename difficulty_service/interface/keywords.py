@@ -38,6 +38,11 @@ class EncoderOptions(DeviceChoices, total=False):
         image_size: Side length of the square input in pixels, if the network accepts others; takes
             time quadratic in it.
         preprocess: exact: bit for bit like open_clip or timm, but slower. Default: `fast`.
+        pixel_range: Values shown as black and white if images have more than 8 bits, such as
+            0:4095; default: one range for all images, found in some of them.
+        bands: Bands of a TIFF for red, green and blue, such as 4,3,2, or a single one; needed
+            beyond three bands.
+        page: Page of a TIFF to read, such as middle for stacks of a microscope; default: the first.
         flip: Average the features of each image and its mirror image; the network takes twice as
             long. Default: `False`.
         max_pixels: Refuse images with more pixels than this. Default: 50,000,000.
@@ -46,6 +51,9 @@ class EncoderOptions(DeviceChoices, total=False):
     features: Literal["penultimate", "projected"]
     image_size: int | None
     preprocess: Literal["fast", "exact"]
+    pixel_range: str | None
+    bands: str | None
+    page: str | None
     flip: bool
     max_pixels: int
 

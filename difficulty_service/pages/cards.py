@@ -15,6 +15,7 @@ from PIL import Image
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.images.header import decode_to_pil, open_header
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.pages.stored_images import ImageSource, StoredImage
 from difficulty_service.scores.samples import ScoredSamples
 
@@ -55,7 +56,8 @@ def read_pictures(
     def encode(item: tuple[str, StoredImage]) -> tuple[str, str, str]:
         sample_id, image = item
         try:
-            return sample_id, to_data_uri(image.read(), LARGE if sample_id in large else SMALL), ""
+            size = LARGE if sample_id in large else SMALL
+            return sample_id, to_data_uri(image.read(), size, image.pixels), ""
         except (ImageError, OSError) as error:
             return sample_id, "", str(error)
 
@@ -75,16 +77,17 @@ def shorten(text: str) -> str:
     return line[:EXCERPT].rstrip() + "…"
 
 
-def to_data_uri(data: bytes, size: int) -> str:
+def to_data_uri(data: bytes, size: int, pixels: Pixels | None = None) -> str:
     """A small picture of an image, as `to_webp` makes it."""
-    return "data:image/webp;base64," + base64.b64encode(to_webp(data, size)).decode()
+    picture = to_webp(data, size, pixels)
+    return "data:image/webp;base64," + base64.b64encode(picture).decode()
 
 
-def to_webp(data: bytes, size: int) -> bytes:
+def to_webp(data: bytes, size: int, pixels: Pixels | None = None) -> bytes:
     """A WebP picture of an image, upright and without metadata, its longer side up to `size`."""
     header = open_header(data)
     header.draft("RGB", (size, size))  # decodes a JPEG at a fraction of its size
-    picture = decode_to_pil(header)
+    picture = decode_to_pil(header, pixels)
     picture.thumbnail((size, size), Image.Resampling.BICUBIC)
     encoded = io.BytesIO()
     # A fresh image leaves the metadata behind.

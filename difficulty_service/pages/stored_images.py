@@ -11,6 +11,8 @@ from difficulty_service.base.errors import CleaningError, ImageError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener
 from difficulty_service.datasets.tags.decisions import dataset_of_decisions
+from difficulty_service.images.crops import seen_as
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.scores.provenance import Provenance
 
 
@@ -20,10 +22,12 @@ class StoredImage:
 
     Attributes:
         path: Absolute path of its file; None if it is inside another file, or not on this machine.
+        pixels: What becomes black and white of more than eight bits a channel.
     """
 
     path: Path | None
     data: bytes
+    pixels: Pixels | None = None
 
     def read(self) -> bytes:
         """The encoded bytes."""
@@ -32,10 +36,15 @@ class StoredImage:
 
 @dataclass(frozen=True)
 class ImageSource:
-    """The dataset that has the images of the scored samples."""
+    """The dataset that has the images of the scored samples.
+
+    Attributes:
+        pixels: What became black and white of more than eight bits a channel.
+    """
 
     dataset: Dataset
     warnings: tuple[str, ...]
+    pixels: Pixels | None = None
 
     @property
     def is_text(self) -> bool:
@@ -59,7 +68,8 @@ class ImageSource:
                     continue
                 missing.remove(sample.sample_id)
                 try:
-                    yield sample.sample_id, find_image(sample.open)
+                    image = find_image(seen_as(sample.open, self.pixels))
+                    yield sample.sample_id, replace(image, pixels=self.pixels)
                 except ImageError as error:
                     on_problem(sample.sample_id, f"image: {error}")
         for sample_id in sample_ids:
@@ -106,7 +116,9 @@ def match_images(
             parameter="images",
         )
     return ImageSource(
-        dataset, what_changed(provenance.fingerprint, dataset, location, found="images")
+        dataset,
+        what_changed(provenance.fingerprint, dataset, location, found="images"),
+        Pixels.of(provenance.preprocessing),
     )
 
 

@@ -43,6 +43,8 @@ from difficulty_service.features.previous import (
 )
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.features.store import FeatureStore
+from difficulty_service.images.pixel_range import PixelRange
+from difficulty_service.images.pixels import Pixels, parse_bands
 from difficulty_service.marks.review_folder import Review, UndoneRound
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scoring.fit_store import fit_store
@@ -58,7 +60,7 @@ from difficulty_service.scoring.reviewing import as_seen, reviewed
 from difficulty_service.scoring.rows import require_packages
 from difficulty_service.scoring.store import ScoreSummary, score_store
 from difficulty_service.settings.option_types import parse_actors
-from difficulty_service.settings.options import ScoringOptions
+from difficulty_service.settings.options import EncodingOptions, ScoringOptions
 from difficulty_service.settings.run import Run
 
 
@@ -199,6 +201,7 @@ def make_plan(run: Run) -> Plan:
             corruption=corruption,
             preprocess=network.preprocess,
             max_pixels=machine.max_pixels,
+            pixels=_pixels_of(encoding),
             stop_on_error=encoding.on_error == "stop",
             workers=machine.workers,
         ),
@@ -206,6 +209,16 @@ def make_plan(run: Run) -> Plan:
         cluster=cluster,
         open_precision=machine.precision == "auto",
     )
+
+
+def _pixels_of(encoding: EncodingOptions) -> Pixels | None:
+    """What a person chose to be seen of images; None for nothing."""
+    asked = Pixels(
+        None if encoding.pixel_range is None else PixelRange.parse(encoding.pixel_range),
+        () if encoding.bands is None else parse_bands(encoding.bands),
+        encoding.page or "",
+    )
+    return None if asked == Pixels() else asked
 
 
 def _choose_machine(run: Run, cluster: ClusterOptions | None) -> tuple[torch.device, torch.dtype]:
@@ -356,7 +369,7 @@ def execute(
         bad_images = store.bad_images()
         skipped = [BadImage(*entry) for entry in dataset.skipped]
         errors_file = write_errors(store.folder, [*skipped, *bad_images])
-        warnings = [*dataset.warnings, *runtime.warnings]
+        warnings = [*plan.pixel_notes, *dataset.warnings, *runtime.warnings]
         if plan.subset.num_subsets == 1:
             warnings += warn_of_unreadable_classes(dataset, bad_images)
         library = None if plan.cluster else runtime_of(runtime.backbone)

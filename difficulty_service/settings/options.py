@@ -24,11 +24,14 @@ from difficulty_service.settings.option_types import (
     LARGEST_SEED,
     MOST_SAMPLES,
     Actors,
+    Bands,
     ClassNames,
     Clusters,
     Column,
     Corruption,
     InPython,
+    Page,
+    Range,
     Scorers,
     Separator,
     Strategies,
@@ -83,6 +86,17 @@ class ReadingOptions(ColumnOptions):
 @panel("Encoding")
 class EncodingOptions(Options):
     """What is done to each sample before and while its features are extracted."""
+
+    pixel_range: Annotated[Range | None, Parameter(metavar="LOW:HIGH")] = None
+    """Values shown as black and white if images have more than 8 bits, such as 0:4095; default: one
+    range for all images, found in some of them."""
+
+    bands: Annotated[Bands | None, Parameter(metavar="N,N,N")] = None
+    """Bands of a TIFF for red, green and blue, such as 4,3,2, or a single one; needed beyond three
+    bands."""
+
+    page: Annotated[Page | None, Parameter(metavar="first|middle|last|N")] = None
+    """Page of a TIFF to read, such as middle for stacks of a microscope; default: the first."""
 
     flip: bool = False
     """Average the features of each image and its mirror image; the network takes twice as long."""
@@ -310,7 +324,16 @@ LABELS_ONLY = (
 """Options that would change nothing where tags are judged, or by which they cannot be."""
 
 IMAGES_ONLY = (
-    *("image_column", "outlines", "flip", "corrupt", "augment_runs"),
+    *(
+        "image_column",
+        "outlines",
+        "pixel_range",
+        "bands",
+        "page",
+        "flip",
+        "corrupt",
+        "augment_runs",
+    ),
     *("weights", "features", "image_size", "preprocess", "max_pixels"),
 )
 """Options that would change nothing where the samples are texts."""

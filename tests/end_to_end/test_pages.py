@@ -19,12 +19,14 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from difficulty_service.cli import create_app
 from difficulty_service.scores.file import read_scores
-from tests.boxed_images import many_scenes, write_coco, write_yolo
+from tests.boxed_images import Scene, many_scenes, write_coco, write_image, write_yolo
 from tests.end_to_end.conftest import CLASSES, make_photos
 from tests.factories import write_tagged_images
+from tests.tiff_files import tiff
 from tests.warm_command import Call, run_script, warm_command
 
 ForkCommand = Callable[..., ForkServerProcess]
@@ -230,6 +232,40 @@ def make_images() -> None:
         make_photos(Path("svhn") / part, ("0", "1"), 4)
     write_yolo(Path("fruit"), many_scenes(10), ("train", "val"))
     write_coco(Path("market"), many_scenes(10), "train2017")
+    make_fields(many_scenes(10))
+
+
+def make_fields(scenes: list[Scene]) -> None:
+    """Images of microscopes, radiographs and satellites, of competitions and other tools."""
+    generator = np.random.default_rng(0)
+    rows, ids = [",".join(("filename", "class", "xmin", "ymin", "xmax", "ymax"))], ["id_code,label"]
+    for number in range(24):
+        values = generator.integers(100, 1000, (32, 32, 4)).astype(np.uint16) + 300 * (number % 2)
+        for folder, ending in (("cells", "tif"), ("xrays", "png"), ("tiles", "tif")):
+            path = Path(folder) / f"class {number % 2}" / f"{number}.{ending}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if ending == "png":
+                Image.fromarray(values[:, :, 0]).save(path)
+            else:
+                planes = [values[:, :, [each]] for each in range(3)]
+                path.write_bytes(tiff([values] if folder == "tiles" else planes))
+        image = Path("competition/train_images") / f"{number:04}ab.png"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray((values[:, :, :3] // 6).astype(np.uint8)).save(image)
+        ids.append(f"{image.stem},{number % 2}")
+    Path("competition/train.csv").write_text("\n".join(ids))
+    for scene in scenes:
+        write_image(Path("boxes/images") / f"{scene.name}.png", scene)
+        write_image(Path("labelme") / f"{scene.name}.png", scene)
+        shapes = []
+        for category, left, top, width, height in scene.boxes:
+            right, bottom = left + width, top + height
+            rows.append(f"{scene.name}.png,{category},{left},{top},{right},{bottom}")
+            points = [[left, top], [right, bottom]]
+            shapes.append({"label": category, "points": points, "shape_type": "rectangle"})
+        content = {"version": "5.5.0", "shapes": shapes, "imagePath": f"{scene.name}.png"}
+        Path("labelme", f"{scene.name}.json").write_text(json.dumps(content))
+    Path("boxes/train.csv").write_text("\n".join(rows))
 
 
 def make_tables() -> None:

@@ -91,3 +91,14 @@ def test_another_file_is_refused_by_name(difficulty: Command, tmp_path: Path) ->
 
     assert done.returncode == 1
     assert "notes.txt is not a feature store" in done.stderr
+
+
+def test_a_file_of_arrays_of_images_names_the_line_that_scores_them(
+    tmp_path: Path, difficulty: Command
+) -> None:
+    np.savez(tmp_path / "d.npz", images=np.zeros((4, 4, 4, 3), np.uint8), labels=np.arange(4))
+
+    done = difficulty("score", tmp_path / "d.npz", "--out", tmp_path / "scores.parquet")
+
+    assert done.returncode == 1
+    assert "`difficulty_service.score_dataset(images, labels)`" in done.stderr

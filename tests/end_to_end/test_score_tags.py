@@ -3,15 +3,19 @@
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import difficulty_service as ds
-from difficulty_service.base.errors import ConfigError, DatasetError
+from difficulty_service.base.errors import ConfigError, DatasetError, Setting
 from difficulty_service.bodies.jobs import JobCreate
 from difficulty_service.cli import create_app
 from difficulty_service.cli.wrong_call import WrongCall
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.scores.file import read_scores
+from difficulty_service.scoring.given_tags import open_given_tags
+from difficulty_service.settings.options import TagOptions
 from tests.factories import MISSING_TAG, WRONG_TAG, write_tagged_images
 
 Run = Callable[..., None]
@@ -102,3 +106,38 @@ def test_a_column_that_is_not_there_is_found_out_before_an_image_is_read(
         ds.score_dataset(str(photos), tags="tag", out=tmp_path / "x.parquet", progress=False)
 
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "option"),
+    [
+        ("path,in water,is dog", ["0,1", "1,0"], "tags"),
+        ("path,tags", ["a;b", "b"], "tag_separator"),
+    ],
+)
+def test_a_remedy_names_the_option_that_scoring_has(
+    tmp_path: Path, header: str, rows: list[str], option: str
+) -> None:
+    lines = [f"{number}.png,{row}" for number, row in enumerate(rows)]
+    (tmp_path / "a.csv").write_text("\n".join([header, *lines]))
+
+    with pytest.raises(DatasetError) as caught:
+        open_given_tags(str(tmp_path / "a.csv"), TagOptions(tags="auto"), DatasetOptions())
+
+    settings = [part.parameter for part in caught.value.remedy if isinstance(part, Setting)]
+    assert settings == [option]
+    assert caught.value.parameter == option
+
+
+def test_columns_with_a_blank_at_an_end_are_found(tmp_path: Path) -> None:
+    pq.write_table(
+        pa.table({"path": ["0.png", "1.png"], " in water": [0, 1], "is dog ": [1, 0]}),
+        tmp_path / "a.parquet",
+    )
+
+    found = open_given_tags(
+        str(tmp_path / "a.parquet"), TagOptions(tags="in water, is dog"), DatasetOptions()
+    )
+
+    assert found is not None
+    assert found.columns == (" in water", "is dog ")

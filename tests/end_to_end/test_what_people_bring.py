@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -226,6 +225,8 @@ def windows_paths() -> tuple[str, ...]:
     return tuple(path.replace("/", "\\") for path in PATHS)
 
 
+ONE_HOT = tuple(",".join(str(int(label == each)) for each in CLASSES) for label in LABELS)
+
 READ = {
     "commas": Brought(text_table("table.csv")),
     "semicolons": Brought(text_table("table.csv", ";"), notes=(SEMICOLONS,)),
@@ -278,6 +279,13 @@ READ = {
     ),
     "one label in each list": Brought(
         parquet(tuple([label] for label in LABELS)), first_id="table.parquet#0"
+    ),
+    "one-hot columns": Brought(
+        text_table("table.csv", header=("path", *CLASSES), labels=ONE_HOT),
+        notes=(
+            "the label in 'table.csv' is the name of the column that is 1, of the 3 from 'bird' to "
+            "'dog'",
+        ),
     ),
     "one-hot lists": Brought(
         parquet(tuple([int(label == each) for each in CLASSES] for label in LABELS)),
@@ -339,9 +347,9 @@ REFUSED = {
     "several labels in JSON Lines": Refused(
         json_lines(["cat", "dog"]), ("has 2 labels at table.jsonl#0", "one label in each row")
     ),
-    "one-hot columns": Refused(
-        text_table("table.csv", header=("path", *CLASSES), labels=("1,0,0", "0,1,0", "0,0,1") * 4),
-        ("no label column", "table['label'] = table[['bird', 'cat', 'dog']].idxmax(axis=1)"),
+    "columns of 0 and 1, of which several are 1": Refused(
+        text_table("table.csv", header=("path", *CLASSES), labels=("1,0,1", "0,1,0", "0,0,1") * 4),
+        ("no label column", "2 of them are 1 in row 0", "tags='bird,cat,dog'"),
     ),
     "a table beside a single folder": Refused(
         lambda folder: text_table("labels.csv")(folder).parent,
@@ -466,17 +474,6 @@ def test_a_service_does_not_read_what_may_unpack_to_any_size(tmp_path: Path, kin
         open_dataset(location, options)
 
     assert caught.value.remedy
-
-
-def test_a_file_of_arrays_of_images_names_the_line_that_scores_them(
-    tmp_path: Path, difficulty: Command
-) -> None:
-    np.savez(tmp_path / "d.npz", images=np.zeros((4, 4, 4, 3), np.uint8), labels=np.arange(4))
-
-    done = difficulty("score", tmp_path / "d.npz", "--out", tmp_path / "scores.parquet")
-
-    assert done.returncode == 1
-    assert "`difficulty_service.score_dataset(images, labels)`" in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["cp1252 with semicolons", "workbook"])

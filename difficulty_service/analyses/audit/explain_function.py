@@ -123,4 +123,4 @@ def _find_images(
         return open_scored_images(scores.provenance, ids, location, reading)
     dataset, warnings = open_images(images, reading)
     source = match_images(scores.provenance, ids, dataset)
-    return ImageSource(dataset, (*warnings, *source.warnings))
+    return replace(source, warnings=(*warnings, *source.warnings))

@@ -33,8 +33,9 @@ from difficulty_service.datasets.listing import Listing, build_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions, ImageOpener, Scenes
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import FeatureDescription
-from difficulty_service.images.crops import Crop, CropOpener, upright_frame
+from difficulty_service.images.crops import Crop, CropOpener, seen_as, upright_frame
 from difficulty_service.images.header import open_header, read_encoded, upright_shape
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.scoring.pipeline import NO_CALLBACKS, Callbacks, execute, make_plan
 from difficulty_service.scoring.splits import Split
 from difficulty_service.settings.command_options import MissingOptions
@@ -164,8 +165,15 @@ def encoding_plan(description: FeatureDescription, machine: DeviceOptions) -> Pl
         image_size=size if isinstance(size, int) else None,
         preprocess=description.mode or "fast",
     )
-    encoding = EncodingOptions(
-        flip=bool(description.flip), corrupt=description.corruption, seed=description.seed
+    pixels = Pixels.of(description.preprocessing)
+    seen = {} if pixels is None else pixels.options()
+    encoding = EncodingOptions.among(
+        {
+            **seen,
+            "flip": bool(description.flip),
+            "corrupt": description.corruption,
+            "seed": description.seed,
+        }
     )
     return make_plan(
         Run(
@@ -262,6 +270,7 @@ def find_missing(
             scenes,
             replace(windows, rows=rows[chosen], corners=corners[chosen]),
             description.class_names,
+            Pixels.of(description.preprocessing),
         ),
         (*split.warnings(), *_unreadable(problems)),
     )
@@ -322,7 +331,11 @@ def _size_of(scenes: Scenes, row: int) -> tuple[float, float]:
 
 
 def dataset_of_windows(
-    dataset: Dataset, scenes: Scenes, windows: Windows, class_names: Sequence[str]
+    dataset: Dataset,
+    scenes: Scenes,
+    windows: Windows,
+    class_names: Sequence[str],
+    pixels: Pixels | None = None,
 ) -> Dataset:
     """The windows as samples, in the order of their images; their labels mean nothing."""
     number = len(windows.rows)
@@ -330,20 +343,22 @@ def dataset_of_windows(
     listing = Listing(
         tuple(class_names), ids, np.zeros(number, np.int32), np.zeros(number, np.int64)
     )
-    return build_dataset(
-        dataset.location, DatasetOptions(), listing, partial(_open_at, scenes, windows), repr
-    )
+    open_at = partial(_open_at, scenes, windows, pixels)
+    return build_dataset(dataset.location, DatasetOptions(), listing, open_at, repr)
 
 
 def _open_at(
-    scenes: Scenes, windows: Windows, positions: NDArray[np.int64]
+    scenes: Scenes,
+    windows: Windows,
+    pixels: Pixels | None,
+    positions: NDArray[np.int64],
 ) -> Iterator[ImageOpener]:
     for position in positions.tolist():
         row = int(windows.rows[position])
         left, top, right, bottom = windows.corners[position].tolist()
         frame = None if scenes.frames[row] == (1, 1) else scenes.frames[row]
         crop = Crop((left, top, right, bottom), frame, is_upright=scenes.upright[row])
-        yield CropOpener(scenes.openers[row], crop, scenes.max_pixels)
+        yield seen_as(CropOpener(scenes.openers[row], crop, scenes.max_pixels), pixels)
 
 
 def _unreadable(problems: Mapping[str, str]) -> Sequence[str]:

@@ -130,7 +130,7 @@ def _cells(
             data = stored.read()
             if images.is_text:
                 return sample_id, data.decode()
-            picture = small_picture(data, PICTURE_SIZE, DEFAULT_MAX_PIXELS)
+            picture = small_picture(data, PICTURE_SIZE, DEFAULT_MAX_PIXELS, stored.pixels)
         except (ImageError, OSError) as error:
             missing.add(sample_id, f"image: {error}")
             return sample_id, None

@@ -19,6 +19,7 @@ from difficulty_service.datasets.listing import check_options
 from difficulty_service.datasets.objects.boxes import (
     MOST_BYTES,
     Boxes,
+    bounds,
     build_boxes,
     distinct_names,
     edited,
@@ -28,6 +29,7 @@ from difficulty_service.datasets.objects.boxes import (
 )
 from difficulty_service.datasets.objects.coco_files import LISTS, find_files
 from difficulty_service.datasets.objects.coco_images import CocoImages, find_images
+from difficulty_service.datasets.objects.coco_labels import open_labels
 from difficulty_service.datasets.objects.files import above_both, below, find_folder, walk
 from difficulty_service.datasets.objects.json_text import (
     Span,
@@ -47,6 +49,11 @@ from difficulty_service.datasets.table_files import require_rows
 _MOST_LIMITED = 1 << 29  # of whoever is not trusted; the largest file of COCO has 470 MB
 _CONTRIBUTOR = "Label Studio"
 """Whose exports state the size of a photograph as it is stored, with boxes of the upright one."""
+
+NO_BOX = ()
+"""In place of the box of an annotation that has none."""
+
+_SHAPES = ("bbox", "segmentation", "keypoints")
 
 _BEYOND = 0.01
 """Share of a side up to which a box that is drawn by hand sticks out of its image."""
@@ -71,6 +78,7 @@ class CocoText:
         spans: Where each annotation begins and ends.
         image_spans: The same of each image.
         has_upright_boxes: Whether boxes are of upright photographs, whatever their sizes say.
+        has_shapes: Whether an annotation has a box or another shape, even an empty one.
     """
 
     text: str
@@ -82,6 +90,7 @@ class CocoText:
     spans: list[Span] = field(default_factory=list)
     image_spans: list[Span] = field(default_factory=list)
     has_upright_boxes: bool = False
+    has_shapes: bool = False
 
 
 def open_coco(location: str, options: DatasetOptions) -> Dataset:
@@ -92,8 +101,11 @@ def open_coco(location: str, options: DatasetOptions) -> Dataset:
     read = read_coco(place, location, most, keeps_outlines=options.outlines)
     if options.limits is not None:
         require_rows(len(read.annotations), options.limits, repr(location))
-    boxes, _, notes = _boxes(read, _find_images(read, place, root))
+    found = _find_images(read, place, root)
     names = [name for _, name in read.categories]
+    if read.annotations and not read.has_shapes and not options.outlines:
+        return _labels(location, options, read, found)
+    boxes, _, notes = _boxes(read, found)
     return build_boxes(location, options, names, boxes, partial(_revise, place, root), notes)
 
 
@@ -166,14 +178,51 @@ def _take_image(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
 
 def _take_annotation(read: CocoText, value: Mapping[str, Any], span: Span) -> None:
     outline = value.get("segmentation") if read.keeps_outlines else None
-    known = [value.get(name) for name in ("id", "image_id", "category_id", "bbox")]
-    read.annotations.append((known[0], known[1], known[2], known[3], outline))
+    known = [value.get(name) for name in ("id", "image_id", "category_id")]
+    box = value.get("bbox", NO_BOX)
+    if box == NO_BOX:
+        box = _around(value.get("segmentation"))
+    read.has_shapes |= box != NO_BOX or any(map(value.__contains__, _SHAPES))
+    read.annotations.append((known[0], known[1], known[2], box, outline))
     read.spans.append(span)
+
+
+def _around(outline: object) -> object:
+    """The box around the polygons of an annotation that has no box."""
+    numbers = [number for polygon in _polygons(outline) for number in polygon]
+    sides = bounds(list(zip(numbers[::2], numbers[1::2], strict=False)))
+    if not sides:
+        return NO_BOX
+    left, top, right, bottom = sides
+    return [left, top, right - left, bottom - top]  # type: ignore[operator]
+
+
+def _labels(location: str, options: DatasetOptions, read: CocoText, images: CocoImages) -> Dataset:
+    """The images as samples, where no annotation has a box."""
+    boxes = Boxes()
+    rows, problems = _add_images(boxes, read, images)
+    labels = {key: label for label, (key, _) in enumerate(read.categories)}
+    pairs = list[tuple[int, int]]()
+    for number, (key, image, category, *_) in enumerate(read.annotations):
+        row, label = rows.get(_key(image)), labels.get(_key(category))
+        if row is None or label is None:
+            missing = f"there is no image {image!r}" if row is None else _no_category(category)
+            boxes.skip(f"annotation {number if key is None else key}", missing)
+        else:
+            pairs.append((row, label))
+    for key, reason in problems.items():
+        boxes.skip(f"image {key}", reason)
+    names = [name for _, name in read.categories]
+    return open_labels(location, options, boxes.images, names, pairs, boxes.skipped)
+
+
+def _no_category(category: object) -> str:
+    return f"there is no category {category!r}"
 
 
 def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], list[str]]:
     """The boxes of a file, which annotation each is, by its id, and what to know of them."""
-    boxes, numbers = Boxes(), list[int]()
+    boxes, numbers, bare = Boxes(), list[int](), 0
     rows, problems = _add_images(boxes, read, images)
     labels = {key: label for label, (key, _) in enumerate(read.categories)}
     for number, (key, image, category, box, outline) in enumerate(read.annotations):
@@ -184,7 +233,10 @@ def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], l
             reason = problems.get(_key(image), reason)
             boxes.skip(f"annotation {number if name is None else name}", reason)
             continue
-        label: int | str = labels.get(_key(category), f"there is no category {category!r}")
+        if box == NO_BOX:
+            bare += 1
+            continue
+        label: int | str = labels.get(_key(category), _no_category(category))
         if name is None:
             label = "it has no id"
         boxes.add(
@@ -197,7 +249,10 @@ def _boxes(read: CocoText, images: CocoImages) -> tuple[Boxes, dict[str, int], l
         numbers += [number] * (len(boxes.rows) - len(numbers))
     turned = _turn(boxes, everywhere=read.has_upright_boxes)
     notes = [f"{count_of(turned, 'image')} with boxes of another size: read as upright"]
-    return boxes, dict(zip(boxes.ids(), numbers, strict=True)), notes if turned else []
+    notes = notes if turned else []
+    if bare:
+        notes.append(f"{count_of(bare, 'annotation')} without a box, which say nothing of objects")
+    return boxes, dict(zip(boxes.ids(), numbers, strict=True)), notes
 
 
 def _turn(boxes: Boxes, *, everywhere: bool) -> int:

@@ -14,6 +14,7 @@ from functools import partial
 from json.decoder import scanstring  # type: ignore[attr-defined]
 from typing import Any
 
+from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.image_openers import cell_opener
 from difficulty_service.datasets.listing import check_options
@@ -47,6 +48,11 @@ from difficulty_service.datasets.objects.label_studio_images import (
     path_of,
     target_of,
 )
+from difficulty_service.datasets.objects.label_studio_tables import (
+    TABLES,
+    is_label_studio_table,
+    tasks_of_table,
+)
 from difficulty_service.datasets.objects.one_file import (
     MOST_LIMITED,
     ImagesByName,
@@ -76,7 +82,7 @@ _SHARES = (1.0, 1.0)
 def is_label_studio_file(place: StoredPath) -> bool:
     """Whether a file is a list of tasks, of which one of the first has a region."""
     if not place.name.lower().endswith(EXTENSION):
-        return False
+        return is_label_studio_table(place)
     try:
         with open_file(place) as file:
             head = file.read(_HEAD_BYTES)
@@ -94,7 +100,10 @@ def is_label_studio(place: StoredPath, entries: list[Entry]) -> bool:
 
 
 def _find(place: StoredPath, entries: list[Entry]) -> dict[str, StoredPath]:
-    return files_of(place, entries, EXTENSION, is_label_studio_file)
+    found = files_of(place, entries, EXTENSION, is_label_studio_file)
+    for extension in TABLES if not found else ():
+        found |= files_of(place, entries, extension, is_label_studio_table)
+    return found
 
 
 @dataclass(frozen=True)
@@ -247,6 +256,7 @@ class _Export:
 
     Attributes:
         regions: Where each box is in the text.
+        is_table: Whether the file is one of rows, of which the text is made.
     """
 
     def __init__(self, location: str, options: DatasetOptions) -> None:
@@ -254,7 +264,12 @@ class _Export:
         if self.file.split is not None:
             check_options(options, "a single file of Label Studio", ("split",))
         most = MOST_BYTES if options.limits is None else MOST_LIMITED
-        self.text = read_text(self.file.place, location, most)
+        self.is_table = self.file.place.name.lower().endswith(TABLES)
+        self.text = (
+            tasks_of_table(self.file.place)
+            if self.is_table
+            else read_text(self.file.place, location, most)
+        )
         self.tasks = Tasks(keeps_outlines=options.outlines)
         with parsing(self.file.place):
             _walk_tasks(self.text, self.tasks.add)
@@ -413,6 +428,12 @@ def _scaled(shares: Sequence[object], frame: tuple[float, float] | None) -> Sequ
 def _revise(location: str, options: DatasetOptions, changes: Mapping[str, str | None]) -> Revision:
     """The same text but for the regions that have another label or are gone."""
     read = _Export(location, options)
+    if read.is_table:
+        raise DatasetError(
+            f"{location!r} is a table, to which Label Studio writes regions without their ids",
+            "export the project as JSON and score that, or write a list, by a name that ends in "
+            ".csv",
+        )
     regions = dict(zip(read.boxes.ids(), read.regions, strict=True))
     decided: dict[int, dict[Region, str | None]] = {}
     for sample_id, label in changes.items():

@@ -29,6 +29,8 @@ _MOST_CONFIGS = 10
 _LOOKED_AT = 100
 _TRIED = 20
 _DATA = "data"
+_OF_CUB = "image_class_labels.txt"
+"""What CUB-200 has beside `classes.txt`; its images are in a folder for each class."""
 _LABELS = frozenset(name.lower() for name in LABEL_FOLDERS)
 
 
@@ -45,6 +47,8 @@ def is_yolo(place: StoredPath, entries: list[Entry]) -> bool:
     if any(isinstance(each, YoloConfig) and each.splits for each in find_configs(place, entries)):
         return True
     files = {name for name, is_dir, _ in entries if not is_dir}
+    if _OF_CUB in files:
+        return False
     folders = [name for name, is_dir, _ in entries if is_dir]
     images = [name for name in folders if name.lower() in IMAGE_FOLDERS]
     if "obj.names" in files:

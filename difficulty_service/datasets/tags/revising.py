@@ -4,8 +4,7 @@ What nobody decided about stays as it is: a table of text byte for byte, Parquet
 """
 
 import json
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,18 @@ from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.objects.boxes import edited
 from difficulty_service.datasets.sample import Content
 from difficulty_service.datasets.storage import open_arrow_file, open_file
+from difficulty_service.datasets.table_text import (
+    cell_spans,
+    codecs_of,
+    column_name,
+    end_of_line,
+    quoted,
+    unquoted,
+    value_spans,
+)
 from difficulty_service.datasets.tags.coco import revised_coco
 from difficulty_service.datasets.tags.table import NO, YES, TagTable
-from difficulty_service.datasets.text_tables import DELIMITED_EXTENSIONS, DelimitedText, read_text
+from difficulty_service.datasets.text_tables import DELIMITED_EXTENSIONS, read_text
 
 RowEdit = Mapping[str, bool] | None
 """Whether a row has some tags from now on, by their names; None takes the row out."""
@@ -61,7 +69,7 @@ def _revised_text(table: TagTable, separator: str, edits: Edits) -> bytes:
     """CSV and its like, in which only the edited cells are written anew."""
     content = read_text(table.file.file.place, table.file.name)
     rows = cell_spans(content)
-    header = [_column_name(content.text[start:end]) for start, end in next(rows)]
+    header = [column_name(content.text[start:end]) for start, end in next(rows)]
     places = {name: header.index(name) for name in table.columns}
     changes: list[Edit] = []
     number = -1
@@ -70,19 +78,19 @@ def _revised_text(table: TagTable, separator: str, edits: Edits) -> bytes:
             continue
         edit = edits[number]
         if edit is None:
-            end = _end_of_line(content.text, spans[-1][1])
+            end = end_of_line(content.text, spans[-1][1])
             changes.append((spans[0][0], end, ""))
             continue
         for name in table.columns if not table.one_hot else edit:
             start, end = spans[places[name]]
-            cell = _unquoted(content.text[start:end])
+            cell = unquoted(content.text[start:end])
             if table.one_hot:
                 new = _other(cell, has=edit[name])
             else:
                 new = with_text(cell, edit, separator)
             if new != cell:
                 is_quoted = content.text[start : start + 1] == '"'
-                changes.append((start, end, _quoted(new, content.delimiter, always=is_quoted)))
+                changes.append((start, end, quoted(new, content.delimiter, always=is_quoted)))
     if number + 1 != table.file.num_rows:
         raise DatasetError(
             f"{table.file.name!r} has {number + 1:,} rows as text and {table.file.num_rows:,} as a "
@@ -90,59 +98,6 @@ def _revised_text(table: TagTable, separator: str, edits: Edits) -> bytes:
             "take line breaks out of its cells",
         )
     return content.encode(edited(content.text, changes))
-
-
-def _column_name(cell: str) -> str:
-    """The name of a column, as it is read."""
-    return cell.strip("\ufeff").strip('"').strip()
-
-
-_CELL = re.compile(r'"(?:[^"]|"")*"')
-
-
-def cell_spans(content: DelimitedText) -> Iterator[list[tuple[int, int]]]:
-    """Begin and end of every cell, row by row, without lines that are empty."""
-    text, delimiter = content.text, content.delimiter
-    plain = re.compile(f"[^{re.escape(delimiter)}\r\n]*")
-    place = 1 if text.startswith("\ufeff") else 0
-    spans: list[tuple[int, int]] = []
-    while place < len(text):
-        start = place
-        quoted = _CELL.match(text, place)
-        if quoted is not None:
-            place = quoted.end()
-        rest = plain.match(text, place)
-        place = place if rest is None else rest.end()
-        spans.append((start, place))
-        if text[place : place + 1] == delimiter:
-            place += 1
-            if place == len(text):
-                spans.append((place, place))
-            continue
-        place = _end_of_line(text, place)
-        if spans != [(start, start)]:
-            yield spans
-        spans = []
-    if spans:
-        yield spans
-
-
-def _end_of_line(text: str, place: int) -> int:
-    """The place after the line break at a place."""
-    for line_break in ("\r\n", "\n", "\r"):
-        if text.startswith(line_break, place):
-            return place + len(line_break)
-    return place
-
-
-def _unquoted(cell: str) -> str:
-    is_quoted = cell.startswith('"') and cell.endswith('"') and len(cell) > 1
-    return cell[1:-1].replace('""', '"') if is_quoted else cell
-
-
-def _quoted(cell: str, delimiter: str, *, always: bool) -> str:
-    needs = always or any(each in cell for each in (delimiter, '"', "\n", "\r"))
-    return '"' + cell.replace('"', '""') + '"' if needs else cell
 
 
 _OTHERS = {"1": "0", "1.0": "0.0", "true": "false", "yes": "no"}
@@ -232,29 +187,6 @@ def _with_list(
     return [number[name] if name in number else declared.index(name) for name in edited_names]
 
 
-_OPEN, _COLON, _COMMA = (re.compile(rf"\s*{each}?\s*") for each in ("{", ":", ","))
-
-
-def value_spans(line: str) -> dict[str, tuple[Any, int, int]]:
-    """Each value of an object in JSON, with its begin and end."""
-    decoder = json.JSONDecoder()
-    found: dict[str, tuple[Any, int, int]] = {}
-    place = _after(_OPEN, line, 0)
-    while line[place] != "}":
-        key, place = decoder.raw_decode(line, place)
-        start = _after(_COLON, line, place)
-        value, end = decoder.raw_decode(line, start)
-        found[key] = (value, start, end)
-        place = _after(_COMMA, line, end)
-    return found
-
-
-def _after(mark: re.Pattern[str], line: str, place: int) -> int:
-    """The place behind a mark and the blanks around it."""
-    found = mark.match(line, place)
-    return place if found is None else found.end()
-
-
 def _write_parquet(table: TagTable, separator: str, edits: Edits, target: Path) -> None:
     """Parquet, a row group at a time, with the schema and the compression of the table."""
     with open_arrow_file(table.file.file.place) as source:
@@ -262,7 +194,7 @@ def _write_parquet(table: TagTable, separator: str, edits: Edits, target: Path) 
         schema = parquet.schema_arrow
         metadata = parquet.metadata
         first = 0
-        with pq.ParquetWriter(target, schema, compression=_codecs(metadata)) as writer:
+        with pq.ParquetWriter(target, schema, compression=codecs_of(metadata)) as writer:
             for group in range(metadata.num_row_groups):
                 part = parquet.read_row_group(group)
                 here = {
@@ -272,19 +204,6 @@ def _write_parquet(table: TagTable, separator: str, edits: Edits, target: Path) 
                 }
                 first += len(part)
                 writer.write_table(_revised_part(part, table, separator, here), len(part) or None)
-
-
-def _codecs(metadata: pq.FileMetaData) -> dict[str, str] | str:
-    """The compression of each column, by its path inside nested ones."""
-    if not metadata.num_row_groups:
-        return "zstd"
-    columns = map(metadata.row_group(0).column, range(metadata.num_columns))
-    return {
-        column.path_in_schema: "none"
-        if column.compression == "UNCOMPRESSED"
-        else column.compression
-        for column in columns
-    }
 
 
 def _revised_part(part: pa.Table, table: TagTable, separator: str, edits: Edits) -> pa.Table:

@@ -193,7 +193,8 @@ def _columns(file: TableFile, wanted: TagColumns) -> tuple[str, ...]:
         return (usual[0],)
     found: dict[str, None] = {}
     for pattern in wanted.columns:
-        matching = [name for name in names if fnmatch.fnmatchcase(name, pattern)]
+        # A blank at an end of a header is one that nobody sees.
+        matching = [name for name in names if fnmatch.fnmatchcase(name.strip(), pattern.strip())]
         if not matching:
             raise DatasetError(
                 f"{file.name!r} has no column {pattern!r}; {did_you_mean(pattern, names)}it has "

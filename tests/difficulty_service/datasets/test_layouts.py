@@ -194,10 +194,8 @@ def test_the_kinds_of_defects_of_mvtec_are_the_classes_of_its_split(tmp_path: Pa
 
 
 ANNOTATIONS = {
-    "LabelMe": ("1.json", '{"version": "5", "shapes": [], "imagePath": "1.png"}'),
-    "LabelMe ": ("labels/1.xml", "<annotation><object><polygon></polygon></object></annotation>"),
+    "LabelMe": ("labels/1.xml", "<annotation><object><polygon></polygon></object></annotation>"),
     "VIA": ("via.json", '{"1.png5": {"regions": [{"shape_attributes": {}}]}}'),
-    "CreateML": ("all.json", '[{"image": "1.png", "annotations": [{"coordinates": {}}]}]'),
     "Datumaro": ("annotations/all.json", '{"dm_format_version": "1.0", "items": []}'),
     "Lightly": ("labels/1.json", '{"file_name": "1.png", "predictions": [{"bbox": []}]}'),
     "Open Images": ("boxes.csv", "ImageID,Source,LabelName,Confidence,XMin,XMax\n"),

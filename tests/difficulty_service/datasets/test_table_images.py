@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from difficulty_service.base.errors import ImageError
+from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from tests.factories import png_of
@@ -93,3 +93,82 @@ def test_images_in_one_of_several_other_folders_are_not_looked_for(tmp_path: Pat
 
     with pytest.raises(ImageError, match="no such file"):
         next(dataset.read_shard(0)).open()
+
+
+def write_ids(root: Path, column: str, folders: list[str], ending: str = ".png") -> Path:
+    """A table with ids alone, of images that are shared out between folders."""
+    ids = [f"{number:03}ab" for number in range(60)]
+    for number, each in enumerate(ids):
+        folder = root / folders[number * len(folders) // len(ids)]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{each}{ending}").write_bytes(PNG)
+    rows = "".join(f"{each},{number % 2}\n" for number, each in enumerate(ids))
+    path = root / "metadata.csv"
+    path.write_text(f"{column},label\n{rows}")
+    return path
+
+
+@pytest.mark.parametrize("column", ["image_id", "id_code", "Image Index", "ImageID", "isic_id"])
+def test_columns_of_ids_are_those_of_images_where_there_is_no_other(
+    tmp_path: Path, column: str
+) -> None:
+    (tmp_path / "other").mkdir()
+
+    dataset = open_dataset(str(write_ids(tmp_path, column, ["pictures"])), DatasetOptions())
+
+    assert images_of(dataset) == [PNG] * 60
+    assert dataset.sample_ids[:2] == ["000ab", "001ab"]
+    assert "below 'pictures' and with '.png' after their names" in dataset.warnings[0]
+
+
+def test_ids_of_numbers_keep_their_zeros(tmp_path: Path) -> None:
+    (tmp_path / "images").mkdir()
+    for number in range(3):
+        (tmp_path / "images" / f"00{number}.png").write_bytes(PNG)
+    (tmp_path / "train.csv").write_text("Image Index,label\n000,a\n001,b\n002,a\n")
+
+    dataset = open_dataset(str(tmp_path / "train.csv"), DatasetOptions())
+
+    assert dataset.sample_ids == ["000", "001", "002"]
+    assert images_of(dataset) == [PNG] * 3
+
+
+def test_images_that_several_folders_share_are_found_in_each(tmp_path: Path) -> None:
+    path = write_ids(tmp_path, "image_id", ["HAM_images_part_1", "HAM_images_part_2"], ".jpg")
+
+    dataset = open_dataset(str(path), DatasetOptions())
+
+    assert images_of(dataset) == [PNG] * 60
+    assert "'HAM_images_part_1', 'HAM_images_part_2'" in dataset.warnings[0]
+
+
+def test_the_folder_with_all_images_is_taken_and_not_the_first_with_some(tmp_path: Path) -> None:
+    path = write_ids(tmp_path, "image_id", ["pictures"])
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "000ab.png").write_bytes(png_of((1, 2, 3), (8, 6)))
+
+    dataset = open_dataset(str(path), DatasetOptions())
+
+    assert images_of(dataset) == [PNG] * 60
+    assert "below 'pictures'" in dataset.warnings[0]
+
+
+def test_ids_without_an_image_are_refused_with_what_was_tried(tmp_path: Path) -> None:
+    path = write_ids(tmp_path, "image_id", ["pictures"])
+    for image in (tmp_path / "pictures").iterdir():
+        image.unlink()
+
+    with pytest.raises(DatasetError, match="'000ab' was looked for as '000ab', 'pictures/000ab'"):
+        open_dataset(str(path), DatasetOptions())
+
+
+def test_names_without_an_ending_that_are_not_found_are_told_with_what_was_tried(
+    tmp_path: Path,
+) -> None:
+    path = write_ids(tmp_path, "file", ["pictures"], ".jpg2")
+
+    dataset = open_dataset(str(path), DatasetOptions())
+
+    (note,) = dataset.warnings
+    assert note.startswith("'metadata.csv' has images that are not found: '000ab' was looked for")
+    assert "'pictures/000ab', each with .jpg, " in note

@@ -178,7 +178,7 @@ def test_a_file_too_large_for_any_allowed_image_is_not_read(mode: Mode) -> None:
 def test_only_the_first_bytes_of_a_large_file_that_is_not_an_image_are_read(mode: Mode) -> None:
     file = Endless(300 << 20)
 
-    with pytest.raises(ImageError, match="not an image"):
+    with pytest.raises(ImageError, match=r"not an image|perhaps a DICOM file"):
         read_image(lambda: file, mode)
 
     assert file.taken == 64

@@ -270,7 +270,7 @@ def test_an_image_with_many_boxes_is_decoded_once(
 
     folder = write_yolo(tmp_path, [Scene("once", SCENES[1].boxes)])
     decode, calls = crops.decode_to_pil, list[object]()
-    monkeypatch.setattr(crops, "decode_to_pil", lambda image: calls.append(image) or decode(image))
+    monkeypatch.setattr(crops, "decode_to_pil", lambda *each: calls.append(each) or decode(*each))
     crops._RECENT.clear()
 
     assert len(read_samples(_open(folder))) == 3
