@@ -40,11 +40,19 @@ def serve(
         with_worker: Also run workers on this machine.
         workers: Number of workers, with --with-worker; one per GPU.
     """
+    import sys
+
+    from api.logs import are_for_people
     from api.server import run_server
+    from difficulty_service.cli.console import err
+
+    def show(address: str) -> None:
+        if are_for_people(settings, sys.stderr):
+            err.print(f"Open {address} in a browser; Ctrl-C ends it.", markup=False)
 
     settings = read_settings(host=host, port=port, device=device)
     require_usable(settings)
-    run_server(settings, workers if with_worker else 0)
+    run_server(settings, workers if with_worker else 0, show)
 
 
 @needs_extra('"difficulty worker"', "serve")

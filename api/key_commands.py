@@ -2,6 +2,7 @@
 
 import os
 import re
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ UNITS = {"m": 60.0, "h": 3600.0, "d": 86400.0, "w": 7 * 86400.0}
 LONGEST = 100 * 366 * 86400.0  # seconds
 NEVER = "never"
 ALL = "*"
+YES = ("", "y", "Y", "yes")
 
 
 @needs_extra('"difficulty keys create"', "serve")
@@ -70,26 +72,24 @@ def create(
 @needs_extra('"difficulty keys list"', "serve")
 def show() -> None:
     """Lists the API keys, without their secrets."""
-    from api.storage.keys import list_keys, moment
+    from api.storage.keys import list_keys
     from difficulty_service.cli.console import print_table
 
     def act(engine: "Engine") -> None:
         print_table(
-            ("id", "name", "scopes", "roots", "created", "used", "expires", "revoked"),
+            ("id", "name", "scopes", "roots", "used (UTC)", "ends"),
             [
                 (
                     key.id,
                     key.name,
-                    ",".join(sorted(key.scopes)),
-                    _roots(key),
-                    moment(key.created_at),
-                    moment(key.used_at),
-                    moment(key.terms.expires_at),
-                    moment(key.revoked_at),
+                    ", ".join(sorted(key.scopes)),
+                    _roots(key).replace(",", ", "),
+                    _at(key.used_at, "%Y-%m-%d %H:%M", NEVER),
+                    "revoked" if key.revoked_at else _at(key.terms.expires_at, "%Y-%m-%d", NEVER),
                 )
                 for key in list_keys(engine)
             ],
-            whole="id",
+            whole=("id", "used (UTC)", "ends"),
         )
 
     _with_database("list", read_settings(), act)
@@ -206,6 +206,8 @@ def _announce_new_database(command: str, settings: "Settings") -> None:
         "keys: set DIFFICULTY_DATA_DIR to that folder.",
         markup=False,
     )
+    if sys.stdin.isatty() and err.is_terminal and err.input("Make it? [Y/n] ").strip() not in YES:
+        raise ConfigError("no key is made", "set DIFFICULTY_DATA_DIR to the service's folder")
 
 
 def _record(command: str, key: "Key") -> None:
@@ -278,6 +280,10 @@ def _seconds(text: str, parameter: str) -> float:
             parameter=parameter,
         )
     return seconds
+
+
+def _at(seconds: float | None, form: str, none: str) -> str:
+    return none if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):{form}}"
 
 
 def _roots(key: "Key") -> str:

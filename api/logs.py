@@ -33,12 +33,15 @@ SECRETS = (
 
 def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
     """Sets the format and level of all logs of this process; to standard error by default."""
+    stream = stream or sys.stderr
+    is_text = are_for_people(settings, stream)
+    clock = "%H:%M:%S" if stream.isatty() and is_text else "iso"
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.add_log_level,
         structlog.stdlib.ExtraAdder(allow=()),
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.TimeStamper(fmt=clock, utc=clock == "iso"),
         add_request_id,
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
@@ -56,9 +59,9 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
         cache_logger_on_first_use=False,
     )
     renderer: Processor = structlog.dev.ConsoleRenderer(colors=False, sort_keys=False)
-    if settings.log_format == "json":
+    if not is_text:
         renderer = structlog.processors.JSONRenderer(default=repr)
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = logging.StreamHandler(stream)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=shared,
@@ -74,6 +77,11 @@ def set_up_logging(settings: Settings, stream: TextIO | None = None) -> None:
     logging.getLogger("uvicorn.error").addFilter(tells_more_than_malformed)
     logging.captureWarnings(capture=True)
     keep_audit_log(settings.audit_log, shared)
+
+
+def are_for_people(settings: Settings, stream: TextIO) -> bool:
+    """Whether logs are lines for people; otherwise they are JSON."""
+    return settings.log_format == "text" or (settings.log_format == "auto" and stream.isatty())
 
 
 def keep_audit_log(path: Path | None, processors: list[Processor]) -> None:

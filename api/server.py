@@ -5,6 +5,7 @@ import gc
 import ipaddress
 import signal
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from types import FrameType
@@ -22,7 +23,7 @@ from api.http.connections import (
     raise_descriptor_limit,
 )
 from api.http.protocol import protocol_of
-from api.logs import printable_settings, set_up_logging
+from api.logs import are_for_people, printable_settings, set_up_logging
 from api.settings import Settings
 from api.storage.artifacts import open_artifacts
 from api.storage.database import open_database
@@ -50,7 +51,9 @@ def run_server(
     """
     set_up_logging(settings)
     log = structlog.get_logger()
-    log.info("settings", **printable_settings(settings))
+    # A person who starts the server looks for its address, not for a hundred settings.
+    tell = log.debug if are_for_people(settings, sys.stderr) else log.info
+    tell("settings", **printable_settings(settings))
     with open_database(settings) as engine:
         has_keys = any_keys(engine)
         if settings.takes_jobs:  # also here, where the reason becomes one sentence
@@ -82,8 +85,8 @@ def run_server(
     )
     server = uvicorn.Server(config)
     with closing(listen(settings.host, settings.port, settings.answer_timeout)) as listener:
-        log.info("listening", url=url_of(listener), keys=has_keys)
         on_listening(url_of(listener))
+        log.info("listening", url=url_of(listener), keys=has_keys)
         if not has_keys:
             log.warning(
                 "no-keys",

@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from difficulty_service.base.wording import did_you_mean
-from difficulty_service.settings.options import RunOptions
+from difficulty_service.settings.machine import RunOptions
 
 Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=1)]
@@ -168,8 +168,10 @@ class Settings(BaseSettings):
     """Megabytes of features kept for later jobs of the same key; 0 for none."""
     keep_uploads: Seconds = 2 * 86400.0
     """Seconds until unused uploads are deleted."""
-    log_format: Literal["json", "text"] = "json"
-    """`json`, or `text` for people."""
+    contact: Annotated[str, Field(max_length=200)] | None = None
+    """Whom people ask for a key, such as an e-mail address; the page to sign in names it."""
+    log_format: Literal["auto", "json", "text"] = "auto"
+    """`json`, `text`, or `auto`: text on a terminal, otherwise JSON."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     """`debug`, `info`, `warning` or `error`."""
     audit_log: Path | None = None

@@ -12,18 +12,20 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from difficulty_service.settings.machine import (
+    DeviceOptions,
+    MachineOptions,
+    NetworkOptions,
+    RunOptions,
+)
 from difficulty_service.settings.option_types import InPython
 from difficulty_service.settings.options import (
     ColumnOptions,
-    DeviceOptions,
     EncodingOptions,
     FittingOptions,
     LabelOptions,
     ListingOptions,
-    MachineOptions,
-    NetworkOptions,
     Options,
-    RunOptions,
     ScorerOptions,
     TagOptions,
 )

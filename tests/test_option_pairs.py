@@ -27,6 +27,7 @@ VALUES: Mapping[str, object] = {
     "label_column": "label",
     "id_column": "id",
     "text_column": "text",
+    "class_names": "cat,dog",
     "unlabelled": True,
     "outlines": True,
     "limit": 5,

@@ -1,5 +1,6 @@
 """The marks of everybody who reviews a job, and the keys that its owner shares it with."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -99,6 +100,29 @@ def shared_with(engine: Engine, job_id: str) -> list[str]:
         return list(connection.execute(query.order_by(SHARED_JOBS.c.key)).scalars())
 
 
+def find_key_id(engine: Engine, text: str) -> str:
+    """The id of the key in force that has a name, whatever its case; an id stays as it is.
+
+    Raises:
+        Problem: Several keys in force have the name.
+    """
+    at = time.time()
+    found = [
+        key.id
+        for key in list_keys(engine)
+        if key.name.casefold() == text.casefold()
+        and key.revoked_at is None
+        and not key.terms.are_over(at)
+    ]
+    if len(found) > 1:
+        raise conflict(
+            f"{len(found)} keys are called {text[:100]!r}",
+            "ask your colleague for the id, which is on the page of reviewers of any job",
+            "key",
+        )
+    return found[0] if found else text
+
+
 @retry
 def share_job(engine: Engine, job_id: str, key_id: str) -> None:
     """Lets another key see a job and, with the scope write, mark its samples.
@@ -112,7 +136,7 @@ def share_job(engine: Engine, job_id: str, key_id: str) -> None:
         if not is_in_force(connection, key_id):
             raise invalid(
                 f"there is no key {key_id[:100]!r}",
-                "its owner finds its id on the page of reviewers of any job",
+                "check its name; its owner finds its id on the page of reviewers of any job",
                 "key",
             )
         shared = select(SHARED_JOBS.c.key).where(SHARED_JOBS.c.job == job_id)

@@ -13,7 +13,7 @@ from api.jobs.store import Job, SubmitLimits, own_job
 from api.settings import Settings
 from api.storage.space import require_space
 from api.uploads.quota import quota_of
-from api.uploads.store import get_upload
+from api.uploads.store import Upload, get_upload
 from difficulty_service.backbones import DEFAULT_BACKBONE, find_loader
 from difficulty_service.backbones.text_encoders import (
     BUILTIN_TEXT,
@@ -46,12 +46,13 @@ def validate_submission(
         default = DEFAULT_BACKBONE  # as for the command: no network of the package knows words
     backbone = body.backbone or default
     _check_backbone(backbone, body.modality, settings)
-    _check_dataset(body.dataset, key.within(settings), engine, key.owner)
+    upload = _check_dataset(body.dataset, key.within(settings), engine, key.owner)
     if body.gaussians is not None:
         _check_gaussians(body.gaussians, backbone, own_job(engine, key, body.gaussians))
     unnamed = set() if body.names_scorers else {"scorers"}
     unnamed |= {"marks_of"} if body.marks is None or body.marks_of == "own" else set()
     return body.model_dump(mode="json", exclude=unnamed) | {
+        "name": body.name or (upload and upload.name),
         "backbone": backbone,
         "dataset": body.dataset.as_request(),
     }
@@ -84,10 +85,12 @@ def _check_backbone(name: str, modality: str, settings: Settings) -> None:
         raise invalid(error.problem, "see GET /v1/backbones", "backbone") from None
 
 
-def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owner: str) -> None:
+def _check_dataset(
+    dataset: JobDataset, settings: Settings, engine: Engine, owner: str
+) -> Upload | None:
+    """The upload that the dataset is, if it is one."""
     if "upload" in dataset.model_fields_set:
-        _check_upload(dataset.upload, engine, owner)
-        return
+        return _complete_upload(dataset.upload, engine, owner)
     location = resolve_dataset(settings, dataset.root, dataset.path)
     try:
         parse_glob(dataset.path)
@@ -97,7 +100,7 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
         raise invalid(error.problem, remedy, "dataset.path") from None
     boundary = root_boundary(settings, dataset.root)
     if not boundary.is_local or is_several or WILDCARDS & set(dataset.path):
-        return
+        return None
     try:
         exists = Path(boundary.require(location, is_local=True)).exists()
     except (OSError, ValueError):  # outside of the root, or not a path
@@ -108,9 +111,10 @@ def _check_dataset(dataset: JobDataset, settings: Settings, engine: Engine, owne
             "name a folder, a file or files with wildcards below the root",
             "dataset.path",
         )
+    return None
 
 
-def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
+def _complete_upload(upload_id: str, engine: Engine, owner: str) -> Upload:
     upload = get_upload(engine, owner, upload_id)
     if upload is None:
         raise invalid(
@@ -122,6 +126,7 @@ def _check_upload(upload_id: str, engine: Engine, owner: str) -> None:
             "send the rest with PUT, then submit the job again",
             field="dataset.upload",
         )
+    return upload
 
 
 def _check_gaussians(job_id: str, backbone: str, source: Job | None) -> None:

@@ -39,7 +39,7 @@ from difficulty_service.features.description import FeatureDescription
 from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import normalise, prepare, set_up_decoding_thread
 from difficulty_service.scoring.pipeline import make_plan
-from difficulty_service.settings.options import RunOptions
+from difficulty_service.settings.machine import RunOptions
 from difficulty_service.settings.run import Run
 
 

@@ -17,7 +17,7 @@ from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import Problem, reason_of
 from api.jobs.store import list_jobs
-from api.pages.jobs import OptionField, entered_values, option_fields
+from api.pages.option_fields import OptionField, entered_values, option_fields
 from api.pages.rendering import is_fragment, job_name, redirect, render, words_of
 from api.pages.scored import ScoredJob, scored_job
 from api.results.comparisons import TABLE_FILE

@@ -1,5 +1,6 @@
 """Pages of images: the list, one image, marking without a script, and pictures of them."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from http import HTTPStatus
 from typing import Annotated, Any, Literal
@@ -43,6 +44,7 @@ from difficulty_service.base.errors import DatasetError, ImageError
 from difficulty_service.bodies.marks import Decision, ListOrder, MarkChange
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.pages.charts import Bar, histogram
+from difficulty_service.pages.html_page import chance
 from difficulty_service.scores.samples import ScoredSamples
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
@@ -195,6 +197,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
     ]
     values = job.values(IMAGES) | {
         "card": card,
+        "is_one_image": True,
         "marks": job.marks_of([row]),
         "said": job.said_of(row),
         "may_decide": job.key.manages(job.job.owner),
@@ -292,6 +295,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "verified_filters": {} if samples.verified is None else conditions.VERIFIED,
         **job.classes(),
         "most_at_once": MOST_AT_ONCE,
+        "suspicions": _suspicions(query),
         "has_doubtful": bool(samples.is_doubtful.any()),
         "number_name": _name_of_number(samples, query),
     }
@@ -314,6 +318,16 @@ def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:
     if query.sort == "doubtful" and samples.compares_classes:
         return "suspicion" if samples.by_suspicion else "margin"
     return samples.measure_name
+
+
+def _suspicions(query: ImageQuery) -> Mapping[str, str]:
+    """The chances of a wrong label that a list is filtered by, with that of its address."""
+    known = {"0": "above 50 %", "2.944": "above 95 %", "4.595": "above 99 %"}
+    try:
+        given = float(query.margin) if query.margin else None
+    except ValueError:
+        given = None  # which the page explains
+    return known if given is None else {query.margin: f"above {chance(given)}"} | known
 
 
 def _bars(job: ScoredJob, page: ImagePage) -> list[Bar]:

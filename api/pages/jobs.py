@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 from fastapi import APIRouter, Depends, Form, Query, Request
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
@@ -25,6 +25,7 @@ from api.jobs.store import (
     submit,
 )
 from api.jobs.submission import submit_limits, validate_submission
+from api.pages.new_job import OPTIONS, NewJob, entered_job
 from api.pages.rendering import is_fragment, redirect, render
 from api.routes import jobs as rest
 from api.routes.results import succeeded_job
@@ -33,166 +34,14 @@ from api.services import services_of
 from api.uploads.quota import find_usage
 from difficulty_service.bodies.jobs import FINAL_STATES, JobCreate
 from difficulty_service.bodies.service import BackbonePublic, FolderPage
-from difficulty_service.settings.options import (
-    EncodingOptions,
-    ReadingOptions,
-    ScoringOptions,
-    schemas_of,
-    sentence_of,
-)
-
-Kind = Literal["check", "checks", "choice", "number", "text"]
-
-
-@dataclass(frozen=True)
-class OptionField:
-    """A field of a form."""
-
-    name: str
-    kind: Kind  # how it is entered
-    sentence: str  # what it does
-    entered: tuple[str, ...]  # as the browser sends it; none where it was left alone
-    choices: Mapping[str, str] = field(default_factory=dict)  # with a sentence, or ""
-    usual: tuple[str, ...] = ()  # what holds where nothing is entered
-    is_required: bool = False
-
-    @property
-    def label(self) -> str:
-        """Its name in words."""
-        return self.name.replace("_", " ").capitalize()
-
-    @property
-    def shown(self) -> tuple[str, ...]:
-        """The values that the form shows."""
-        return self.entered or self.usual
-
-
-def option_fields(
-    model: type[BaseModel], names: Iterable[str], entered: Mapping[str, tuple[str, ...]]
-) -> list[OptionField]:
-    """The fields of some options, by what the model's JSON Schema says of each."""
-    properties = schemas_of(model)
-    return [_field(model, name, properties[name], entered.get(name, ())) for name in names]
-
-
-def _field(
-    model: type[BaseModel], name: str, schema: Mapping[str, Any], entered: tuple[str, ...]
-) -> OptionField:
-    kinds = [each for each in schema.get("anyOf", [schema]) if each.get("type") != "null"]
-    choices = {value: "" for each in kinds for value in each.get("enum", ())}
-    kind: Kind = "text"
-    if schema.get("type") == "array":
-        kind = "checks"
-        choices = {each["const"]: each["description"] for each in schema["items"]["oneOf"]}
-    elif schema.get("type") == "boolean":
-        kind = "check"
-    elif len(kinds) == 1 and kinds[0]["type"] in ("integer", "number"):
-        kind = "number"
-    elif choices and len(kinds) == 1:
-        kind = "choice"
-    known = model.model_fields[name]
-    return OptionField(
-        name=name,
-        kind=kind,
-        sentence=sentence_of(model, name),
-        entered=entered,
-        choices=choices,
-        usual=() if known.is_required() else _texts(known.default),
-        is_required=known.is_required(),
-    )
-
-
-def _texts(default: object) -> tuple[str, ...]:
-    if default is None or default is False:
-        return ()
-    return tuple(default) if isinstance(default, tuple) else (str(default),)
-
-
-def entered_values(fields: Iterable[OptionField]) -> dict[str, Any]:
-    """What was entered, as values of a JSON body; fields left as they were are not there.
-
-    Raises:
-        ValueError: A number cannot be read; it begins with the name of the option.
-    """
-    values: dict[str, Any] = {}
-    for each in fields:
-        texts = [text.strip() for text in each.entered if text.strip()]
-        if tuple(texts) == each.usual:
-            continue
-        if texts and each.kind in ("checks", "check"):
-            values[each.name] = texts if each.kind == "checks" else True
-        elif texts:
-            is_number = each.kind == "number" or (each.choices and texts[0] not in each.choices)
-            values[each.name] = _number(each.name, texts[0]) if is_number else texts[0]
-    return values
-
-
-def _number(name: str, text: str) -> int | float:
-    for read in (int, float):
-        try:
-            return read(text)
-        except ValueError:
-            continue
-    raise ValueError(f"{name}: {text!r} is no number")
-
 
 router = APIRouter(include_in_schema=False)
 
 PAGE = 25
 Token = Annotated[str, Form(min_length=1, max_length=100)]
 UNFINISHED = ("queued", "running")
-
-OPTIONS = [
-    name
-    for options in (ReadingOptions, ScoringOptions, EncodingOptions)
-    for name in options.model_fields
-] + ["missing_boxes"]
-"""Options of a job that the form asks for, in its order."""
-
-
-@dataclass(frozen=True)
-class NewJob:
-    """What was entered in the form, as the browser sends it."""
-
-    source: str = "root"  # "root" or "upload"
-    root: str = ""
-    path: str = ""
-    upload: str = ""
-    backbone: str = ""  # empty for the usual one
-    token: str = ""  # of the page, by which a form that is sent twice is one job
-    options: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # texts of each
-
-    @property
-    def fields(self) -> list[OptionField]:
-        """The fields of the options."""
-        return option_fields(JobCreate, OPTIONS, self.options)
-
-    @property
-    def has_options(self) -> bool:
-        """Whether an option that the form hides at first was changed."""
-        return any(each.shown != each.usual for each in self.fields if each.name != "scorers")
-
-    def as_body(self) -> dict[str, Any]:
-        """Body of the request that submits this job."""
-        dataset = (
-            {"upload": self.upload}
-            if self.source == "upload"
-            else {"root": self.root, "path": self.path.strip().strip("/")}
-        )
-        body: dict[str, Any] = {"dataset": dataset, **entered_values(self.fields)}
-        return body | {"backbone": self.backbone} if self.backbone else body
-
-
-async def entered_job(request: Request) -> NewJob:
-    """What the browser sent; files and fields that the form does not have are ignored."""
-    async with request.form() as sent:
-        texts = {name: tuple(map(str, sent.getlist(name))) for name in sent}
-    own = {
-        each.name: texts[each.name][-1]
-        for each in fields(NewJob)
-        if each.name in texts and each.name != "options"
-    }
-    return NewJob(**own, options={name: texts[name] for name in OPTIONS if name in texts})
+TO_DOWNLOAD = "to download"  # `weights` of a network that is not on this machine yet
+LONGEST_VALUE = 40  # letters of an option that the list of jobs shows
 
 
 @router.get("/")
@@ -201,6 +50,8 @@ def show_jobs(
 ) -> Response:
     """The jobs that the caller may see, newest first, and the form for a new one."""
     values = _list(request, key, before)
+    if services_of(request).rounds is not None and len(values["jobs"]) == 1 and before is None:
+        return redirect(f"/jobs/{values['jobs'][0].id}")  # a dataset, not a list of one round
     if is_fragment(request):
         return render(request, "job_list", values)
     return render(request, "jobs", values | _form(request, key, NewJob(), {}))
@@ -332,7 +183,8 @@ def changed_options(job: Job) -> str:
 
 
 def _in_words(value: object) -> str:
-    return "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    text = "+".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return text if len(text) <= LONGEST_VALUE else f"{text[:LONGEST_VALUE]}…"
 
 
 def _form(
@@ -345,7 +197,10 @@ def _form(
         "form": replace(form, token=uuid4().hex),
         "problem": problem,
         "roots": list(key.within(settings).roots),
-        "backbones": backbones,
+        "backbones": {
+            title: [each for each in backbones if (each.weights == TO_DOWNLOAD) is is_far]
+            for title, is_far in (("On this machine", False), ("More, downloaded first", True))
+        },
         "recommended": _names_of_defaults(backbones),
         "max_upload_bytes": settings.max_upload_bytes,
         "takes_jobs": settings.takes_jobs,

@@ -16,6 +16,7 @@ from api.http.principals import Principal
 from api.http.problems import Problem
 from api.jobs.store import Job
 from api.pages.assets import page_assets
+from api.services import services_of
 from difficulty_service.bodies.comparison_kinds import Comparison
 from difficulty_service.bodies.comparisons import COMPARISONS
 from difficulty_service.bodies.jobs import WeightsDownload
@@ -41,6 +42,7 @@ def render(
             may_write=bool(principal and "write" in principal.scopes),
             caller=principal,
             path=request.url.path,
+            explores=services_of(request).rounds is not None,
             static=f"/static/{page_assets().version}",
             **(values or {}),
         )
@@ -83,10 +85,10 @@ def problem_page(problem: Problem, request: Request) -> Response:
 
 
 def job_name(job: Job) -> str:
-    """The dataset of a job in a few words."""
+    """What people call a job: its own name, else its dataset in a few words."""
     dataset = job.wanted.dataset
-    name = "/".join(part for part in (dataset.root, dataset.path) if part)
-    if dataset.upload:
+    name = job.wanted.name or "/".join(part for part in (dataset.root, dataset.path) if part)
+    if not name:
         name = f"upload {dataset.upload[-6:]}"
     return f"{name} with marks" if job.wanted.marks else name
 

@@ -9,7 +9,18 @@ from starlette.responses import Response
 from api.http.api_keys import LONGEST_SECRET, UNKNOWN_KEY, ReadKey, find_principal
 from api.http.browsers import delete_cookie, set_cookie
 from api.http.problems import Problem
-from api.pages import columns, comparisons, images, jobs, map_page, marking, reviewers, views
+from api.pages import (
+    columns,
+    comparisons,
+    copies,
+    faults,
+    images,
+    jobs,
+    map_page,
+    marking,
+    reviewers,
+    views,
+)
 from api.pages.assets import page_assets
 from api.pages.rendering import redirect, render
 from api.services import services_of
@@ -40,7 +51,13 @@ def show_sign_in(
     """The form for a key; where there are no keys, the page itself."""
     if not any_keys(services_of(request).engine):
         return redirect(_local(next_))
-    return render(request, "sign_in", {"next": _local(next_), "problem": ""})
+    return _ask_for_key(request, next_)
+
+
+def _ask_for_key(request: Request, next_: str, problem: str = "", status: int = 200) -> Response:
+    contact = services_of(request).settings.contact
+    values = {"next": _local(next_), "problem": problem, "contact": contact}
+    return render(request, "sign_in", values, status)
 
 
 @router.post("/sign-in")
@@ -59,7 +76,7 @@ def sign_in(
             problem = error.detail
     if principal is None:
         sentence = f"{problem[0].upper()}{problem[1:]}."
-        return render(request, "sign_in", {"next": _local(next_), "problem": sentence}, 401)
+        return _ask_for_key(request, next_, sentence, 401)
     request.state.principal = principal  # for the logs
     answer = redirect(_local(next_))
     set_cookie(answer, secret, secure=request.url.scheme == "https")
@@ -83,6 +100,8 @@ ROUTERS = (
     router,
     jobs.router,
     views.router,
+    copies.router,
+    faults.router,
     map_page.router,
     columns.router,
     comparisons.router,

@@ -31,6 +31,7 @@ from difficulty_service.reports.sample_columns import SampleColumns, with_values
 from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
 from difficulty_service.scores.provenance import RandomCheck
 from difficulty_service.scores.samples import ScoredSamples
+from difficulty_service.scores.score_columns import FAULT_COLUMN
 
 IMAGES = "Images"  # name of the page of all samples, which are texts in some jobs
 MOST_CLASSES = 1000  # number of classes that a page names
@@ -103,6 +104,16 @@ class ScoredJob:
         return services_of(self.request).maps.get(self.job, layout)
 
     @property
+    def faults(self) -> Mapping[str, int] | None:
+        """Number of images with each fault that occurs; None where it is not known."""
+        known = self.scores.provenance.image_faults
+        column = self.scores.faults.get(FAULT_COLUMN)
+        if known is not None or column is None:
+            return known
+        pairs = zip(column.categories, column.counts, strict=False)  # last come those without one
+        return {name: number for name, number in pairs if number}
+
+    @property
     def awaits_features(self) -> bool:
         """Whether the map and what finds similar images are still being made."""
         rounds = services_of(self.request).rounds
@@ -148,6 +159,7 @@ class ScoredJob:
             "has_labels": self.samples.has_labels,
             "new_classes": self.samples.takes_new_classes,
             "mark_kinds": self.samples.mark_kinds,
+            "faults": self.faults,
             "current": f"{noun.capitalize()}s" if current == IMAGES else current,
             "tray": self._tray(),
             "class_name": self.samples.name_of,
@@ -155,6 +167,8 @@ class ScoredJob:
             "round_kept": self._round_kept(),
             "token": uuid4().hex,
             "takes_jobs": services_of(self.request).settings.takes_jobs,
+            "contact": services_of(self.request).settings.contact,
+            "may_share": bool(self.key.owner) and self.key.manages(self.job.owner),
         }
 
     def _can_score_again(self) -> bool:

@@ -1,40 +1,30 @@
-"""Pages of a job: progress or summary, classes, confused pairs, errors, marks and the map."""
+"""Pages of a job: progress or summary, round, classes, confused pairs and errors."""
 
 from typing import Annotated
 from uuid import uuid4
 
-from fastapi import APIRouter, Form, Path, Query, Request
-from pydantic import BaseModel, Field
+from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
-from api.http.api_keys import ReadKey, WriteKey
-from api.http.principals import Principal
-from api.http.problems import Problem, invalid, not_found
-from api.jobs.marks import SampleMark
+from api.http.api_keys import ReadKey
+from api.http.problems import Problem
 from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
-from api.pages.rendering import is_fragment, job_name, query_of, redirect, render
+from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import ScoredJob, may_submit_again, scored_job
-from api.results.column_conditions import IS
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
-from api.routes.jobs import in_turn
-from api.routes.marks import mark_many, require_few
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from api.services import services_of
 from difficulty_service.bodies.results import TagPublic
 from difficulty_service.pages.origin import describe_provenance
-from difficulty_service.reports.copies import give_label, keep_one, to_group
-from difficulty_service.reports.sample_columns import PRESENT
 from difficulty_service.reports.sections import LISTED_CLASSES
-from difficulty_service.scores.score_columns import FAULT_COLUMN
 from difficulty_service.scoring.round_change import change_between
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
 
 PICTURED_PAIRS = 6
 ERRORS = 100
-COPIES = 24  # groups of copies
 PER_DIRECTION = 24
 TYPICAL = 6
 CHANGED = 48  # images that a round changed
@@ -81,7 +71,7 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         },
         "near": provenance.near_duplicates,
         "faults": faults,
-        "faults_page": "images" + query_of({f"{IS}{FAULT_COLUMN}": PRESENT} if faults else {}),
+        "faults_page": "faults",
         "facts": describe_provenance(provenance),
         "result": job.job.result,
         "tags": _tags(request, job),
@@ -195,82 +185,6 @@ def show_pair(job_id: str, first: Label, second: Label, request: Request, key: R
     return render(request, "pair_page", values)
 
 
-@router.get("/copies")
-def show_copies(
-    job_id: str,
-    request: Request,
-    key: ReadKey,
-    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
-) -> Response:
-    """Groups of images that are copies of each other, those with different labels first."""
-    job = scored_job(request, key, job_id)
-    samples = job.samples
-    groups = [to_group(samples, rows) for rows in samples.copies[after : after + COPIES]]
-    following = after + COPIES
-    values = job.values("Copies") | {
-        "groups": [(group, job.cards(group.rows)) for group in groups],
-        "marks": job.marks_of([row for group in groups for row in group.rows]),
-        "num_groups": len(samples.copies),
-        "num_copied": sum(map(len, samples.copies)),
-        "num_conflicting": samples.num_conflicting,
-        "near": job.scores.provenance.near_duplicates,
-        "after": after,
-        "next": following if following < len(samples.copies) else None,
-    }
-    return render(request, "copies_page", values)
-
-
-class CopyDecision(BaseModel):
-    """What a form decides about the group of copies that has a row.
-
-    Attributes:
-        label: Name of the class that all copies get.
-        one: Name of the class of which the first copy alone is kept.
-    """
-
-    row: Annotated[int, Field(ge=0)]
-    label: Annotated[str | None, Field(max_length=4000)] = None
-    one: Annotated[str | None, Field(max_length=4000)] = None
-
-
-@router.post("/copies")
-async def decide_copies(
-    job_id: str,
-    request: Request,
-    key: WriteKey,
-    form: Annotated[CopyDecision, Form()],
-    after: Annotated[int, Query(ge=0, le=LARGEST_OFFSET)] = 0,
-) -> Response:
-    """Gives all copies of a group one of their labels, or keeps one with it alone, by marks."""
-    queue = services_of(request).queues.marking
-    return await in_turn(queue, request, key, _decide_copies, job_id, request, key, form, after)
-
-
-def _decide_copies(
-    job_id: str, request: Request, key: Principal, form: CopyDecision, after: int
-) -> Response:
-    job = scored_job(request, key, job_id)
-    samples = job.samples
-    rows = next((rows for rows in samples.copies if form.row in rows), None)
-    if rows is None:
-        raise not_found("sample", str(form.row))
-    if form.label is not None and form.one is None:
-        decide, name, field = give_label, form.label, "label"
-    elif form.one is not None and form.label is None:
-        decide, name, field = keep_one, form.one, "one"
-    else:
-        raise invalid("a group of copies gets one decision", "send `label` or `one`", "label")
-    if name not in {samples.name_of(each) for each in samples.labels[rows].tolist()}:
-        raise invalid(f"no copy has the label {name[:100]!r}", "choose one of their labels", field)
-    require_few(len(rows))
-    marks: dict[int, SampleMark | None] = {
-        each: SampleMark(each, samples.ids[each].as_py(), decided.mark, decided.label)
-        for each, decided in decide(samples, rows, name).items()
-    }
-    mark_many(request, key.owner, job.job, marks)
-    return redirect(f"{job.address}/copies?after={after}#copies-{form.row}")
-
-
 @router.get("/errors")
 def show_errors(
     job_id: str,
@@ -281,7 +195,7 @@ def show_errors(
     """What has no score, with the reasons."""
     job = scored_job(request, key, job_id)
     page = read_errors(job_id, request, key, ERRORS, after)
-    return render(request, "errors", job.values("Errors") | {"page": page})
+    return render(request, "errors", job.values("Not scored") | {"page": page})
 
 
 @router.get("/tray")

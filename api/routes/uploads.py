@@ -55,7 +55,7 @@ def create(body: UploadCreate, request: Request, response: Response, key: WriteK
         )
     require_space(settings)
     quota = quota_of(engine, settings, key.owner)
-    upload = store.create_upload(engine, key.owner, body.format, body.size, quota)
+    upload = store.create_upload(engine, key.owner, body.format, body.size, quota, name=body.name)
     response.headers["Location"] = _address(upload)
     return _public(upload, response)
 

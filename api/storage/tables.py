@@ -113,6 +113,7 @@ UPLOADS = sa.Table(
     METADATA,
     sa.Column("id", sa.String(32), primary_key=True),
     sa.Column("owner", sa.String(32), nullable=False),
+    sa.Column("name", sa.String(200)),  # of the file; None where it was not named
     sa.Column("format", sa.String(16), nullable=False),  # tar, zip, parquet
     sa.Column("size", sa.BigInteger),  # as declared; None until known
     sa.Column("received", sa.BigInteger, nullable=False, default=0),

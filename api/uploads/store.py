@@ -33,6 +33,7 @@ class Upload:
 
     id: str
     owner: str
+    name: str | None  # of the file
     format: str  # one of FORMATS
     size: int | None  # announced number of bytes; None until known
     received: int
@@ -44,7 +45,13 @@ class Upload:
 
 @retry
 def create_upload(
-    engine: Engine, owner: str, format_name: str, size: int | None, quota: Quota | None = None
+    engine: Engine,
+    owner: str,
+    format_name: str,
+    size: int | None,
+    quota: Quota | None = None,
+    *,
+    name: str | None = None,
 ) -> Upload:
     """Creates an upload; one with a size has that reserved of the quota, if there is one.
 
@@ -61,6 +68,7 @@ def create_upload(
         values = {
             "id": new_id(),
             "owner": owner,
+            "name": name,
             "format": format_name,
             "size": size,
             "state": "open",

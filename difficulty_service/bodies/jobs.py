@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.base.contract import Contract, Names
+from difficulty_service.bodies.uploads import LONGEST_NAME, NAME_PATTERN
 from difficulty_service.dataset_formats import DatasetPreview
 from difficulty_service.settings.command_options import NumSearched
 from difficulty_service.settings.option_rules import chosen_in, find_clash
@@ -77,6 +78,7 @@ class JobRequest(DatasetScoring):
     """What a job does, as it is stored: a dataset to score, with options."""
 
     dataset: JobDataset
+    name: str | None = None
     backbone: str | None = None
     gaussians: str | None = None
     marks: str | None = None
@@ -117,6 +119,10 @@ class JobCreate(JobRequest):
         },
     )
 
+    name: Annotated[str, Field(max_length=LONGEST_NAME, pattern=NAME_PATTERN)] | None = Field(
+        default=None,
+        description="What people call the job; null for the name of its upload, or its path",
+    )
     backbone: Annotated[str, Field(max_length=200, pattern=BACKBONE_PATTERN)] | None = Field(
         default=None,
         description="Name from GET /v1/backbones; null is the default for images or for texts",

@@ -6,6 +6,10 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 LARGEST = 1 << 62
+LONGEST_NAME = 200
+NAME_PATTERN = r"^[^\x00-\x1f\x7f]+$"
+"""One line or less, which every database stores."""
+
 UploadFormat = Literal["tar", "zip", "parquet"]
 
 
@@ -24,12 +28,16 @@ class UploadCreate(BaseModel):
     size: Annotated[int, Field(ge=1, le=LARGEST)] | None = Field(
         default=None, description="Number of bytes, if known, with which the upload is complete"
     )
+    name: Annotated[str, Field(max_length=LONGEST_NAME, pattern=NAME_PATTERN)] | None = Field(
+        default=None, description="Name of the file, which is that of jobs without another one"
+    )
 
 
 class UploadPublic(BaseModel):
     """An upload and the number of bytes received."""
 
     id: str
+    name: str | None = None
     format: str
     size: int | None
     received: int

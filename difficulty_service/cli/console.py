@@ -39,12 +39,12 @@ def print_table(
     rows: Sequence[Sequence[Any]],
     *,
     shorten: str | None = None,
-    whole: str | None = None,
+    whole: Sequence[str] = (),
 ) -> None:
     """Prints aligned columns, numbers to the right.
 
     Where a row is wider than the console, the cells of the column `shorten` lose their middle, and
-    those of `whole`, which are copied, stay on one line.
+    those of the columns `whole` stay on one line.
     """
     texts = [[as_text(cell) for cell in row] for row in rows]
     if shorten is not None and texts:
@@ -57,7 +57,7 @@ def print_table(
     for index, name in enumerate(columns):
         numeric = bool(rows) and isinstance(rows[0][index], int | float)
         justify: Literal["left", "right"] = "right" if numeric else "left"
-        table.add_column(name, justify=justify, overflow="fold", no_wrap=name == whole)
+        table.add_column(name, justify=justify, overflow="fold", no_wrap=name in whole)
     for row in texts:
         table.add_row(*map(Text, row))
     out.print(table)

@@ -221,7 +221,7 @@ def print_next_steps(summary: "ScoreSummary", scores: Path, report: Path | None 
     if not summary.num_compared:
         clusters = command_to_score_again(scores, report, "--clusters auto")
     if are_wrong and summary.num_samples >= FEW_SAMPLES:
-        decide = filled(LEAVE_OUT)
+        decide += filled(LEAVE_OUT)
     print_steps(
         [
             *(filled(LOOK) if report is None else []),

@@ -11,7 +11,7 @@ import httpx2
 from difficulty_service.base.errors import ServiceError
 from difficulty_service.base.files import file_sha256
 from difficulty_service.bodies.jobs import JobPublic
-from difficulty_service.bodies.uploads import UploadCreate, UploadFormat, UploadPublic
+from difficulty_service.bodies.uploads import LONGEST_NAME, UploadCreate, UploadFormat, UploadPublic
 from difficulty_service.client.connection import TIMEOUT, Patience, ServiceConnection, out_of_reach
 
 PART_BYTES = 8 << 20
@@ -97,7 +97,8 @@ def upload(
     """Sends a file, from the first byte on that the service does not have."""
     size = path.stat().st_size
     if upload_id is None:
-        form = UploadCreate(format=_format_of(path), size=size)
+        name = "".join(filter(str.isprintable, path.name))[-LONGEST_NAME:] or None
+        form = UploadCreate(format=_format_of(path), size=size, name=name)
         state = connection.ask(UploadPublic, "POST", "/v1/uploads", body=form)
     else:
         state = connection.ask(UploadPublic, "GET", "/v1/uploads/{}", upload_id)

@@ -8,6 +8,7 @@ from difficulty_service.base.garbage import collection_paused
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.datasets.archive import open_archive
 from difficulty_service.datasets.class_folders import open_image_folder
+from difficulty_service.datasets.class_names import name_numbered
 from difficulty_service.datasets.hugging_face import open_hugging_face
 from difficulty_service.datasets.listing import without_labels
 from difficulty_service.datasets.memory import open_plugged
@@ -67,7 +68,9 @@ def open_dataset(location: str, options: DatasetOptions) -> Dataset:
     with collection_paused():  # one object for each sample or more, none of them in a circle
         opened = DATASETS[kind](found.location, found.options)
     dataset = replace(opened, location=location, format=kind)
-    return without_labels(dataset) if options.unlabelled else dataset
+    if options.unlabelled:
+        return without_labels(dataset)
+    return name_numbered(dataset, options.class_names)
 
 
 def _require_format(name: str | None) -> None:

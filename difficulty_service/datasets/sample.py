@@ -82,6 +82,8 @@ class DatasetOptions:
         id_column: Column whose text is the sample id; None to use a column of unique paths, or
             else `file#row`.
         text_column: Column of a table whose texts are the samples; None for images.
+        class_names: Names of the classes whose labels are 0, 1, 2, ...; none for those of the
+            dataset.
         unlabelled: Whether labels are ignored, so that all samples are of the class UNLABELLED.
         outlines: Whether what is outside of the outline of an object becomes grey.
         limit: Number of samples to use, evenly spaced over the dataset; None for all.
@@ -97,6 +99,7 @@ class DatasetOptions:
     label_column: str | None = None
     id_column: str | None = None
     text_column: str | None = None
+    class_names: tuple[str, ...] = ()
     unlabelled: bool = False
     outlines: bool = False
     limit: int | None = None

@@ -92,6 +92,8 @@ class RecordedOptions(Contract):
     """Column of the ids."""
     text_column: str | None = None
     """Column of the texts."""
+    class_names: Names | None = None
+    """Names that were given to the classes 0, 1, 2, ...; absent where none were."""
     unlabelled: bool | None = None
     """Whether labels were ignored; absent where not."""
     outlines: bool | None = None

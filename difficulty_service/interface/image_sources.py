@@ -11,6 +11,7 @@ import numpy as np
 
 from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.datasets import open_dataset
+from difficulty_service.datasets.class_names import name_numbered
 from difficulty_service.datasets.hugging_face import open_rows
 from difficulty_service.datasets.labels import (
     LABEL_NAMES,
@@ -52,7 +53,11 @@ def open_images(images: LabelledImages, options: DatasetOptions) -> tuple[Datase
         alone = not isinstance(images[0], list | tuple)
         images = _without_labels(images) if alone else images
     dataset, warnings = _open(images, options)
-    return without_labels(dataset) if options.unlabelled else dataset, warnings
+    if options.unlabelled:
+        return without_labels(dataset), warnings
+    if not isinstance(images, str | os.PathLike):  # else it has them already
+        dataset = name_numbered(dataset, options.class_names)
+    return dataset, warnings
 
 
 def _open(images: LabelledImages, options: DatasetOptions) -> tuple[Dataset, list[str]]:

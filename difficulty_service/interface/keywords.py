@@ -69,6 +69,8 @@ class DatasetChoices(TypedDict, total=False):
         id_column: Table column with the sample ids; by default a unique path column, or else
             file#row.
         text_column: Table column with the texts to score, instead of images.
+        class_names: Names of the classes whose labels are 0, 1, 2, ...: a list, or a text with
+            commas between.
         unlabelled: Ignore labels and class folders, or read a dataset without any; unusual samples,
             copies and image faults are still found. Default: `False`.
         outlines: Grey out everything outside the outline of each object. Default: `False`.
@@ -82,6 +84,7 @@ class DatasetChoices(TypedDict, total=False):
     label_column: str | None
     id_column: str | None
     text_column: str | None
+    class_names: str | Sequence[str] | None
     unlabelled: bool
     outlines: bool
     limit: int | None

@@ -62,10 +62,10 @@ def _plain_values(given: Mapping[str, Any]) -> Mapping[str, Any]:
     values: dict[str, Any] = {name: _plain(value) for name, value in given.items()}
     if isinstance(values.get("scorers"), str):
         values["scorers"] = [values["scorers"]]
-    for name in ("classes", "tags"):
+    for name, separator in (("classes", ","), ("tags", ","), ("class_names", "\n")):
         listed = values.get(name)
         if listed is not None and not isinstance(listed, str):
-            values[name] = ",".join(listed)
+            values[name] = separator.join(listed)
     return values
 
 

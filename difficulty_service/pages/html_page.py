@@ -30,6 +30,12 @@ POLICY = (
 MINUS, NO_BREAK = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 
 
+SURE = 0.001
+"""Probability below which, or above one minus which, it is only said that it is."""
+
+LARGEST_ODDS = 50.0  # logarithm, which is far beyond SURE
+
+
 def require_page_file(path: Path) -> None:
     """Raises ReportError where a page cannot be written to a path."""
     require_output_file(path, (".html", ".htm"), ReportError)
@@ -68,6 +74,8 @@ def environment_of(package: str) -> Environment:
     environment.filters |= {
         "count": lambda number: f"{number:,}",
         "decimals": decimals,
+        "chance": chance,
+        "rank": rank,
         "percent": lambda share: f"{100 * share:.1f}{NO_BREAK}%",
         "whole_percent": lambda share: f"{100 * share:.0f}{NO_BREAK}%",
         "script_json": _script_json,
@@ -84,6 +92,28 @@ def decimals(number: float, places: int = 1) -> str:
         return "\N{EN DASH}"
     text = f"{number:,.{places}f}"
     return text.replace("-", MINUS) if text.strip("-0.") else text.removeprefix("-")
+
+
+def chance(log_odds: float) -> str:
+    """The probability of log-odds in percent, never all or nothing; a dash where there is none."""
+    if math.isnan(log_odds):
+        return "\N{EN DASH}"
+    share = 1 / (1 + math.exp(-max(-LARGEST_ODDS, min(LARGEST_ODDS, log_odds))))
+    if share < SURE:
+        return f"< {100 * SURE:.1f}{NO_BREAK}%"
+    if share > 1 - SURE:
+        return f"> {100 * (1 - SURE):.1f}{NO_BREAK}%"
+    return f"{100 * share:.1f}{NO_BREAK}%"
+
+
+def rank(percentile: float, noun: str) -> str:
+    """How hard a sample is beside all others; empty where it has no score."""
+    if math.isnan(percentile):
+        return ""
+    if percentile == 1:
+        return f"the hardest of all {noun}s"
+    # Rounded down, so that no other sample is harder than all of them.
+    return f"harder than {math.floor(1000 * percentile) / 10:.1f}{NO_BREAK}% of all"
 
 
 @cache

@@ -44,6 +44,11 @@ RULES = (
     ),
     OptionRule(("tags",), ("fail_above",), "{others} counts labels, and {option} judges tags"),
     OptionRule(
+        ("unlabelled",),
+        ("class_names",),
+        "{others} would change nothing, because {option} ignores labels",
+    ),
+    OptionRule(
         ("modality", "text_column"),
         IMAGES_ONLY,
         "{others} would change nothing, because {option} makes the samples texts",

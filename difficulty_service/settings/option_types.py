@@ -1,6 +1,7 @@
 """The base of options, what their values are checked to be, and how texts with several are read."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -70,6 +71,27 @@ Column = Annotated[str, Field(min_length=1, max_length=500)]
 def split_names(text: str) -> list[str]:
     """The names in a text, which commas separate."""
     return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def split_lines(text: str) -> list[str]:
+    """The names in a text: one on each line, or with commas between where it is a single line."""
+    if "\n" not in text.strip():
+        return split_names(text)
+    return [line.strip() for line in text.splitlines() if line.strip()]
+
+
+def names_in_order(text: str) -> str:
+    """Names of classes in the order of their numbers.
+
+    Raises:
+        ValueError: There is none, or one is there twice.
+    """
+    names = split_lines(text)
+    twice = next((name for name, times in Counter(names).items() if times > 1), None)
+    if not names or twice is not None:
+        problem = "names no class" if twice is None else f"names {twice!r} twice"
+        raise ValueError(f"the text {problem}; name each class once, such as cat,dog")
+    return text
 
 
 def known_scorers(names: Sequence[str]) -> tuple[str, ...]:
@@ -190,6 +212,7 @@ def some_columns(text: str) -> str:
 
 TagNames = Annotated[str, Field(max_length=100_000), AfterValidator(some_columns)]
 Separator = Annotated[str, Field(min_length=1, max_length=20), AfterValidator(with_tags)]
+NamesInOrder = Annotated[str, Field(max_length=100_000), AfterValidator(names_in_order)]
 ClassNames = Annotated[str, Field(max_length=100_000), AfterValidator(several_names)]
 Clusters = Annotated[
     Literal["auto"] | Annotated[int, Field(ge=2, le=1000)], AfterValidator(without_classes)

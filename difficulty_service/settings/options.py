@@ -23,13 +23,13 @@ from difficulty_service.scores.score_columns import DEFAULT_SCORERS, SCORERS
 from difficulty_service.settings.option_types import (
     LARGEST_SEED,
     MOST_SAMPLES,
-    Actors,
     Bands,
     ClassNames,
     Clusters,
     Column,
     Corruption,
     InPython,
+    NamesInOrder,
     Page,
     Range,
     Scorers,
@@ -37,6 +37,7 @@ from difficulty_service.settings.option_types import (
     Strategies,
     TagNames,
     panel,
+    split_lines,
     split_names,
     strategy_shares,
 )
@@ -72,6 +73,17 @@ class ReadingOptions(ColumnOptions):
     text_column: Column | None = None
     """Table column with the texts to score, instead of images."""
 
+    class_names: Annotated[
+        NamesInOrder | None,
+        Parameter(metavar="NAME,..."),
+        InPython(
+            "Names of the classes whose labels are 0, 1, 2, ...: a list, or a text with commas "
+            "between.",
+            "str | Sequence[str] | None",
+        ),
+    ] = None
+    """Names of the classes whose labels are 0, 1, 2, ...: cat,dog,bird, or one on each line."""
+
     unlabelled: bool = False
     """Ignore labels and class folders, or read a dataset without any; unusual samples, copies and
     image faults are still found."""
@@ -81,6 +93,11 @@ class ReadingOptions(ColumnOptions):
 
     limit: Annotated[int, Field(ge=1, le=MOST_SAMPLES)] | None = None
     """Use this many samples, evenly spaced."""
+
+    @property
+    def names_in_order(self) -> tuple[str, ...]:
+        """The names of the classes 0, 1, 2, ...; none for those of the dataset."""
+        return tuple(split_lines(self.class_names or ""))
 
 
 @panel("Encoding")
@@ -319,7 +336,7 @@ LABELS_ONLY = (
     *FIT_ONLY,
     *ScorerOptions.model_fields,
     *LabelOptions.model_fields,
-    *("label_column", "unlabelled", "augment_runs"),
+    *("label_column", "class_names", "unlabelled", "augment_runs"),
 )
 """Options that would change nothing where tags are judged, or by which they cannot be."""
 
@@ -351,89 +368,6 @@ class ListingOptions(ReadingOptions):
 
     shard_size: Annotated[int, Field(ge=1)] = 4096
     """Samples per shard, the unit of resuming."""
-
-
-@panel("Backbone")
-class NetworkOptions(Options):
-    """The network that turns samples into features."""
-
-    backbone: str | None = None
-    """See `difficulty backbones`; default: by --gaussians, else clip-vit-b16, offline
-    builtin-photos, small images builtin, texts builtin-text."""
-
-    features: Literal["penultimate", "projected"] = "penultimate"
-    """CLIP features before or after the projection."""
-
-    image_size: Annotated[int, Field(ge=1)] | None = None
-    """Side length of the square input in pixels, if the network accepts others; takes time
-    quadratic in it."""
-
-    preprocess: Literal["fast", "exact"] = "fast"
-    """exact: bit for bit like open_clip or timm, but slower."""
-
-
-@panel("Machine")
-class DeviceOptions(Options):
-    """What a run uses of its machine."""
-
-    weights: Annotated[str | None, InPython(type="str | Path | None")] = None
-    """Local weights file (safetensors or PyTorch) instead of a download."""
-
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1, mps."""
-
-    precision: Annotated[
-        Literal["auto", "fp32", "bf16", "fp16", "int8"],
-        InPython(
-            "auto: int8 for builtin-photos on CPUs; `score_dataset` takes fp16 or bf16 if faster "
-            "with the same ranks; else fp32. Default: `auto`."
-        ),
-    ] = "auto"
-    """auto: fp16 or bf16 if faster with the same ranks; int8 for builtin-photos on CPUs; else
-    fp32."""
-
-    batch_size: Annotated[int, Field(ge=1)] | None = None
-    """Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large ones."""
-
-    workers: Annotated[int, Field(ge=1)] | None = None
-    """Threads, or with a GPU processes, that read and decode images; default: all cores, or one per
-    actor of a cluster without GPUs."""
-
-
-@panel("Machine")
-class MachineOptions(DeviceOptions):
-    """What a run uses of its machine, and whether it keeps what an earlier run made."""
-
-    resume: Annotated[
-        bool,
-        Parameter(negative="--no-resume"),
-        InPython(
-            "Reuse features that an earlier call left beside `out`. The default is True for files "
-            "and Hugging Face datasets, and False for other images in memory, where a change would "
-            "go unnoticed."
-        ),
-    ] = True
-    """Reuse the features that an earlier run extracted."""
-
-
-@panel("Machine and cluster")
-class RunOptions(MachineOptions):
-    """What a run uses of its machine or of a Ray cluster."""
-
-    max_pixels: Annotated[int, Field(ge=1)] = 50_000_000
-    """Refuse images with more pixels than this."""
-
-    max_download_bytes: Annotated[int | None, Field(ge=1)] = None
-    """Largest weights file to download, in bytes; default: no limit."""
-
-    engine: Literal["local", "ray"] = "local"
-    """Where to run; ray: on a Ray cluster, with the same results."""
-
-    ray_address: Annotated[str | None, Parameter(metavar="HOST:PORT")] = None
-    """Address of a running Ray cluster, or auto; default: RAY_ADDRESS, else only this machine."""
-
-    ray_actors: Annotated[Actors | None, Parameter(metavar="MIN:MAX")] = None
-    """Start up to MAX actors and at least MIN; default: as many as fit."""
 
 
 @panel("Output")

@@ -8,13 +8,12 @@ from typing import Annotated, Any, Self
 from cyclopts import Parameter
 
 from difficulty_service.base.errors import ConfigError, Setting
+from difficulty_service.settings.machine import NetworkOptions, RunOptions
 from difficulty_service.settings.option_rules import chosen_in, find_clash
 from difficulty_service.settings.options import (
     EncodingOptions,
     ListingOptions,
-    NetworkOptions,
     Options,
-    RunOptions,
     ScoringOptions,
 )
 
@@ -102,7 +101,8 @@ class Run:
     def reading(self) -> Mapping[str, Any]:
         """How the dataset is read, as `DatasetOptions` takes it; for tags, without labels."""
         named = self.dataset.model_dump(exclude={"modality"})
-        return {**named, "text_column": self.text_column, **self.scoring.reading_for_tags}
+        given = {"text_column": self.text_column, "class_names": self.dataset.names_in_order}
+        return {**named, **given, **self.scoring.reading_for_tags}
 
     @property
     def is_of_texts(self) -> bool:

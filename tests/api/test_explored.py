@@ -114,6 +114,22 @@ def test_scoring_again_replaces_the_scores_by_those_that_know_the_decisions(scor
     assert remembered(scores) == RIGHT
 
 
+def test_the_first_page_is_the_dataset_until_there_are_rounds_to_choose_from(
+    scores: Path,
+) -> None:
+    explorer = explorer_of(scores)
+    with explorer.client:
+        alone = explorer.client.get("/", follow_redirects=False)
+        explorer.mark(explorer.job, **RIGHT)
+        explorer.post(explorer.job, "score-again")
+        listed = explorer.client.get("/").text
+
+    assert alone.headers["location"] == f"/jobs/{explorer.job}"
+    assert "Rounds of review</h1>" in listed
+    assert ">Round 2</a>" in listed
+    assert ">Round 1</a>" in listed
+
+
 def test_a_round_is_scored_as_the_command_scores_it(scores: Path, tmp_path: Path) -> None:
     explorer = explorer_of(scores)
     with explorer.client:

@@ -1,5 +1,6 @@
 """`difficulty keys` says what it does to a key, and when the key ends."""
 
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,8 +9,9 @@ from sqlalchemy import Engine
 
 from api.jobs.store import SubmitLimits, submit
 from api.key_commands import change, create, end_of, revoke, rotate, show
-from api.storage.keys import find_key, list_keys
+from api.storage.keys import find_key, list_keys, record_uses
 from difficulty_service.base.errors import ConfigError
+from difficulty_service.cli import console
 
 NOON = datetime(2026, 11, 5, 12, tzinfo=UTC).timestamp()
 
@@ -78,6 +80,25 @@ def test_a_key_is_made_changed_listed_rotated_and_revoked(
     assert "none" in listed
     assert "used" in listed
     assert list_keys(sqlite_engine)[0].revoked_at
+
+
+def test_the_list_of_keys_fits_a_terminal_of_80_columns(
+    sqlite_engine: Engine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(console.out, "width", 80)
+    create("laboratory", expires="2999-01-31")
+    create("the reviewers of the second floor", scopes="read-all,write", roots="photos,scans")
+    record_uses(sqlite_engine, {key.id for key in list_keys(sqlite_engine)})
+    said(capsys)
+
+    show()
+
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    shown = "\n".join(lines)
+    assert all(key.id in shown for key in list_keys(sqlite_engine))
+    assert "2999-01-31" in shown
+    assert len(re.findall(r"\d{4}-\d\d-\d\d \d\d:\d\d", shown)) == 2
 
 
 def test_what_is_not_there_or_not_said_is_named_with_the_remedy() -> None:

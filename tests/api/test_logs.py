@@ -13,7 +13,7 @@ import structlog
 from fastapi import FastAPI, Request
 from starlette.testclient import TestClient
 
-from api.logs import HIDDEN, printable_settings, set_up_logging, without_secrets
+from api.logs import HIDDEN, are_for_people, printable_settings, set_up_logging, without_secrets
 from api.settings import Settings
 from api.storage.keys import create_key
 from tests.service import client_of, services_in
@@ -164,6 +164,26 @@ def test_text_logs_are_readable_lines_without_colours(stream: io.StringIO) -> No
     assert "job=abc" in line
     assert "s3cr3t" not in line
     assert "\x1b" not in line
+
+
+class Terminal(io.StringIO):
+    """A stream that people read."""
+
+    def isatty(self) -> bool:
+        """It is one."""
+        return True
+
+
+def test_a_terminal_gets_lines_for_people_and_everything_else_json(stream: io.StringIO) -> None:
+    terminal = Terminal()
+    for each in (terminal, stream):
+        set_up_logging(Settings(), each)
+        structlog.get_logger().info("job-claimed", job="abc")
+
+    assert "job=abc" in terminal.getvalue()
+    assert json.loads(stream.getvalue())["job"] == "abc"
+    assert are_for_people(Settings(), terminal)
+    assert not are_for_people(Settings(log_format="json"), terminal)
 
 
 def test_settings_are_shown_without_passwords() -> None:

@@ -163,6 +163,7 @@ BODIES: Mapping[str, Mapping[str, object]] = {
     "POST /jobs/{job_id}/score-again": {"data": {"token": "x"}},
     "POST /jobs/{job_id}/try-again": {"data": {"token": "x"}},
     "POST /jobs/{job_id}/copies": {"data": {"row": "0", "mark": "drop"}},
+    "POST /jobs/{job_id}/faults": {"data": {"fault": "dark", "mark": "drop"}},
     "POST /jobs/{job_id}/columns": {"files": {"table": ("a.csv", b"sample_id,a\n")}},
     "POST /jobs/{job_id}/columns/remove": {"data": {"name": "cameras.csv"}},
     "POST /jobs/{job_id}/comparisons": {"data": {"kind": "select", "count": "1"}},

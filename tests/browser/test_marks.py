@@ -293,3 +293,20 @@ def test_a_browser_that_stores_nothing_says_so(open_page: OpenPage, report: Path
     text = page.locator("#tray-text").inner_text()
     assert "1 checked" in text
     assert "This browser does not keep them: download before you leave." in text
+
+
+def test_the_first_key_marks_the_first_card_that_is_seen_and_else_leads_to_it(
+    open_page: OpenPage, report: Path
+) -> None:
+    page = open_page(report)
+    cards = "[...document.querySelectorAll('.card')]"
+    focused = f"{cards}.indexOf(document.activeElement.closest('.card'))"
+
+    page.keyboard.press("d")  # at the top of the page, where the card cannot be seen
+    led = page.evaluate(focused), page.locator("[data-mark]").count()
+    page.evaluate("document.activeElement.blur()")
+    page.keyboard.press("d")
+
+    assert led == (0, 0)
+    assert page.locator(".card").first.get_attribute("data-mark") == "drop"
+    assert page.evaluate(focused) == 1

@@ -26,7 +26,7 @@ from difficulty_service.pages.cards import read_pictures
 from difficulty_service.pages.stored_images import open_images
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scoring.pipeline import make_plan
-from difficulty_service.settings.options import RunOptions
+from difficulty_service.settings.machine import RunOptions
 from difficulty_service.settings.run import Run
 
 NUMBER, WRONG, SIDE = 180, 18, 64

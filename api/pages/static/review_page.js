@@ -49,7 +49,7 @@ export function startReview() {
   const review = new Review(store, (card) => Number(card.dataset.row), cardOf, {
     refusal: place.dataset.mayWrite === "yes" ? "" : READ_ONLY, say, past: new SessionPast(job),
   });
-  if (place.id === "one") new OnePage(review, new LastLooked(job));
+  if (place.id === "one") new OnePage(review, new LastLooked(job), new CameFrom(job));
   else startGrid(place, review, new LastLooked(job));
 }
 
@@ -67,6 +67,33 @@ class LastLooked {
       const [search, row] = JSON.parse(sessionStorage.getItem(this.key)) ?? [];
       return search === conditions ? row : null;
     } catch { return null; }
+  }
+}
+
+const ELSEWHERE = {
+  copies: "the copies", faults: "the faults", map: "the map", classes: "the classes",
+  pairs: "the confusions", round: "the round", missing: "the boxes", comparisons: "the comparison",
+};
+
+// The page that the first image of a session was opened from, where that is no list of images.
+class CameFrom {
+  constructor(job) {
+    this.key = `difficulty-came:${job}`;
+    try {
+      const from = new URL(document.referrer || window.location.href);
+      const isHere = from.origin === window.location.origin;
+      const [page] = isHere ? from.pathname.split(`/jobs/${job}/`)[1]?.split("/") ?? [] : [];
+      if (page in ELSEWHERE) sessionStorage.setItem(this.key, JSON.stringify([page, from.pathname + from.search]));
+      else if (page === "images" && !/\/images\/\d+/.test(from.pathname)) sessionStorage.removeItem(this.key);
+    } catch { /* the link leads to the list */ }
+  }
+
+  // Has the link of a page of an image lead back there.
+  show(link) {
+    try {
+      const [page, address] = JSON.parse(sessionStorage.getItem(this.key)) ?? [];
+      if (page) Object.assign(link, { href: address, textContent: `Back to ${ELSEWHERE[page]}` });
+    } catch { /* the link leads to the list */ }
   }
 }
 
@@ -152,8 +179,8 @@ async function markMatching(form, button, place, review) {
 
 // The page of one image, on which each decision leads on to the next one.
 class OnePage {
-  constructor(review, looked) {
-    Object.assign(this, { review, looked, waiting: Promise.resolve() });
+  constructor(review, looked, came) {
+    Object.assign(this, { review, looked, came, waiting: Promise.resolve() });
     listenForKeys(document, {
       move: (move) => this.step({ left: "previous", right: "next" }[move]),
       undo: () => this.undo(),
@@ -175,6 +202,7 @@ class OnePage {
   show() {
     const { card, review } = this, one = byId("one"), bar = byId("decisions");
     this.looked.set(Number(card.dataset.row));
+    this.came.show(byId("all"));
     if (bar) {
       const shown = new DecisionBar(bar, review, classNames, {
         decide: (decision) => this.decide(decision),

@@ -5,11 +5,32 @@ import { byId } from "./report/page.js";
 const PART = 8 << 20;
 const RETRIES = 5;
 const FORMATS = ["zip", "tar", "parquet"];
+const MARKS = { zip: [[0, "PK"]], parquet: [[0, "PAR1"]], tar: [[257, "ustar"]] };
+const HEAD = 512; // bytes that tell what a file is
 
 class Unreachable extends Error {}
 
 const pause = (seconds) => new Promise((resolve) => { setTimeout(resolve, 1000 * seconds); });
+const printable = (name) => name.replace(/[\u0000-\u001f\u007f]/g, "").slice(-200);
 const megabytes = (bytes) => (bytes / 1e6).toLocaleString("en", { maximumFractionDigits: 1 });
+
+// What is wrong with a file as an archive or table; empty where nothing is.
+async function whyRefused(file, most) {
+  const format = FORMATS.find((each) => file.name.toLowerCase().endsWith(`.${each}`));
+  if (!format) return `${file.name} is neither a zip, a tar nor a Parquet file. Pack the folder as a zip, then choose that.`;
+  if (file.size > most) return `${file.name} has ${megabytes(file.size)} MB, and the service takes ${megabytes(most)} MB at most.`;
+  const head = new Uint8Array(await file.slice(0, HEAD).arrayBuffer());
+  const text = String.fromCharCode(...head);
+  const isOne = MARKS[format].every(([start, mark]) => text.startsWith(mark, start))
+    || (format === "tar" && file.size >= HEAD && head[0] !== 0 && isTarHeader(head));
+  return isOne ? "" : `${file.name} is named .${format}, but it is no ${format} file. Pack the folder again, then choose that.`;
+}
+
+// Whether the numbers of a header add up to the sum in it, as in tars from before "ustar".
+function isTarHeader(head) {
+  const sum = head.reduce((total, byte, place) => total + (place >= 148 && place < 156 ? 32 : byte), 0);
+  return sum === Number.parseInt(String.fromCharCode(...head.slice(148, 156)), 8);
+}
 
 async function problemOf(answer) {
   const problem = await answer.json().catch(() => null);
@@ -26,7 +47,7 @@ async function announce(file, format) {
   }
   const answer = await fetch("/v1/uploads", {
     method: "POST", headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ format, size: file.size }),
+    body: JSON.stringify({ format, size: file.size, name: printable(file.name) || null }),
   });
   if (!answer.ok) throw new Error(await problemOf(answer));
   const upload = await answer.json();
@@ -72,17 +93,20 @@ export function startUpload() {
   const [drop, input, progress, text, id, submit] = ["drop", "file", "upload-progress", "upload-text", "upload", "submit-job"]
     .map(byId);
 
+  let refused = "";
+  const refuse = (why) => {
+    refused = why;
+    text.textContent = why;
+    text.classList.toggle("problem", why !== "");
+    if (why) input.setAttribute("aria-invalid", "true");
+    else input.removeAttribute("aria-invalid");
+  };
+
   const take = async (file) => {
     const format = FORMATS.find((each) => file.name.toLowerCase().endsWith(`.${each}`));
     id.value = "";
-    if (!format) {
-      text.textContent = `${file.name} is neither a zip, a tar nor a Parquet file.`;
-      return;
-    }
-    if (file.size > Number(form.dataset.mostBytes)) {
-      text.textContent = `${file.name} is larger than the service accepts.`;
-      return;
-    }
+    refuse(await whyRefused(file, Number(form.dataset.mostBytes)));
+    if (refused) return;
     submit.disabled = true;
     progress.hidden = false;
     try {
@@ -97,7 +121,7 @@ export function startUpload() {
       text.textContent = `${file.name} has arrived.`;
       id.dispatchEvent(new Event("change", { bubbles: true })); // for the estimate
     } catch (error) {
-      text.textContent = error.message;
+      refuse(error.message);
     } finally {
       submit.disabled = false;
     }
@@ -120,7 +144,7 @@ export function startUpload() {
     const isUpload = form.querySelector('[name="source"]:checked')?.value === "upload";
     if (!isUpload || id.value) return;
     event.preventDefault();
-    text.textContent = "Choose a file first.";
+    refuse(refused || "Choose a file first.");
     input.focus();
   });
 }

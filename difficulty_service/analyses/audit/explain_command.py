@@ -9,12 +9,8 @@ from difficulty_service.cli.console import out as console
 from difficulty_service.cli.extract import plan_of, report_extraction, report_settled
 from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import find_images, reading_of
-from difficulty_service.settings.options import (
-    MachineOptions,
-    NetworkOptions,
-    RunOptions,
-    ScoredImages,
-)
+from difficulty_service.settings.machine import MachineOptions, NetworkOptions, RunOptions
+from difficulty_service.settings.options import ScoredImages
 from difficulty_service.settings.run import Run
 
 if TYPE_CHECKING:

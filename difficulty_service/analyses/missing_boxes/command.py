@@ -11,7 +11,8 @@ from difficulty_service.cli.progress import exit_when_interrupted
 from difficulty_service.cli.scored_images import reading_of
 from difficulty_service.cli.written_files import require_writable
 from difficulty_service.settings.command_options import MissingOptions
-from difficulty_service.settings.options import DeviceOptions, JsonOption, ScoredImages
+from difficulty_service.settings.machine import DeviceOptions
+from difficulty_service.settings.options import JsonOption, ScoredImages
 
 if TYPE_CHECKING:
     from difficulty_service.analyses.missing_boxes.find import MissingBoxes

@@ -39,12 +39,8 @@ from difficulty_service.images.pixels import Pixels
 from difficulty_service.scoring.pipeline import NO_CALLBACKS, Callbacks, execute, make_plan
 from difficulty_service.scoring.splits import Split
 from difficulty_service.settings.command_options import MissingOptions
-from difficulty_service.settings.options import (
-    DeviceOptions,
-    EncodingOptions,
-    NetworkOptions,
-    RunOptions,
-)
+from difficulty_service.settings.machine import DeviceOptions, NetworkOptions, RunOptions
+from difficulty_service.settings.options import EncodingOptions
 from difficulty_service.settings.run import Run
 
 OVERLAP = 0.2

@@ -21,7 +21,7 @@ from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scoring.pipeline import Callbacks
 from difficulty_service.scoring.splits import open_split
 from difficulty_service.settings.command_options import MissingOptions
-from difficulty_service.settings.options import DeviceOptions
+from difficulty_service.settings.machine import DeviceOptions
 
 SAMPLE: int = MissingOptions.model_fields["sample"].default
 COUNT: int = MissingOptions.model_fields["count"].default

@@ -2,7 +2,7 @@
 
 import { DecisionBar } from "./decisions.js";
 import { listenForKeys, showKeys, togglePixels } from "./keys.js";
-import { byId } from "./page.js";
+import { byId, doubtInWords } from "./page.js";
 import { look } from "./review.js";
 
 function typicalPictures(rows, name) {
@@ -66,7 +66,7 @@ export class Closer {
     byId("dialog-picture").replaceChildren(shown);
     byId("dialog-title").textContent = nearest ? `${given}, or ${nearest}?` : data.labelled ? `${given}?` : sample.id;
     const parts = data.labelled ? [sample.id] : [];
-    if (sample.doubt !== null) parts.push(`${data.doubt} ${sample.doubt.toFixed(1)}`);
+    if (sample.doubt !== null) parts.push(doubtInWords(data.doubt, sample.doubt));
     if (sample.difficulty !== null) parts.push(`difficulty ${sample.difficulty.toFixed(1)}`);
     if (sample.percentile === 1) parts.push("the hardest of all images");
     else if (sample.percentile !== null) {

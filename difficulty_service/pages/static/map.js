@@ -158,7 +158,7 @@ export class ImageMap {
       this.pointed = best;
       const shown = this.picture(points.rowOf(best)), text = document.createElement("span");
       const level = points.columns.percentiles[best];
-      const harder = level === NO_LEVEL ? "no score" : `harder than ${Math.round((100 * level) / LEVELS)} %`;
+      const harder = level === NO_LEVEL ? "no score" : level === LEVELS ? "among the hardest" : `harder than ${Math.floor((100 * level) / LEVELS)} %`;
       text.textContent = `${points.nameOf(points.columns.labels[best])} · ${harder}`;
       tip.replaceChildren(...(shown ? [shown] : []), text);
       this.idOf(best).then((id) => { if (id && this.pointed === best) text.textContent += ` · ${id}`; });

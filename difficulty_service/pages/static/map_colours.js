@@ -6,6 +6,8 @@ import { LEVELS } from "./map_data.js";
 const CLASS_COLOURS = [
   "#4e79a7", "#f28e2b", "#59a14f", "#e15759", "#b07aa1",
   "#9c755f", "#76b7b2", "#d4a72c", "#ff9da7", "#5b6770",
+  "#1f9ed1", "#8a5cc2", "#2f7d4f", "#b0413e", "#c85c9e",
+  "#6b8e23", "#274c77", "#e07a5f", "#3d9991", "#7a5230",
 ];
 const OTHER_COLOUR = "#a8aca5", HARD_COLOUR = "#d75016", CALM_COLOUR = "#8c9892", AMBER_COLOUR = "#e0a526";
 const FAINT = 0.3, CLEAR = 0.8, MUTED = 0.14;
@@ -25,7 +27,7 @@ function scaleColour(position) {
 //     value. `texts` are the words for positions from 0 to 1 on that range: [[0.3, "easy"], …];
 //   { values, names, shown, many }: categories, each an index of `names`. `shown` are those with a
 //     colour of their own, those drawn first in front: [{ category, colour, opacity }, …]; without
-//     it, they are the ten with the most points. `many` names what the others are: "classes".
+//     it, they are the twenty with the most points. `many` names what the others are: "classes".
 // `chosen` are the categories that a person has chosen: all others are grey.
 // The answer has a level for each point, below 256; the colour and opacity of each level, of which
 // later ones are drawn over earlier ones; and the entries of the key.
@@ -65,8 +67,9 @@ function colourCategories(column, chosen) {
   }
   const levels = new Uint8Array(values.length);
   for (let index = 0; index < values.length; index += 1) levels[index] = levelOf.get(values[index]) ?? 0;
-  // What is drawn in front comes first.
-  const entries = [...(column.shown ? [...shown].reverse() : shown), ...added];
+  // What is drawn in front comes first, of categories alike the first in their order.
+  const inOrder = [...shown].sort((one, other) => one.category - other.category);
+  const entries = [...(column.shown ? [...shown].reverse() : inOrder), ...added];
   const key = entries.filter(({ category }) => column.shown || counts.has(category))
     .map(({ category, colour }) => ({ category, text: names[category], colour: !chosen.size || chosen.has(category) ? colour : OTHER_COLOUR }));
   const others = frequent.length - key.length;

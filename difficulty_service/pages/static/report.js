@@ -5,7 +5,7 @@ import { CopyGroups } from "./copy_groups.js";
 import { Closer } from "./dialog.js";
 import { showKeys } from "./keys.js";
 import { showMark } from "./marks.js";
-import { byId, readJson } from "./page.js";
+import { byId, doubtInWords, readJson } from "./page.js";
 import { Grid, look, Review } from "./review.js";
 import { download, plural, StoredMarks } from "./stored_marks.js";
 
@@ -125,10 +125,11 @@ class Report {
       bar.classList.toggle("off", Number(bar.dataset.low) < cut - 1e-3);
     }
     const count = this.data.counts[step];
-    byId("cut-value").textContent = cut.toFixed(1);
+    const shown = doubtInWords(this.data.doubt, cut).replace(/^\w+ /, "");
+    byId("cut-value").textContent = shown;
     byId("cut-count").textContent =
       `${plural(count, "image")}, ${(100 * count / this.data.total).toFixed(1)} % of all`;
-    byId("cut").setAttribute("aria-valuetext", `${cut.toFixed(1)}: ${plural(count, "image")}`);
+    byId("cut").setAttribute("aria-valuetext", `${shown}: ${plural(count, "image")}`);
   }
 }
 

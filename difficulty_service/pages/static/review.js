@@ -87,7 +87,11 @@ export class Grid {
         all: (_, event) => event.target.closest(".card") !== null && this.choose(this.cards),
       }),
     });
-    listenForKeys(document, { close: () => this.unselect() });
+    listenForKeys(document, {
+      close: () => this.unselect(),
+      move: (move) => ["left", "right"].includes(move) && this.begin(),
+      mark: (decision) => this.begin((card) => this.mark(decision, { target: card })),
+    });
     // Assistive technology focuses cards without a click or an arrow key.
     place.addEventListener("focusin", (event) => {
       const card = event.target.closest(".card");
@@ -138,6 +142,17 @@ export class Grid {
   get selected() { return this.cards.filter((card) => card.classList.contains("selected")); }
 
   focus(card) { if (card && !card.hidden) look(card).focus(); }
+
+  // What the first key of a page does, when nothing has the focus yet: it leads to the first card, and
+  // acts on one that people see already. False where it is not the first key.
+  begin(act = () => false) {
+    const card = this.current;
+    if (!card || document.activeElement !== document.body || document.querySelector("dialog[open]")) return false;
+    const { top, bottom } = card.getBoundingClientRect(), isSeen = top >= 0 && bottom <= window.innerHeight;
+    this.focus(card);
+    if (isSeen) act(card);
+    return true;
+  }
 
   enter(card) {
     if (this.current) look(this.current).tabIndex = -1;

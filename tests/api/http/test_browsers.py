@@ -44,6 +44,20 @@ def test_a_page_without_a_key_leads_to_the_sign_in_and_back(
     assert page.status_code == 200
 
 
+def test_who_is_sent_a_link_reads_what_it_is_and_whom_to_ask(tmp_path: Path) -> None:
+    def asked(**settings: object) -> str:
+        with client_of(tmp_path, **settings) as client:
+            create_key(services_in(client).engine, "browser", ["write"])
+            return client.get("/sign-in?next=/jobs/one").text
+
+    plain, named = asked(), asked(contact="Ana <ana@example.org>")
+
+    assert "Here people check the labels of a dataset that are probably wrong" in plain
+    assert "Ask whoever sent you the link, or the operator of this service." in plain
+    assert "Ask <bdi>Ana &lt;ana@example.org&gt;</bdi>." in named
+    assert "Then the page opens that you were sent." in named
+
+
 def test_no_answer_to_a_key_may_be_kept_for_others(client: TestClient, engine: Engine) -> None:
     _, secret = create_key(engine, "admin", ["admin"])
     body = {"dataset": {"root": "photos", "path": "train"}, "backbone": "builtin"}

@@ -39,6 +39,7 @@ def changes(tenants: Any) -> dict[str, dict[str, Any]]:  # noqa: ANN401
         f"/jobs/{job}/score-again": {"data": {"token": "x"}},
         f"/jobs/{job}/try-again": {"data": {"token": "x"}},
         f"/jobs/{job}/copies": {"data": {"row": "0", "label": "cat"}},
+        f"/jobs/{job}/faults": {"data": {"fault": "dark", "mark": "drop"}},
         f"/jobs/{job}/remove": {"data": {}},
         f"/v1/jobs/{job}/marks": {"json": {"marks": [mark]}},
         "/v1/uploads": {"json": {"format": "zip"}},

@@ -21,7 +21,7 @@ from difficulty_service.base.threads import num_workers
 from difficulty_service.extraction.plan import Plan
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.scoring.pipeline import ExtractedDataset, execute
-from difficulty_service.settings.options import RunOptions
+from difficulty_service.settings.machine import RunOptions
 
 
 @pytest.fixture

@@ -17,11 +17,13 @@ from httpx2 import Response
 from api.app import create_app
 from api.explore import ExploreOptions, explorer_settings, join_columns
 from api.explored import ExploredFile, add_round
+from api.pages.faults import IN_WORDS
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample
 from difficulty_service.marks.review_folder import ReviewFolder
 from difficulty_service.scores.file import ScoreFile, to_schema
 from difficulty_service.scores.provenance import Provenance
+from difficulty_service.scoring.image_faults import FAULT_NAMES
 from tests.factories import score_table
 
 SAMPLES = 30
@@ -128,6 +130,48 @@ def ids_of(client: TestClient, condition: str) -> list[str]:
     """Ids of the samples that REST lists."""
     answer = asked_for(client, condition).raise_for_status().json()
     return sorted(row["sample_id"] for row in answer["samples"])
+
+
+def marked(client: TestClient) -> dict[int, str]:
+    address = f"http://localhost/v1{client.base_url.path}marks"
+    return {each["row"]: each["mark"] for each in client.get(address).json()["marks"]}
+
+
+def test_images_with_a_fault_are_kept_or_dropped_on_a_page_of_their_own(
+    open_scores: Callable[[pa.Array | None], TestClient],
+) -> None:
+    faults = [{4: "dark", 5: "dark", 7: "blurred"}.get(row) for row in range(SAMPLES)]
+    client = open_scores(pa.array(faults))
+
+    page = client.get("faults").text
+    one = client.post("faults", data={"fault": "dark", "row": "4", "mark": "drop"}).text
+    client.post("faults", data={"fault": "dark", "mark": "keep"})
+    others = marked(client)
+    client.post("faults", data={"fault": "dark", "mark": "none"})
+    refused = client.post("faults", data={"fault": "dark", "row": "7", "mark": "drop"})
+
+    assert "2 very dark</h2>" in page
+    assert "1 blurred</h2>" in page
+    assert "At night that may be right." in page
+    assert "Drop 2</button>" in page
+    assert "Drop 1</button>" in one
+    assert '<span class="copy">drop</span>' in one
+    assert others == {4: "drop", 5: "keep"}
+    assert marked(client) == {}
+    assert refused.status_code == 422
+
+
+def test_every_fault_is_described_in_plain_words() -> None:
+    assert list(IN_WORDS) == list(FAULT_NAMES)
+
+
+def test_scores_that_do_not_tell_how_images_look_have_no_page_of_faults_in_their_tabs(
+    open_scores: Callable[[pa.Array | None], TestClient],
+) -> None:
+    page = open_scores(None).get("images").text
+
+    assert ">Copies</a>" in page
+    assert ">Faults</a>" not in page
 
 
 def test_faults_of_images_filter_without_being_asked_for(

@@ -33,7 +33,7 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
     folder = tmp_path_factory.mktemp("service")
     photos = write_image_folder(folder / "photos", CLASSES, EACH, size=(16, 16))
     (photos / "dog" / "9.png").write_bytes((photos / "cat" / "0.png").read_bytes())
-    roots = {"photos": str(photos)}
+    roots = {"photos": str(photos), "conflicts": str(photos.parent / "conflicts")}
     with client_of(folder / "data", roots=roots, default_backbone=SMALL) as client:
         yield client
 
@@ -197,6 +197,60 @@ def test_one_of_the_copies_is_kept_and_the_others_are_dropped(
     assert "Keep one <bdi>dog</bdi>" in before
     assert re.findall('<span class="copy">(.*?)</span>', after) == ["drop", "keep"]
     assert [answer.status_code for answer in refused] == [422] * 3
+
+
+@pytest.fixture
+def conflicts(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
+    """A job about three pairs of copies that are a cat and a dog each, of many images."""
+    photos = Path(services_in(client).settings.roots["photos"]).parent / "conflicts"
+    if not photos.exists():
+        write_image_folder(photos, CLASSES, EACH, size=(16, 16))
+        for number in (0, 1, 2):
+            copy = photos / "dog" / f"{number}.png"
+            copy.write_bytes((photos / "cat" / f"{number}.png").read_bytes())
+    body = {"dataset": {"root": "conflicts"}, "shrinkage": "ledoit-wolf"}
+    client.post("/v1/jobs", json=body).raise_for_status()
+    return run_next_job(client)
+
+
+def decided(client: TestClient, job: Job) -> dict[int, str]:
+    marks = client.get(f"/v1/jobs/{job.id}/marks").json()["marks"]
+    return {each["row"]: each["label"] or each["mark"] for each in marks}
+
+
+def test_a_decision_is_applied_to_all_pairs_of_the_same_classes_and_undone_at_once(
+    client: TestClient, conflicts: Job
+) -> None:
+    address = f"/jobs/{conflicts.id}/copies"
+    before = client.get(address).text
+
+    after = client.post(address, data={"row": "10", "label": "cat", "alike": "1"}).text
+    marks = decided(client, conflicts)
+    undone = client.post(address, data={"row": "10", "undo": "step"}).text
+
+    assert before.count("Apply to all 3 pairs of these classes") == 3
+    assert marks == {10: "keep", 11: "keep", 12: "keep", 20: "cat", 21: "cat", 22: "cat"}
+    assert "3 groups: <bdi>all are cat</bdi>" in after
+    assert after.count("<details><summary>") == 3
+    assert decided(client, conflicts) == {}
+    assert undone.count("Apply to all 3 pairs of these classes") == 3
+
+
+def test_a_group_that_is_decided_folds_and_is_not_decided_again_with_others(
+    client: TestClient, conflicts: Job
+) -> None:
+    address = f"/jobs/{conflicts.id}/copies"
+    client.post(address, data={"row": "11", "one": "dog"})
+
+    page = client.post(address, data={"row": "10", "label": "cat", "alike": "1"}).text
+    marks = decided(client, conflicts)
+    client.post(address, data={"row": "12", "undo": "group"})
+    client.post(address, data={"row": "10", "undo": "step"})
+
+    assert "one is kept: dog" in page
+    assert "2 groups: <bdi>all are cat</bdi>" in page
+    assert marks == {10: "keep", 12: "keep", 11: "drop", 21: "keep", 20: "cat", 22: "cat"}
+    assert decided(client, conflicts) == {11: "drop", 21: "keep"}
 
 
 def test_more_copies_than_can_be_marked_at_once_are_refused(

@@ -9,6 +9,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from api.jobs import estimate
+from api.pages.new_job import NewJob
+from difficulty_service.settings.options import DatasetScoring
 from tests.service import client_of
 
 
@@ -70,6 +72,34 @@ def test_every_option_that_is_entered_is_in_the_request(client: TestClient) -> N
     assert (request["near_duplicates"], request["shrinkage"]) == (0.97, 0.25)
     assert (request["label_column"], request["corrupt"]) == ("breed", "fog:3")
     assert (request["on_error"], request["limit"]) == ("stop", 50)
+
+
+def test_every_option_of_a_dataset_is_in_one_group_of_the_form() -> None:
+    shown = [each.name for group in NewJob().groups for each in group.fields]
+
+    assert sorted(shown) == sorted({*DatasetScoring.model_fields, "missing_boxes"})
+
+
+def test_an_option_without_a_default_says_what_holds_without_it() -> None:
+    fields = [each for group in NewJob().groups for each in group.fields]
+    entered = [each for each in fields if each.kind in {"choice", "lines", "number", "text"}]
+
+    assert [each.name for each in entered if not each.usual and not each.unset] == []
+
+
+def test_near_copies_are_found_at_the_usual_cosine_unless_another_one_is_entered() -> None:
+    assert NewJob(near_copies="1").as_body()["near_duplicates"] == 0.97
+    chosen = NewJob(near_copies="1", options={"near_duplicates": ("0.9",)})
+    assert chosen.as_body()["near_duplicates"] == 0.9
+    assert "near_duplicates" not in NewJob().as_body()
+
+
+@pytest.mark.parametrize("name", ["two\nlines", "n" * 201])
+def test_a_name_that_is_no_line_is_explained(client: TestClient, name: str) -> None:
+    answer = client.post("/", data={"source": "root", "root": "photos", "name": name})
+
+    assert answer.status_code == 422
+    assert re.search('name="name"[^>]* aria-invalid="true"', answer.text)
 
 
 @pytest.mark.parametrize(

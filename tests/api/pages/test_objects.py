@@ -11,7 +11,6 @@ from fastapi.testclient import TestClient
 from PIL import Image
 
 from api.jobs.store import Job
-from difficulty_service.datasets import objects
 from tests.boxed_images import COLOURS, WRITERS, many_scenes
 from tests.service import ask, client_of
 from tests.small_network import SMALL
@@ -35,7 +34,7 @@ def client(root: Path) -> Iterator[TestClient]:
         yield client
 
 
-@pytest.mark.parametrize("form", list(objects.OBJECT_FORMATS))
+@pytest.mark.parametrize("form", list(WRITERS))
 def test_a_job_over_a_folder_of_boxes_shows_a_crop_of_each(
     form: str, client: TestClient, run_next_job: Callable[[TestClient], Job]
 ) -> None:
@@ -85,7 +84,7 @@ def test_pages_of_boxes_speak_of_objects(
     assert "33 objects" in re.sub(r"<[^>]+>", "", summary)
     assert "<b>33</b> of 33 objects" in listed
     assert "While an object has the focus" in listed
-    assert "An object of one colour among those of another" in drawn
+    assert "Similar objects lie close together" in drawn
     assert not [page for page in (summary, listed, drawn) if ">Images</a>" in page]
 
 

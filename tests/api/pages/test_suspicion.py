@@ -15,6 +15,7 @@ from difficulty_service.scores.file import read_scores, write_scores
 from difficulty_service.scores.provenance import Provenance
 from tests.factories import score_table
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 SCORES = score_table(
     [0, 0, 1, 1],
     rmd=[4.0, 3.0, 2.0, 1.0],
@@ -59,15 +60,15 @@ def test_images_are_ordered_and_filtered_by_suspicion(tmp_path: Path) -> None:
     assert rows_of(every) == [2, 1, 3, 0]
     assert rows_of(doubtful) == [2, 1]
     assert rows_of(owls) == [1]
-    assert numbers_of(doubtful) == ["suspicion 6.5", "suspicion 1.5"]
+    assert numbers_of(doubtful) == [f"suspicion 99.8{NO_BREAK}%", f"suspicion 81.8{NO_BREAK}%"]
     assert all(each.startswith("RMD ") for each in numbers_of(hardest))
     assert f'<a href="{address}/images?sort=doubtful">Show the others, too</a>' in doubtful
     assert f'href="{address}/images/2?margin=0"' in doubtful
-    assert '<input id="margin" type="number" step="any" name="margin" value="0"' in doubtful
+    assert '<option value="0" selected>above 50' in doubtful
     assert f'href="{address}/images?margin=0&amp;sort=doubtful">Only doubtful labels<' in every
     assert "Mark all" not in every
     assert "Only doubtful labels" not in owls
-    assert "Suspicion above" in every
+    assert "Chance of a wrong label" in every
     assert "Margin above" not in every
 
 
@@ -98,5 +99,6 @@ def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: 
     assert "<b>2</b> of 4 labels are almost certainly wrong." in summary
     assert "1 is between two classes (ambiguous: the label may still be right)" in summary
     assert job["result"]["num_doubtful"] == 2
-    assert "<dt>Suspicion</dt><dd>6.5: another class fits better</dd>" in image
+    chance = f"<dd>99.8{NO_BREAK}%: another class fits better</dd>"
+    assert f"<dt>Chance that the label is wrong</dt>{chance}" in image
     assert re.search(r"<dt>Label margin</dt><dd>.2\.0</dd>", image)

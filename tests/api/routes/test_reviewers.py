@@ -10,7 +10,7 @@ from sqlalchemy import Engine, update
 
 from api.jobs.marks import JobMarks
 from api.jobs.store import get_job
-from api.storage.keys import Key, revoke_key
+from api.storage.keys import Key, create_key, revoke_key
 from api.storage.tables import KEYS
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
@@ -187,7 +187,8 @@ def test_the_page_shares_a_job_and_ends_that_without_a_script(
     assert "Share no longer with colleague" in shared
     assert call("colleague", "GET", page).status_code == 200
     removed = {"key_id": keys["colleague"][0].id}
-    assert "colleague" not in call("owner", "POST", f"{page}/remove", data=removed).text
+    ended = call("owner", "POST", f"{page}/remove", data=removed).text
+    assert "Share no longer with colleague" not in ended
     assert call("colleague", "GET", page).status_code == 404
 
 
@@ -343,3 +344,40 @@ def test_the_page_links_shares_that_together_are_the_doubtful_labels(call: Call,
     assert len(links) == 3
     assert sorted(row for each in rows for row in each) == ["0", "1"]
     assert 'name="share" value="2of3" checked' in lists[1]
+
+
+def test_a_job_is_shared_by_the_name_of_a_key(
+    call: Call, keys: dict[str, tuple[Key, str]], job: str
+) -> None:
+    page = call("owner", "POST", f"/jobs/{job}/reviewers", data={"key_id": " Colleague "})
+
+    assert page.status_code == 200
+    assert call("colleague", "GET", "").status_code == 200
+    assert [each["key"] for each in call("owner", "GET", "reviewers").json()["reviewers"]] == [
+        keys["colleague"][0].id
+    ]
+
+
+def test_a_name_that_no_key_or_several_have_is_explained_on_the_page(
+    call: Call, engine: Engine, job: str
+) -> None:
+    for _ in range(2):
+        create_key(engine, "twin", ["write"])
+
+    unknown = call("owner", "POST", f"/jobs/{job}/reviewers", data={"key_id": "nobody"})
+    several = call("owner", "POST", f"/jobs/{job}/reviewers", data={"key_id": "twin"})
+
+    assert (unknown.status_code, several.status_code) == (422, 409)
+    assert "There is no key &#39;nobody&#39;. Check its name" in unknown.text
+    assert "2 keys are called &#39;twin&#39;. Ask your colleague for the id" in several.text
+
+
+def test_a_key_that_only_looks_is_told_so_and_one_that_decides_is_not(
+    call: Call, keys: dict[str, tuple[Key, str]], job: str
+) -> None:
+    call("owner", "PUT", f"reviewers/{keys['reader'][0].id}").raise_for_status()
+
+    guest = call("reader", "GET", f"/jobs/{job}").text
+
+    assert "You may look at everything here" in guest
+    assert "You may look at everything here" not in call("owner", "GET", f"/jobs/{job}").text

@@ -44,6 +44,7 @@ def test_a_table_is_attached_filters_the_images_and_is_removed(
         viewport={"width": 390, "height": 800},
     )
     page.goto(f"/jobs/{explorer.job}/images")
+    page.get_by_role("link", name="More", exact=True).first.click()
     page.get_by_role("link", name="Columns", exact=True).click()
 
     page.get_by_label("A table as CSV").set_input_files(table)

@@ -28,6 +28,7 @@ def test_copies_are_asked_for_by_keyboard_and_shown_side_by_side(
 ) -> None:
     page = signed_in_page(color_scheme=look, viewport={"width": 390, "height": 800})
     page.goto(f"/jobs/{explorer.job}")
+    page.get_by_role("link", name="More", exact=True).first.click()
     page.get_by_role("link", name="Compare", exact=True).click()
     assert axe_findings(page) == []
 

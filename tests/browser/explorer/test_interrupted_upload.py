@@ -79,7 +79,7 @@ def score(page: "Page") -> None:
     page.get_by_text("large.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()
     page.get_by_role("link", name="Check these labels").or_(
-        page.get_by_role("link", name="Classes")
+        page.get_by_role("link", name="Understand")
     ).first.wait_for()
 
 

@@ -161,43 +161,43 @@ def test_any_column_colours_the_map(map_page: "Page") -> None:
         const number = (count) => Float32Array.from({ length: count }, (_, index) => index);
         const column = { values: number(5), low: 0, high: 4, texts: [[1, "many"]] };
         column.values[1] = NaN;
-        const names = Object.fromEntries([...Array(14).keys()].map((each) => [each, `c${each}`]));
-        const values = Uint8Array.from([3, 3, 3, 13, ...Array(14).keys()]);
+        const names = Object.fromEntries([...Array(24).keys()].map((each) => [each, `c${each}`]));
+        const values = Uint8Array.from([3, 3, 3, 23, ...Array(24).keys()]);
         const of = (coloured) => [[...coloured.levels], coloured.key.map(({ text }) => text)];
         const plain = colourBy({ values, names, many: "countries" });
-        const chosen = colourBy({ values, names, many: "countries" }, new Set([12]));
+        const chosen = colourBy({ values, names, many: "countries" }, new Set([22]));
         return [of(colourBy(column)), of(plain), of(chosen), chosen.palette.length];
     }"""
 
     numbers, plain, chosen, num_levels = map_page.evaluate(script)
 
     assert numbers == [[1, 0, 128, 192, 255], ["many"]]
-    frequent = [f"c{each}" for each in (3, 13, 0, 1, 2, 4, 5, 6, 7, 8)]
+    frequent = [f"c{each}" for each in (*range(19), 23)]
     assert plain[1] == [*frequent, "the other 4 countries"]
     assert plain[0][:4] == [1, 1, 1, 2]
     assert [level for level in plain[0] if level == 0] == [0] * 4
-    assert [place for place, level in enumerate(chosen[0]) if level] == [16]
-    assert chosen[1][-2:] == ["c12", "the other 3 countries"]
+    assert [place for place, level in enumerate(chosen[0]) if level] == [26]
+    assert chosen[1][-2:] == ["c22", "the other 3 countries"]
     assert num_levels == 2
 
 
 def test_of_many_classes_others_than_the_most_frequent_are_highlighted(
     page: "Page", open_map: OpenMap
 ) -> None:
-    labels = np.repeat(np.arange(14), np.arange(15, 1, -1)).astype("<i2")
+    labels = np.repeat(np.arange(24), np.arange(25, 1, -1)).astype("<i2")
     number = len(labels)
     facts = {
         "address": "/jobs/none/images",
         "count": number,
         "step": 1,
-        "names": {label: f"class {label}" for label in range(14)},
+        "names": {label: f"class {label}" for label in range(24)},
         "tiers": ["almost certainly wrong", "between two classes", "fits"],
     }
     columns = {
         "positions": np.random.default_rng(0).integers(0, 65536, 2 * number).astype("<u2"),
         "labels": labels,
         "nearest": labels,
-        "percentiles": np.arange(number, dtype=np.uint8),
+        "percentiles": (np.arange(number) % 256).astype(np.uint8),
         "tiers": np.full(number, 2, np.uint8),
     }
     content = MapPoints(facts, columns).packed_bytes()
@@ -207,14 +207,14 @@ def test_of_many_classes_others_than_the_most_frequent_are_highlighted(
 
     first = key.all_inner_texts()
     offered = pick.locator("option").all_inner_texts()
-    pick.select_option("class 12")
+    pick.select_option("class 22")
 
-    assert first == [*(f"class {label}" for label in range(10)), "the other 4 classes"]
-    assert offered == ["Highlight …", *(f"class {label}" for label in range(10, 14))]
-    assert key.all_inner_texts()[-2:] == ["class 12", "the other 3 classes"]
+    assert first == [*(f"class {label}" for label in range(20)), "the other 4 classes"]
+    assert offered == ["Highlight …", *(f"class {label}" for label in range(20, 24))]
+    assert key.all_inner_texts()[-2:] == ["class 22", "the other 3 classes"]
     pressed = page.locator("#map-key [aria-pressed=true]").all_inner_texts()
-    assert pressed == ["class 12"]
-    page.locator("#map-key").get_by_text("class 12").click()
+    assert pressed == ["class 22"]
+    page.locator("#map-key").get_by_text("class 22").click()
     assert key.all_inner_texts() == first
 
 
@@ -290,3 +290,15 @@ def test_the_better_map_is_swapped_in_and_keeps_zoom_and_colours(
     page.get_by_role("link", name="Show them").click()
     page.locator(".results-head b").get_by_text("120", exact=True).wait_for()
     assert "area=tsne~" in page.url
+
+
+def test_the_whole_map_is_in_a_window_of_900_pixels(
+    signed_in_page: Callable[..., "Page"], open_map: OpenMap
+) -> None:
+    page = open_map(signed_in_page(viewport={"width": 1440, "height": 900}))
+
+    box = page.locator("#map-canvas").bounding_box()
+    text = page.locator(".map-lead").bounding_box()
+
+    assert box["y"] + box["height"] <= 900
+    assert text["height"] < 60  # two lines

@@ -1,5 +1,7 @@
 """The form for a new job lets a person look for a dataset, and says how long it may take."""
 
+import io
+import tarfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -121,7 +123,8 @@ def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") 
     assert "for 121 samples (" in estimate.inner_text()
     assert "with this network ran at" in estimate.inner_text()
 
-    form.get_by_text("More options").click()
+    form.get_by_text("Advanced", exact=True).click()
+    form.get_by_text("How samples are encoded").click()
     form.locator('[name="flip"]').check()
     estimate.get_by_text("2 passes over each").wait_for()
 
@@ -131,3 +134,69 @@ def test_the_time_follows_the_entries_and_what_is_unknown_is_said(form: "Page") 
 
     form.get_by_label("Upload a file").check()
     estimate.get_by_text("Choose a file to see").wait_for()
+
+
+def test_a_job_is_named_and_finds_near_copies_by_what_the_form_shows_first(
+    form: "Page", explorer: Explorer
+) -> None:
+    form.get_by_label(PATH).fill("train")
+    form.get_by_label("Name", exact=True).fill("My <b>birds</b>")
+    form.get_by_label("Find near copies").check()
+    form.get_by_role("button", name="Score", exact=True).click()
+
+    form.get_by_role("heading", name="Where the scores come from").wait_for()
+    assert form.get_by_role("link", name="My <b>birds</b>").is_visible()
+    form.goto("/")
+    assert form.get_by_role("heading", name="My <b>birds</b>").first.is_visible()
+    with explorer.client() as client:
+        job = client.get("/v1/jobs").json()["jobs"][0]
+        client.delete(job["links"]["self"])
+    assert job["request"]["near_duplicates"] == 0.97
+
+
+def test_a_file_that_is_no_archive_is_refused_before_it_is_sent(form: "Page") -> None:
+    form.get_by_label("Upload a file").check()
+    picture = {"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": b"\xff\xd8\xff"}
+    form.get_by_label("A zip or tar").set_input_files(picture)
+    form.get_by_text("photo.jpg is neither a zip, a tar nor a Parquet file.").wait_for()
+
+    form.get_by_label("A zip or tar").set_input_files(picture | {"name": "photos.zip"})
+    form.get_by_text("photos.zip is named .zip, but it is no zip file.").wait_for()
+    form.get_by_role("button", name="Score", exact=True).click()
+
+    assert form.get_by_text("it is no zip file").is_visible()
+    assert form.get_by_label("A zip or tar").get_attribute("aria-invalid") == "true"
+
+
+def test_an_upload_gives_its_name_to_the_job(form: "Page", explorer: Explorer) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive:
+        archive.add(explorer.folder / "train", "train")
+    form.get_by_label("Upload a file").check()
+    file = {"name": "my birds.tar", "mimeType": "", "buffer": packed.getvalue()}
+    form.get_by_label("A zip or tar").set_input_files(file)
+    form.get_by_text("my birds.tar has arrived.").wait_for()
+    form.locator("#estimate").get_by_text("Read as").wait_for()
+
+    form.get_by_role("button", name="Score", exact=True).click()
+
+    form.get_by_role("heading", name="Where the scores come from").wait_for()
+    assert form.get_by_role("link", name="my birds.tar").is_visible()
+    with explorer.client() as client:
+        client.delete(client.get("/v1/jobs").json()["jobs"][0]["links"]["self"])
+
+
+def test_networks_that_are_here_come_first_and_placeholders_are_defaults(form: "Page") -> None:
+    form.get_by_text("Advanced", exact=True).click()
+    form.get_by_text("Network", exact=True).first.click()
+    groups = form.locator("#backbone optgroup")
+    assert groups.first.get_attribute("label") == "On this machine"
+    assert "builtin-photos" in groups.first.inner_text()
+    assert "dinov2-vit-b14" in groups.last.inner_text()
+
+    placeholders = form.locator("#new-job [placeholder]").evaluate_all(
+        "fields => fields.map(field => [field.name, field.placeholder])"
+    )
+
+    assert dict(placeholders)["tag_separator"] == "|"
+    assert [name for name, text in placeholders if text == "none"] == []

@@ -1,5 +1,6 @@
 """The page of one image leads on to the images like it."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -76,3 +77,22 @@ def test_the_next_picture_is_as_large_as_the_box_again(page: "Page", explorer: E
 
     assert before[2] == pytest.approx(1.5, abs=0.01)
     assert page.evaluate(SHOWN) == pytest.approx([0, 0, 1], abs=0.01)
+
+
+def test_long_names_of_classes_are_whole_where_there_is_room(
+    signed_in_page: Callable[..., "Page"], explorer: Explorer
+) -> None:
+    page = signed_in_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"/jobs/{explorer.job}/images/1")
+    page.locator("html.scripts-run").wait_for()
+    name = page.locator(".fit bdi").first
+
+    name.evaluate(
+        "element => { element.textContent = 'black-and-white warbler, Mniotilta varia'; }"
+    )
+
+    sizes = name.evaluate(
+        "({ scrollHeight, clientHeight, scrollWidth, clientWidth }) =>"
+        " [scrollHeight - clientHeight, scrollWidth - clientWidth]"
+    )
+    assert max(sizes) <= 1

@@ -90,9 +90,9 @@ def test_the_images_are_in_the_order_of_the_score_file(page: "Page", explorer: E
 def test_more_images_follow_without_a_gap(page: "Page", explorer: Explorer) -> None:
     page.goto(images(explorer, "?sort=easiest"))
 
-    page.get_by_role("link", name="More").click()
+    page.locator(".more a").click()
     page.locator(".card").nth(60).wait_for()
-    page.get_by_role("link", name="More").wait_for(state="detached")
+    page.locator(".more a").wait_for(state="detached")
 
     order = sorted(range(len(explorer.scores)), key=lambda row: explorer.scores[row]["rmd"])
     assert shown_rows(page) == order
@@ -190,7 +190,7 @@ def test_all_that_are_loaded_are_selected_by_one_key_also_while_more_follow(
 ) -> None:
     page.goto(images(explorer))
     press(page, "ArrowRight", "Control+a")
-    page.get_by_role("link", name="More").click()
+    page.locator(".more a").click()
     page.locator(".card .pick").nth(60).wait_for(state="attached")
     selected = page.locator(".card.selected").count()
     said = page.locator("#selection p").inner_text()
@@ -364,7 +364,7 @@ def test_back_shows_the_image_again_that_lay_below_several_pages(
     page: "Page", explorer: Explorer
 ) -> None:
     page.goto(images(explorer, "?sort=easiest"))
-    page.get_by_role("link", name="More").click()
+    page.locator(".more a").click()
     look = page.locator(".look").nth(99)
     look.wait_for()
     row = shown_rows(page)[99]

@@ -52,14 +52,14 @@ def test_the_owner_shares_a_job_and_decides_where_the_reviewers_disagree(
     page = signed_in_page(color_scheme=scheme, java_script_enabled=scripts, viewport=viewport)
     page.goto(f"/jobs/{explorer.job}/reviewers")
 
-    page.get_by_label("Id of the key").fill(colleague[0])
+    page.get_by_label("Name or id of the key").fill(colleague[0])
     page.get_by_role("button", name="Share", exact=True).click()
     page.get_by_role("button", name="Share no longer with colleague").wait_for()
     decide(explorer, explorer.secret, ("keep", "keep", "drop"))
     decide(explorer, colleague[1], ("keep", "drop", "drop"))
     page.goto(f"/jobs/{explorer.job}/reviewers")
 
-    lead = page.locator(".lead-text").first.inner_text()
+    lead = page.locator("main").inner_text()
     assert "3 images decided by two or more, 1 of them differently" in lead
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert not scripts or axe_findings(page) == []

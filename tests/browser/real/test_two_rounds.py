@@ -136,7 +136,7 @@ def test_two_rounds_find_what_was_moved_with_three_commands_and_one_key_for_each
         page = open_address(output.split()[1])
         reviewer = Reviewer(page, truth)
         for number in ROUNDS:
-            page.get_by_role("link", name="Images", exact=True).click()
+            page.get_by_role("link", name="Review", exact=True).click()
             page.get_by_role("link", name="Show the others, too").click()
             page.get_by_label("Order").select_option("hardest")
             page.wait_for_url("**sort=hardest*")

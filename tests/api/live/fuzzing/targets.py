@@ -173,6 +173,8 @@ def _changes(scored: Scored) -> Iterator[Target]:
     copies = Request("POST", f"{job}/copies", {"after": "1"}, FORM | PAGE)
     for decision in ("label", "one"):
         yield Target(copies, {"row": "0", decision: scored.classes[0]})
+    faults = Request("POST", f"{job}/faults", headers=FORM | PAGE)
+    yield Target(faults, {"fault": "dark", "row": "0", "mark": "keep"})
     yield Target(Request("POST", "/jobs/none/remove", headers=FORM), {})
 
 

@@ -31,7 +31,8 @@ from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.scoring.pipeline import make_plan
 from difficulty_service.settings.command_options import TrialOptions
-from difficulty_service.settings.options import EncodingOptions, RunOptions
+from difficulty_service.settings.machine import RunOptions
+from difficulty_service.settings.options import EncodingOptions
 from difficulty_service.settings.run import Run
 from tests.factories import write_image_folder
 
