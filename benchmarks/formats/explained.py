@@ -51,6 +51,11 @@ EXPLANATIONS: tuple[Explanation, ...] = (
         ("* 1 missing",),
         "It writes no turned box into COCO.",
     ),
+    Explanation(
+        "globox-open-images-empty-image",
+        ("ours 1 image fewer",),
+        "A table of boxes has no row for an image without any.",
+    ),
     Explanation("datumaro-pascal-voc-same-name*", ("*",), _ONE_FILE),
     Explanation("datumaro-cvat-*-same-name*", ("ours 1 crops *",), _ONE_IMAGE),
     Explanation("datumaro-pascal-voc-[!c]*", ("ours 1.00 px",), _FROM_0),

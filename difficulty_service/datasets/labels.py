@@ -27,7 +27,7 @@ from difficulty_service.datasets.label_lists import (
 )
 from difficulty_service.datasets.sample import UNLABELLED
 
-LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y")
+LABEL_NAMES = ("label", "labels", "class", "target", "fine_label", "category", "y", "labelname")
 """Default names of label columns, by priority."""
 
 MISSING = -1

@@ -21,7 +21,7 @@ from difficulty_service.datasets.storage import (
     is_uri,
     list_folder,
 )
-from difficulty_service.datasets.table_columns import IMAGE_IDS, holds_text
+from difficulty_service.datasets.table_columns import IMAGE_IDS, IMAGE_NAMES, holds_text
 from difficulty_service.datasets.table_files import TableFile, read_cells
 
 _TRIED = 5
@@ -111,7 +111,9 @@ def find_image_folder(table: TableFile, column: str) -> ImageFolder:
             Setting("image_column"),
             parameter="image_column",
         )
-    if not is_id or any(_is_file(here.place.join(name.replace("\\", "/"))) for name in look):
+    is_there = any(_is_file(here.place.join(name.replace("\\", "/"))) for name in look)
+    # A column that is called otherwise may hold texts, as those of a classifier do.
+    if is_there or not is_id or fold(column) not in IMAGE_NAMES:
         return here
     return replace(here, note=f"has images that are not found: {what}")
 

@@ -126,9 +126,13 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     silence_pil_warnings()
     name, plugin = find_plugin(data[:SIGNATURE_BYTES])
     try:
-        image = _opened(name, plugin, data)
+        # Image.open would apply its own global pixel limit before the size can be read.
+        image = plugin(io.BytesIO(data), "")
     except Exception as error:
-        raise ImageError(f"not a readable {name} image: {one_line(error)}") from error
+        bands = _bands_of(data) if name == "TIFF" else None
+        if bands is None:
+            raise ImageError(f"not a readable {name} image: {one_line(error)}") from error
+        image = bands
     width, height = image.size
     if width * height > max_pixels:
         raise ImageError(
@@ -147,14 +151,12 @@ def open_header(data: bytes, max_pixels: int = DEFAULT_MAX_PIXELS) -> ImageFile.
     return image
 
 
-def _opened(name: str, plugin: Plugin, data: bytes) -> ImageFile.ImageFile:
-    # Image.open would apply its own global pixel limit before the size can be read.
+def _bands_of(data: bytes) -> BandsFile | None:
+    """The header of a TIFF with bands that PIL cannot show; None where it is damaged."""
     try:
-        return plugin(io.BytesIO(data), "")
-    except Exception:
-        if name != "TIFF":
-            raise
         return BandsFile(io.BytesIO(data), "")
+    except Exception:  # noqa: BLE001 - the reason of PIL is the better one
+        return None
 
 
 def find_plugin(head: bytes) -> tuple[str, Plugin]:
@@ -173,7 +175,7 @@ def find_plugin(head: bytes) -> tuple[str, Plugin]:
             return name, plugin
     other = next((name for start, name in _OTHERS.items() if head.startswith(start)), None)
     if other is not None:
-        raise ImageError(f"{other}, which is not read", CONVERT)
+        raise ImageError(f"not an image of a known format, but {other}, which is not read", CONVERT)
     known = ", ".join(FORMATS)
     raise ImageError(f"not an image of a known format ({known}): it begins with {head[:8]!r}")
 

@@ -81,7 +81,13 @@ def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.I
     """
     data = read_encoded(opener, max_pixels)
     # Always by PIL: resizing by PIL keeps the antialiasing that earlier runs were trained with.
-    return decode_to_pil(open_header(data, max_pixels))
+    try:
+        return decode_to_pil(open_header(data, max_pixels))
+    except ImageError as error:
+        if error.parameter != "bands":
+            raise
+        remedy = "write three of them as images of their own"  # recipes choose none
+        raise ImageError(error.problem, remedy) from error
 
 
 def failure_reason(error: ImageError) -> str:

@@ -99,6 +99,10 @@ def _read_cvat(folder: Path, scenes: Sequence[Scene]) -> Reading:  # noqa: ARG00
     return _reading(AnnotationSet.from_cvat(folder / "annotations.xml"))
 
 
+def _read_labelme(folder: Path, scenes: Sequence[Scene]) -> Reading:  # noqa: ARG001
+    return _reading(AnnotationSet.from_labelme(folder))
+
+
 _SITUATIONS = ("plain", "empty image", "fractions of pixels", "at the borders")
 
 CASES = (
@@ -107,7 +111,7 @@ CASES = (
     Case(WRITER, "YOLO", "names with blanks, dots and umlauts", _yolo, _read_yolo),
     *(Case(WRITER, "Pascal VOC", each, _voc, _read_voc) for each in _SITUATIONS),
     *(Case(WRITER, "CVAT for images", each, _cvat, _read_cvat) for each in _SITUATIONS),
-    Case(WRITER, "LabelMe", "plain", _labelme, kind=REFUSED, layout="LabelMe"),
-    Case(WRITER, "Open Images", "plain", _open_images, kind=REFUSED, layout="Open Images"),
+    *(Case(WRITER, "LabelMe", each, _labelme, _read_labelme) for each in _SITUATIONS),
+    *(Case(WRITER, "Open Images", each, _open_images) for each in _SITUATIONS),
     Case(WRITER, "VIA", "plain", _via, kind=REFUSED, layout="VIA"),
 )

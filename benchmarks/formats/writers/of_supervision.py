@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import supervision as sv
 
-from benchmarks.formats.case import CLASSES, REFUSED, Case, Reading
+from benchmarks.formats.case import CLASSES, Case, Reading
 from benchmarks.formats.scenes import CATEGORIES, Scene, draw_all
 
 WRITER = "supervision"
@@ -121,6 +121,6 @@ CASES = (
         partial(_read_yolo, turned=True),
     ),
     Case(WRITER, "folders of classes", "plain", _folders, _read_folders, CLASSES),
-    Case(WRITER, "CreateML", "plain", _create_ml, kind=REFUSED, layout="CreateML"),
-    Case(WRITER, "LabelMe", "plain", _labelme, kind=REFUSED, layout="LabelMe"),
+    Case(WRITER, "CreateML", "plain", _create_ml),
+    Case(WRITER, "LabelMe", "plain", _labelme),
 )

@@ -12,6 +12,7 @@ from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.sample import ImageOpener
 from difficulty_service.images.preparation import prepare
+from tests.tiff_files import tiff
 from trainer.data.images import Fit, decode, failure_reason, pixels_of
 
 PREPROCESSING = Preprocessing(8, 8, "bicubic", (0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
@@ -58,6 +59,13 @@ def test_sixteen_bits_are_reduced_to_the_upper_eight() -> None:
     pixels = pixels_of(decode(encoded(Image.fromarray(values))))
 
     np.testing.assert_array_equal(pixels[1], values >> 8)
+
+
+def test_of_many_bands_a_remedy_names_no_key_that_a_recipe_has_not() -> None:
+    data = tiff([np.zeros((6, 8, 13), np.uint16)])
+
+    with pytest.raises(ImageError, match="write three of them as images of their own"):
+        decode(partial(open_bytes, data))
 
 
 def test_exif_orientation_is_applied(grey: Image.Image) -> None:
