@@ -17,7 +17,10 @@ import pytest
 from benchmarks.evidence.page import DOCS as EVIDENCE
 from benchmarks.evidence.page import page as evidence_page
 from benchmarks.evidence.page_text import Tables
+from docs.losses import PAGE as LOSSES_PAGE
+from docs.losses import page as losses_page
 from docs.recipes import PAGE, page
+from docs.words import words, words_by_page
 from tests.command_options import options_by_command
 from tests.factories import write_score_file
 from tests.two_processes import run_in_two
@@ -37,6 +40,9 @@ OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
 OPTIONS_OF_OTHERS = {"--shm-size", "--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
 
+
+MOST_WORDS = 45_000
+"""Words of all pages together, without what is made from code."""
 
 OF_DEVELOPERS = ("keras", "lightning")
 """Packages of examples that no extra of users brings."""
@@ -247,6 +253,30 @@ def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
         for name in shipped_recipes()
         if f"`{name}`" not in page and f"`_{name.rpartition('_')[2]}`" not in page
     ] == []
+
+
+def test_the_table_of_losses_is_made_of_their_docstrings() -> None:
+    assert LOSSES_PAGE.read_text() == losses_page(), "run: python docs/losses.py"
+
+
+def test_the_pages_are_short_together() -> None:
+    assert sum(words_by_page().values()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("# A page\n\nof words.\n", 5),
+        (
+            "one\n<!-- part: written by `python x.py` -->\n\ntwo\n<!-- end of part -->\nthree\n",
+            2,
+        ),
+        ("# A page\n\n<!-- Written by `python x.py`. -->\n", 0),
+    ],
+    ids=["all by hand", "a part made from code", "all made from code"],
+)
+def test_words_are_counted_without_what_is_made_from_code(text: str, count: int) -> None:
+    assert words(text) == count
 
 
 @pytest.mark.slow

@@ -26,11 +26,8 @@ FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"^\* `([^`]+)`: (.*?)(?: \*\*\[required\]\*\*| \*\[.*)*$", re.MULTILINE)
 
 LATER = (
-    "datasets.md",
     "explorer.md",
-    "formats.md",
     "images.md",
-    "report.md",
 )
 """Pages that still have some."""
 

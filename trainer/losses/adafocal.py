@@ -171,7 +171,10 @@ def binned_focal(logits: Tensor, targets: Tensor, *, bins: ProbabilityBins) -> T
 
 
 class AdaFocal:
-    """AdaFocal loss, which updates its bins from the validation samples after every epoch."""
+    """Focal loss with a gamma per bin, by the calibration of the validation samples it needs.
+
+    Where confidence is too low, it is inverse focal loss. Bins are updated after every epoch.
+    """
 
     def __init__(
         self,

@@ -60,7 +60,9 @@ def ranking_term(confidence: Tensor, correctness: Tensor) -> Tensor:
 
 
 class CorrectnessRanking:
-    """Cross-entropy plus `coefficient * ranking_term`, with a history of every training sample.
+    """CRL: cross-entropy plus a ranking of confidence by how often a sample was right.
+
+    It adds `coefficient * ranking_term`, with a history of every training sample.
 
     The correctness of a sample is `(n - smallest n) / (most - smallest n)`: n counts the epochs in
     which the sample was correct, the smallest n is taken over the training set, and `most` is the

@@ -148,10 +148,10 @@ def flsd_53_gra(logits: Tensor, targets: Tensor) -> Tensor:
 
 
 def lambert_focal(logits: Tensor, targets: Tensor, *, largest_gamma: float = 5.0) -> Tensor:
-    """Focal loss with the gamma of `lambert_gamma` for the `p_t` of each sample.
+    """Focal loss with a gamma from the `p_t` of each sample, at most `largest_gamma`.
 
-    Mukhoti et al. (2020), proposition 2; they train with its rounded values at 0.2 and 0.25,
-    which are `flsd_53`.
+    Mukhoti et al. (2020), proposition 2 (`lambert_gamma`); they train with its rounded values at
+    0.2 and 0.25, which are `flsd_53`.
 
     Args:
         logits: Shape (samples, classes).
@@ -208,7 +208,9 @@ class GammaSchedule:
 
 
 class ScheduledFocal:
-    """Focal loss with a schedule of gammas, updated by the hook `before_epoch`.
+    """Focal loss whose `gammas` change at the epochs `boundaries`, or at such shares of epochs.
+
+    The hook `before_epoch` updates gamma.
 
     Mukhoti et al. (2020): 5,3,1 and 5,3,2 at epochs 100 and 250 of 350 on CIFAR, at 30 and 70 of
     100 on Tiny-ImageNet.

@@ -13,6 +13,7 @@ import pytest
 from api.app import create_app
 from api.http.problems import TITLES
 from api.settings import Settings
+from docs.addresses import page as addresses_page
 from docs.settings import PAGE, page
 
 METHODS = ("get", "post", "put", "delete", "head")
@@ -83,6 +84,10 @@ def test_every_address_is_on_the_page(tmp_path: Path) -> None:
         if method in operations and not re.search(rf"{method.upper()}\b.*{re.escape(path)}`", page)
     ]
     assert missing == []
+
+
+def test_the_table_of_addresses_is_made_of_the_routes() -> None:
+    assert PAGE.read_text() == addresses_page(), "run: python docs/addresses.py"
 
 
 def test_the_table_of_settings_is_made_of_their_model() -> None:
