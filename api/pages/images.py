@@ -15,12 +15,14 @@ from api.http.api_keys import ReadKey, WriteKey
 from api.http.principals import Principal
 from api.http.problems import Problem, conflict, invalid, not_found
 from api.http.public_text import hide_paths, public_names
+from api.jobs.marks import marked_rows
 from api.pages.column_filters import captions, column_filters, column_orders
 from api.pages.marking import Choice, Verb
 from api.pages.rendering import is_fragment, query_of, redirect, render
 from api.pages.scored import IMAGES, ScoredJob, existing_card, scored_job
 from api.results import conditions, image_pages
 from api.results.conditions import ImageQuery
+from api.results.further import Further, find_further
 from api.results.image_pages import ImagePage
 from api.results.overview import BINS, typical_rows
 from api.results.saved_views import (
@@ -209,6 +211,7 @@ def _image_page(job: ScoredJob, row: int, query: ImageQuery, *, is_searched: boo
         "around": around,
         "order": query.order,
         "conditions": query.conditions,
+        "further": None if around.following else further_after(job, query),
         **job.classes(),
     }
     values |= _similar_values(job, row) if is_searched else {}
@@ -279,6 +282,7 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "conditions": query.conditions,
         "all_conditions": replace(query, margin="").conditions,
         "more": {**query.conditions, "after": page.next} if page.next else None,
+        "further": None if page.next else further_after(job, query),
         "sorts": _sorts(job, query),
         "sort": "" if knows_words and query.sort == query.usual_sort else query.sort,
         "knows_words": knows_words,
@@ -298,7 +302,16 @@ def _list_values(job: ScoredJob, query: ImageQuery, page: ImagePage) -> dict[str
         "suspicions": _suspicions(query),
         "has_doubtful": bool(samples.is_doubtful.any()),
         "number_name": _name_of_number(samples, query),
+        "by_doubt": is_by_doubt(samples, query),
     }
+
+
+def further_after(job: ScoredJob, query: ImageQuery) -> Further | None:
+    """The labels that a page offers to check after a list; None for who may mark none."""
+    if "write" not in job.key.scopes:
+        return None
+    marked = marked_rows(services_of(job.request).engine, job.key.owner, job.job.id)
+    return find_further(job.samples, query, marked.tolist())
 
 
 def _knows_words(job: ScoredJob) -> bool:
@@ -310,12 +323,21 @@ def _sorts(job: ScoredJob, query: ImageQuery) -> dict[str, str]:
     """The orders that a list offers; the first is the one of an address that names none."""
     usual = {"": USUAL_ORDER} if _knows_words(job) else {}
     alike = {conditions.ALIKE: "Most alike first"} if query.like else {}
-    return usual | alike | image_pages.orders_of(job.samples)
+    orders = image_pages.orders_of(job.samples)
+    if job.samples.by_suspicion and query.sort != "suspicion":
+        orders.pop("suspicion", None)  # the same as the doubtful labels first
+    return usual | alike | orders
+
+
+def is_by_doubt(samples: ScoredSamples, query: ImageQuery) -> bool:
+    """Whether the number of each card is what speaks against its label."""
+    orders = ("doubtful", "suspicion") if samples.by_suspicion else ("doubtful",)
+    return samples.compares_classes and query.sort in orders
 
 
 def _name_of_number(samples: ScoredSamples, query: ImageQuery) -> str:
     """What the number of each card is: what the images are ordered by, else the difficulty."""
-    if query.sort == "doubtful" and samples.compares_classes:
+    if is_by_doubt(samples, query):
         return "suspicion" if samples.by_suspicion else "margin"
     return samples.measure_name
 

@@ -20,6 +20,7 @@ from api.routes.jobs import in_turn
 from api.routes.marks import mark_many, require_few, require_mark
 from api.services import services_of
 from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import UNSEEN
 
 router = APIRouter(prefix="/jobs/{job_id}/images", include_in_schema=False)
 
@@ -90,6 +91,7 @@ def _changes(
             samples.ids[row].as_py(),
             mark,
             samples.name_of(int(samples.nearest[row])) if mark.kind.needs_class else None,
+            order=UNSEEN,
         )
         for row in rows.tolist()
     }

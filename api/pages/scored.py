@@ -28,8 +28,9 @@ from difficulty_service.marks.record import RANDOM
 from difficulty_service.pages.cards import Card, make_card
 from difficulty_service.reports.map import ImageMap
 from difficulty_service.reports.sample_columns import SampleColumns, with_values
-from difficulty_service.scores.label_counts import Proportion, describe_check, describe_share
+from difficulty_service.scores.label_counts import Proportion, describe_share
 from difficulty_service.scores.provenance import RandomCheck
+from difficulty_service.scores.random_checks import describe_check
 from difficulty_service.scores.samples import ScoredSamples
 from difficulty_service.scores.score_columns import FAULT_COLUMN
 
@@ -152,6 +153,7 @@ class ScoredJob:
             "noun": noun,
             "name": job_name(self.job),
             "address": self.address,
+            "num_samples": len(self.samples),
             "by_suspicion": self.samples.by_suspicion,
             "measure": self.samples.measure,
             "measure_name": self.samples.measure_name,
@@ -190,11 +192,17 @@ class ScoredJob:
         found = count_marks(engine, self.key.owner, self.job.id)
         counts = by_mark(found)
         values = {"checked": found.total(), "counts": counts, "said": ""}
+        values["is_later_round"] = self.scores.round > 1
         random, one_by_one = _judged(found, {RANDOM}), _judged(found, SORTS)
         if random.cases >= CHECKED_FOR_A_SHARE:
-            wrong = _wrong(counts) - random.hits
-            among = self.samples.num_unverified
-            check = RandomCheck(checked=random.cases, wrong=random.hits, among=among, since=wrong)
+            check = RandomCheck(
+                checked=random.cases,
+                wrong=random.hits,
+                among=self.samples.num_unverified,
+                since=_wrong(counts) - random.hits,
+                beside=found.total() - random.cases,
+                wrong_beside=_wrong(counts) - random.hits,
+            )
             values["said"] = describe_check(check)
         elif one_by_one.cases >= CHECKED_FOR_A_SHARE:
             values["said"] = describe_share(one_by_one)

@@ -1,24 +1,34 @@
 """Pages of a job: progress or summary, round, classes, confused pairs and errors."""
 
+from collections.abc import Sequence
 from typing import Annotated
 from uuid import uuid4
 
+import numpy as np
 from fastapi import APIRouter, Path, Query, Request
 from starlette.responses import Response
 
 from api.http.api_keys import ReadKey
 from api.http.problems import Problem
+from api.jobs.marks import marked_rows
 from api.jobs.queue import live_workers
 from api.jobs.store import visible_job
+from api.pages.images import further_after
 from api.pages.rendering import is_fragment, job_name, render
 from api.pages.scored import ScoredJob, may_submit_again, scored_job
+from api.results.conditions import ImageQuery
+from api.results.further import Further
 from api.results.overview import confused_rows, typical_rows
 from api.routes import jobs as rest
 from api.routes.results import LARGEST_OFFSET, read_errors, read_missing_boxes, tags_of
 from api.services import services_of
 from difficulty_service.bodies.results import TagPublic
+from difficulty_service.pages.cards import Card
 from difficulty_service.pages.origin import describe_provenance
-from difficulty_service.reports.sections import LISTED_CLASSES
+from difficulty_service.reports.sections import LISTED_CLASSES, OF_A_KIND
+from difficulty_service.scores.random_checks import ENOUGH
+from difficulty_service.scores.score_columns import FAULT_COLUMN
+from difficulty_service.scores.tiers import PROBABLE
 from difficulty_service.scoring.round_change import change_between
 
 router = APIRouter(prefix="/jobs/{job_id}", include_in_schema=False)
@@ -68,7 +78,10 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "kinds": {
             name: job.cards(rows)
             for name, rows in zip(("doubtful", "unusual", "typical"), selection.kinds, strict=True)
-        },
+        }
+        | {"contradictions": _contradictory(job), "faults": _faulty(job)},
+        "at_random": ENOUGH,
+        "further": _further(job),
         "near": provenance.near_duplicates,
         "faults": faults,
         "faults_page": "faults",
@@ -77,6 +90,40 @@ def _summary(request: Request, key: ReadKey, job_id: str) -> Response:
         "tags": _tags(request, job),
     }
     return render(request, "summary_page", values)
+
+
+def _further(job: ScoredJob) -> Further | None:
+    """The labels to check where no one that is probably wrong is left; None where one is."""
+    samples = job.samples
+    engine, owner = services_of(job.request).engine, job.key.owner
+    wrong = np.flatnonzero(samples.p_wrong > PROBABLE)
+    if len(np.setdiff1d(wrong, marked_rows(engine, owner, job.job.id))):
+        return None
+    return further_after(job, ImageQuery(sort="suspicion", p_wrong=str(PROBABLE)))
+
+
+def _contradictory(job: ScoredJob) -> Sequence[Card]:
+    """A picture of each of the first groups of copies whose labels differ."""
+    samples = job.samples
+    groups = samples.copies[: min(samples.num_conflicting, OF_A_KIND)]
+    return job.cards(int(rows[0]) for rows in groups)
+
+
+def _faulty(job: ScoredJob) -> Sequence[Card]:
+    """Some images with a fault."""
+    column = job.scores.faults.get(FAULT_COLUMN)
+    if column is None:
+        return []
+    return job.cards(np.flatnonzero(~np.isnan(column.numbers))[:OF_A_KIND].tolist())
+
+
+@router.get("/cleaned")
+def show_cleaned(job_id: str, request: Request, key: ReadKey) -> Response:
+    """What the cleaned dataset keeps, and how to write it."""
+    job = scored_job(request, key, job_id)
+    services = services_of(request)
+    explored = None if services.rounds is None else services.rounds.explored.scores
+    return render(request, "cleaned_page", job.values("Summary") | {"explored": explored})
 
 
 @router.get("/missing")

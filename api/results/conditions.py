@@ -141,6 +141,11 @@ def _is_doubted(samples: ScoredSamples, text: str, _: Beside) -> NDArray[np.bool
     return None if margin is None else samples.doubts > margin
 
 
+def _is_suspected(samples: ScoredSamples, text: str, _: Beside) -> NDArray[np.bool_] | None:
+    least = _number("p_wrong", text)
+    return None if least is None else samples.p_wrong > least
+
+
 def _has_in_id(samples: ScoredSamples, text: str, beside: Beside) -> NDArray[np.bool_]:
     return search_texts(samples.ids, lambda part: pc.match_substring(part, text), beside.go_on)
 
@@ -200,6 +205,7 @@ class ImageQuery:
     pmin: str = condition("Lowest percentile of difficulty, 0 to 100", _is_hard)
     pmax: str = condition("Highest percentile of difficulty", _is_easy)
     margin: str = condition("Suspicion (or margin, without it) to be exceeded", _is_doubted)
+    p_wrong: str = condition("Probability of a wrong label to be exceeded, 0 to 1", _is_suspected)
     q: str = condition("Text in the sample id", _has_in_id, takes_long=True)
     mark: str = condition(f"none, any, {', '.join(MARK_KINDS)}, disagree, tie or final", _has_mark)
     verified: str = condition(
@@ -257,8 +263,10 @@ class ImageQuery:
         narrowing = {*self.conditions} - {"sort", "share"}  # a share is a random choice
         if self.mark == "none":
             narrowing -= {"mark"}
-        if self.sort == "doubtful" and self.is_of_doubtful:
+        if self.sort == "doubtful":
             narrowing -= {"margin"}
+        if self.sort == "suspicion":
+            narrowing -= {"p_wrong"}
         orders: tuple[ListOrder, ...] = get_args(ListOrder)
         return next((order for order in orders if order == self.sort and not narrowing), "")
 

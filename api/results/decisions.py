@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 from sqlalchemy import Engine
 
@@ -17,6 +18,7 @@ from api.http.problems import conflict, invalid
 from api.jobs.marks import JobMarks, SampleMark, all_marks, encode_marks
 from api.jobs.store import Job, own_job
 from api.results.score_columns import ScoreColumns
+from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import SCHEMA, MarkedSample, to_table
 
 MARKED_AT = pa.field("marked_at", pa.timestamp("us", "UTC"), nullable=False)
@@ -42,6 +44,36 @@ def marks_tables(
     for marks in all_marks(engine, owner, job_id):
         times = pa.array(to_times([each.at for each in marks]), MARKED_AT.type)
         yield to_table(to_records(marks, scores)).append_column(MARKED_AT, times)
+
+
+CLEANED_SCHEMA = pa.schema(
+    [
+        pa.field("sample_id", pa.string(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("original_label", pa.string()),
+        pa.field("mark", pa.string()),
+    ]
+)
+"""The columns of a cleaned list, as `difficulty clean` writes it."""
+
+
+def cleaned_list(engine: Engine, owner: str, job_id: str, scores: ScoreColumns) -> pa.Table:
+    """The samples of a job that are kept, with the labels that people decided on.
+
+    `original_label` is the label in these scores, in which earlier rounds are applied already.
+    """
+    samples = scores.samples
+    given = scores.label_names(np.arange(len(samples)))
+    labels, decided = list(given), [None] * len(samples)
+    marks: list[str | None] = [*decided]
+    for part in all_marks(engine, owner, job_id):
+        for each in part:
+            marks[each.row], labels[each.row] = each.mark.value, each.label or given[each.row]
+    columns = (samples.ids, labels, given, marks)
+    arrays = [pa.array(column, pa.string()) for column in columns]
+    table = pa.Table.from_arrays(arrays, schema=CLEANED_SCHEMA)
+    is_dropped = pc.fill_null(pc.equal(table["mark"], Mark.DROP.value), fill_value=False)
+    return table.filter(pc.invert(is_dropped))
 
 
 def to_times(seconds: Sequence[float] | NDArray[np.float64]) -> NDArray[np.int64]:

@@ -19,10 +19,11 @@ from api.results.conditions import (
 from api.results.first_places import first_places
 from api.results.score_pages import BadQuery, absent
 from difficulty_service.bodies.marks import ListOrder
-from difficulty_service.scores.samples import AGNOSTIC, ScoredSamples
+from difficulty_service.scores.samples import AGNOSTIC, SUSPICION, ScoredSamples
 
 SORTS: Mapping[ListOrder, str] = {
     "doubtful": "Doubtful labels first",
+    "suspicion": "Likeliest wrong first",
     "hardest": "Hardest first",
     "easiest": "Easiest first",
     "unusual": "Unlike anything first",
@@ -54,10 +55,12 @@ class ImagePage:
 
 def orders_of(samples: ScoredSamples) -> dict[ListOrder, str]:
     """The orders for which the scores have the column."""
-    lacking = "unusual" if samples.agnostic is None else ""
+    lacking = {"unusual"} if samples.agnostic is None else set()
+    if samples.suspicion is None:
+        lacking.add("suspicion")
     if not samples.compares_classes:  # whose usual order is that of unusual ones
         return {**SORTS_OF_ONE_CLASS}
-    return {order: text for order, text in SORTS.items() if order != lacking}
+    return {order: text for order, text in SORTS.items() if order not in lacking}
 
 
 def find_images(
@@ -153,12 +156,13 @@ def _all_keys(samples: ScoredSamples, query: ImageQuery, beside: Beside) -> NDAr
         return np.random.default_rng(len(samples)).random(len(samples))
     values, sign = {
         "doubtful": (samples.concerns, -1.0),
+        "suspicion": (samples.suspicion, -1.0),
         "hardest": (samples.rmd, -1.0),
         "easiest": (samples.rmd, 1.0),
         "unusual": (samples.agnostic, -1.0),
     }[sort]
     if values is None:
-        raise absent(AGNOSTIC, orders_of(samples))
+        raise absent(SUSPICION if sort == "suspicion" else AGNOSTIC, orders_of(samples))
     return sign * values
 
 

@@ -40,7 +40,7 @@ from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.samples import Decided, ScoredSamples, columns_to_read, to_samples
 from difficulty_service.scores.score_columns import FAULT_COLUMN
 
-FORMAT = 11  # version of the layout; a file of another version is made anew
+FORMAT = 12  # version of the layout; a file of another version is made anew
 _KEY = b"difficulty-columns"
 _ARRAYS = ("labels", "nearest", "margins", "rmd", "percentiles")
 _OPTIONAL = ("suspicion", "agnostic")

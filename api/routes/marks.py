@@ -1,6 +1,6 @@
 """Marks of a job's samples, which `difficulty clean --marks` reads."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -32,7 +32,13 @@ from api.jobs.marks import (
     set_marks,
 )
 from api.jobs.store import Job
-from api.results.decisions import MARKS_SCHEMA, marks_tables, to_records
+from api.results.decisions import (
+    CLEANED_SCHEMA,
+    MARKS_SCHEMA,
+    cleaned_list,
+    marks_tables,
+    to_records,
+)
 from api.results.reviews import MERGED_SCHEMA, open_review
 from api.results.score_columns import ScoreColumns
 from api.routes.jobs import in_turn
@@ -133,6 +139,27 @@ async def export_csv(job_id: str, request: Request, key: ReadKey, of: Of = "own"
 async def export_parquet(job_id: str, request: Request, key: ReadKey, of: Of = "own") -> Response:
     """A file for `difficulty clean --marks`."""
     return await _download(job_id, request, key, of, "parquet")
+
+
+@router.get(
+    "/cleaned.csv",
+    summary="Cleaned list as CSV",
+    response_class=Response,
+    responses={200: {"content": {"text/csv": {"schema": {"type": "string"}}}}, **NOT_FINISHED},
+)
+async def export_cleaned(job_id: str, request: Request, key: ReadKey) -> Response:
+    """The samples that this key has not dropped, with the labels that it decided on.
+
+    Columns are `sample_id`, `label`, `original_label` and `mark`.
+    """
+    job = await run_in_threadpool(succeeded_job, request, key, job_id)
+    services = services_of(request)
+
+    def tables() -> tuple[Iterable[pa.Table], pa.Schema]:
+        scores = services.open_scores.get(job)
+        return [cleaned_list(services.engine, key.owner, job.id, scores)], CLEANED_SCHEMA
+
+    return await _send(job_id, request, key, tables, "cleaned", "csv")
 
 
 def apply_changes(
@@ -253,29 +280,46 @@ async def _download(
     job = await run_in_threadpool(succeeded_job, request, key, job_id)
     if of == "all":
         require_overseer(key, job)
-    services = services_of(request)
-    engine, settings = services.engine, services.settings
-    headers = {"Cache-Control": "no-store"}
+    services, headers = services_of(request), dict[str, str]()
 
-    def written() -> BinaryIO:
-        open_scores = services.open_scores
-        tables, schema = marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
+    def tables() -> tuple[Iterable[pa.Table], pa.Schema]:
+        engine, open_scores = services.engine, services.open_scores
         if of == "all":
             review = open_review(engine, open_scores, job)
             headers[TIED] = str(len(review.merged.tied))
-            tables, schema = review.merged_tables(), MERGED_SCHEMA
+            return review.merged_tables(), MERGED_SCHEMA
+        return marks_tables(engine, key.owner, job.id, open_scores.get(job)), MARKS_SCHEMA
+
+    answer = await _send(job_id, request, key, tables, "marks", ending)
+    answer.headers.update(headers)
+    return answer
+
+
+async def _send(
+    job_id: str,
+    request: Request,
+    key: Principal,
+    tables: Callable[[], tuple[Iterable[pa.Table], pa.Schema]],
+    name: str,
+    ending: str,
+) -> Response:
+    services = services_of(request)
+
+    def written() -> BinaryIO:
+        parts, schema = tables()
         # On the disk, as there may be millions; without a name, so that nothing can be left of it.
         with ExitStack() as stack:
-            file = stack.enter_context(TemporaryFile(dir=settings.data_dir))
-            WRITERS[ending](tables, schema, file)
+            file = stack.enter_context(TemporaryFile(dir=services.settings.data_dir))
+            WRITERS[ending](parts, schema, file)
             stack.pop_all()  # the answer closes it
         return file
 
     file = await in_turn(services.queues.marks, request, key, written)
     # Where there is one job only, commands name the file without its id.
-    prefix = f"{job_id}-" if settings.takes_jobs else ""
-    headers |= {
-        "Content-Disposition": f'attachment; filename="{prefix}marks.{ending}"',
+    prefix = f"{job_id}-" if services.settings.takes_jobs else ""
+    headers = {
+        "Cache-Control": "no-store",
+        "Content-Disposition": f'attachment; filename="{prefix}{name}.{ending}"',
         "Content-Length": str(file.tell()),
     }
     return StreamingResponse(_pieces(file), 200, headers, MEDIA_TYPES[ending])

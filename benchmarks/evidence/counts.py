@@ -4,13 +4,16 @@
 
 Writes two tables of the evidence, and its page anew. `counts.csv` has, for each set of labels, the
 labels known to be wrong, what `p_wrong` adds up to, how many labels have a `p_wrong` above one half
-and the share of them that is wrong, and the AUROC of `suspicion` and what it has more than
+and above 0.95 (the tiers "probably wrong" and "almost certainly wrong") and the share of each that
+is wrong, the lower end of the fitted number of wrong labels, in how many draws at least so many are
+known to be wrong, and the AUROC of `suspicion` and what it has more than
 `label_margin`, with the 95 % interval over the draws. `p_wrong.csv` has how often labels are wrong
 where `p_wrong` is in each of ten equal ranges, over all sets. A draw takes other images or plants
 other wrong labels. Features are those of `make evidence`; texts are encoded anew.
 """
 
 import argparse
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,6 +34,8 @@ from benchmarks.evidence.tables import Row, write_rows
 from benchmarks.machine import machine
 from benchmarks.real_data import shared_folder
 from benchmarks.studies.newsgroups import encode
+from difficulty_service.scores.label_counts import shares_of_wrong
+from difficulty_service.scores.tiers import ALMOST_CERTAIN, PROBABLE
 
 SIZES = (10_000, 2_000, 500)
 IMAGES = {
@@ -48,8 +53,9 @@ KINDS = {
 BINS = 10
 COUNTS = (
     *("dataset", "labels", "features", "samples", "draws", "wrong", "expected", "above_half"),
-    *("above_half_wrong_share", "suspicion_auroc", "minus_label_margin", "minus_label_margin_95"),
-    "machine",
+    *("above_half_wrong_share", "above_95", "above_95_wrong_share"),
+    *("fit_low", "fit_low_held"),
+    *("suspicion_auroc", "minus_label_margin", "minus_label_margin_95", "machine"),
 )
 RANGES = ("p_wrong_from", "p_wrong_to", "labels", "mean_p_wrong", "wrong_share")
 
@@ -84,12 +90,22 @@ class Found:
 
     wrong: int
     expected: float
-    flagged: int
-    right_flags: int
+    fit_low: int
     suspicion: float
     margin: float
     p_wrong: NDArray[np.float64]
     is_wrong: NDArray[np.bool_]
+
+    def above(self, limit: float) -> tuple[int, int]:
+        """How many labels have a larger `p_wrong`, and how many of these are wrong."""
+        flagged = self.p_wrong > limit
+        return int(flagged.sum()), int((flagged & self.is_wrong).sum())
+
+
+def fit_low(scores: ds.Scores) -> int:
+    """The lower end of the number of wrong labels that was fitted; 0 without one."""
+    shares = shares_of_wrong(scores.provenance.suspicion)
+    return 0 if shares is None else math.floor(shares[0] * len(scores))
 
 
 def judge(samples: Labelled) -> Found:
@@ -102,7 +118,6 @@ def judge(samples: Labelled) -> Found:
         for name in ("suspicion", "label_margin", "p_wrong")
     }
     p_wrong, wrong = np.nan_to_num(found["p_wrong"]), samples.wrong
-    flagged = p_wrong > 1 / 2
     suspicion, margin = (
         float(roc_auc_score(wrong, np.nan_to_num(each, nan=np.nanmin(each))))
         if wrong.any()
@@ -112,8 +127,7 @@ def judge(samples: Labelled) -> Found:
     return Found(
         int(wrong.sum()),
         float(p_wrong.sum()),
-        int(flagged.sum()),
-        int((flagged & wrong).sum()),
+        fit_low(scores),
         suspicion,
         margin,
         p_wrong,
@@ -173,14 +187,16 @@ def row_of(names: Names, size: int, draws: list[Found]) -> Row:
     def mean(name: str) -> float:
         return float(np.mean([getattr(each, name) for each in draws]))
 
-    flagged = sum(each.flagged for each in draws)
-    right = sum(each.right_flags for each in draws)
     row = dict(zip(("dataset", "labels", "features"), names, strict=True))
     row |= {"samples": str(size), "draws": str(len(draws))}
     row |= {name: f"{mean(name):.0f}" for name in ("wrong", "expected")}
-    row |= {"above_half": f"{mean('flagged'):.0f}", "machine": machine()}
-    if right:
-        row["above_half_wrong_share"] = f"{right / flagged:.2f}"
+    row |= {"fit_low": f"{mean('fit_low'):.0f}", "machine": machine()}
+    row["fit_low_held"] = str(sum(each.fit_low <= each.wrong for each in draws))
+    for name, limit in (("above_half", PROBABLE), ("above_95", ALMOST_CERTAIN)):
+        flagged, right = np.sum([each.above(limit) for each in draws], axis=0).tolist()
+        row[name] = f"{flagged / len(draws):.0f}"
+        if right:
+            row[f"{name}_wrong_share"] = f"{right / flagged:.2f}"
     if mean("wrong"):
         gains = np.array([each.suspicion - each.margin for each in draws])
         row["suspicion_auroc"] = f"{mean('suspicion'):.3f}"

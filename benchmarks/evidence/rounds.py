@@ -30,7 +30,7 @@ from difficulty_service.interface.arrays import read_arrays
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample, MarkHistory, Marks
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.label_counts import left_at_random
+from difficulty_service.scores.random_checks import left_at_random
 from difficulty_service.scores.samples import to_samples
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.marked_features import apply_marks

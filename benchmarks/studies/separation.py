@@ -1,4 +1,4 @@
-"""How many labels called almost certainly wrong are wrong, by how well features tell classes apart.
+"""How many labels called probably wrong are wrong, by how well features tell classes apart.
 
 Run: python -m benchmarks.studies.separation FEATURES... [--samples 300 1000]
 

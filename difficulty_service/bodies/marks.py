@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from difficulty_service.marks.mark_kinds import MARK_KINDS, Mark
 
-ListOrder = Literal["doubtful", "hardest", "easiest", "unusual", "random", "file"]
+ListOrder = Literal["doubtful", "suspicion", "hardest", "easiest", "unusual", "random", "file"]
 """Orders in which the samples of a job are listed."""
 
 

@@ -105,9 +105,11 @@ class TagPublic(BaseModel):
     tag: str
     given: int = Field(description="Samples with it")
     wrong: float | None = Field(description="Expected number of these that are wrong")
-    almost_certainly_wrong: int | None = Field(description="Those with a `p_wrong` above 1/2")
+    probably_wrong: int | None = Field(description="Those with a `p_wrong` above 1/2")
+    almost_certainly_wrong: int | None = Field(description="Those with a `p_wrong` above 0.95")
     missing: float | None = Field(description="Expected number of other samples that miss it")
-    almost_certainly_missing: int | None = Field(description="Those with a `p_wrong` above 1/2")
+    probably_missing: int | None = Field(description="Those with a `p_wrong` above 1/2")
+    almost_certainly_missing: int | None = Field(description="Those with a `p_wrong` above 0.95")
 
 
 class TagList(BaseModel):

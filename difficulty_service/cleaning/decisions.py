@@ -27,6 +27,7 @@ from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
 from difficulty_service.scores.samples import class_names_of
 from difficulty_service.scores.score_columns import COMPUTED_BY, SCORERS, absent_column, remedy_of
+from difficulty_service.scores.tiers import CONDITIONS
 
 NULL = "null"
 """The word for a missing value."""
@@ -67,7 +68,7 @@ def columns_in(condition: str) -> frozenset[str]:
 
 def _parse(condition: str) -> ast.Expression:
     try:
-        return ast.parse(condition.strip(), mode="eval")
+        return ast.parse(CONDITIONS.get(condition.strip(), condition.strip()), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error)
         raise _refusal(condition, f"cannot be read: {reason}") from error

@@ -47,7 +47,8 @@ def clean(
             (folder, .json, .xml or table).
         marks: Decisions: CSV or Parquet with sample_id, mark and label, or a file of Label Studio,
             CVAT or FiftyOne.
-        drop: Drop samples that meet this condition, such as label_margin > 4.
+        drop: Drop samples that meet this condition, such as label_margin > 4 or almost certainly
+            wrong.
         relabel: Give samples that meet this condition their nearest_label, or if it is about
             suspicion their suggested_label.
         drop_duplicates: Keep one of each group of exact or near copies, a marked one first; if

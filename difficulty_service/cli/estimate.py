@@ -97,10 +97,10 @@ def _say_number(at_zero: "CutEstimate", seed: int) -> str:
             f"only a person can tell how many of the {at_zero.num_above:,} labels above 0 are "
             "wrong: check some of them at random, and give --marks"
         )
-    low, high = number_of_wrong_labels(at_zero, seed)
+    low, _ = number_of_wrong_labels(at_zero, seed)
     return (
-        f"{low:,.0f} to {high:,.0f} labels are wrong (95 %) if they are found as often as flipped "
-        "ones, and more if they are harder to find"
+        f"at least {low:,.0f} labels are wrong, if the marked ones were chosen at random among "
+        "those above 0; more are, because errors of people are harder to find than flipped labels"
     )
 
 

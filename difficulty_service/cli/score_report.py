@@ -94,7 +94,7 @@ def report_scores(summary: "ScoreSummary", scores: Path, *, verbose: bool = Fals
 
 def report_doubtful(summary: "ScoreSummary") -> None:
     """Prints how many labels are doubtful, and the clearest of them."""
-    from difficulty_service.scores.label_counts import BETWEEN, WRONG
+    from difficulty_service.scores.tiers import BETWEEN, PROBABLY_WRONG
 
     if summary.labels is not None:
         out.print(f"\n{summary.labels}")
@@ -115,7 +115,7 @@ def report_doubtful(summary: "ScoreSummary") -> None:
     rows = summary.doubtful[:DOUBTFUL_SHOWN].to_pylist()
     clearest = f"the {len(rows)} clearest" if len(rows) < summary.num_doubtful else ""
     if summary.labels is not None:
-        tier = WRONG if summary.labels.wrong else BETWEEN
+        tier = PROBABLY_WRONG if summary.labels.wrong else BETWEEN
         out.print(f"{', '.join(filter(None, (tier, clearest)))}:")
     elif clearest:
         out.print(f"{clearest} of them:")

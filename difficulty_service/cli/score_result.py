@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 from difficulty_service.base.contract import Found
 from difficulty_service.base.wording import Noun, count_of, did_you_mean
 from difficulty_service.cli.wrong_call import AboveLimit, WrongCall
-from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
+from difficulty_service.scores.label_counts import LabelCounts
+from difficulty_service.scores.tiers import ALMOST_CERTAINLY_WRONG, BETWEEN, PROBABLY_WRONG
 from difficulty_service.scoring.image_faults import FAULT_NAMES
 from difficulty_service.settings.options import ScoringOptions
 
@@ -23,7 +24,14 @@ if TYPE_CHECKING:
 
 EXACT, NEAR, SKIPPED = "exact copies", "near copies", "skipped"
 FAULTS = "image faults"
-KINDS = (WRONG, BETWEEN, EXACT, NEAR, SKIPPED, FAULTS, *FAULT_NAMES)
+KINDS = (
+    *(PROBABLY_WRONG, ALMOST_CERTAINLY_WRONG, BETWEEN),
+    EXACT,
+    NEAR,
+    SKIPPED,
+    FAULTS,
+    *FAULT_NAMES,
+)
 """What samples are counted by; `FAULTS` are all those of `FAULT_NAMES`."""
 
 NO_LOOKS = (
@@ -35,8 +43,11 @@ NO_LOOKS = (
 class Labels(Found):
     """How many labels are in each tier."""
 
-    almost_certainly_wrong: int
+    probably_wrong: int
     """Labels whose `p_wrong` is above 1/2."""
+
+    almost_certainly_wrong: int
+    """Those of them whose `p_wrong` is above 0.95."""
 
     between_two_classes: int
     """Other labels that look more like another class."""
@@ -48,17 +59,20 @@ class Labels(Found):
     """Labels that a person has verified."""
 
     wrong_low: int | None
-    """Lower end of the 95 % interval of the number of wrong labels not found yet."""
+    """Lower bound of the number of wrong labels not found yet."""
 
     wrong_high: int | None
-    """Upper end of it."""
+    """Most wrong labels that the fit explains, and no bound: people err where images are ambiguous,
+    which it does not count. null where samples were dropped by a condition."""
 
     @classmethod
     def of(cls, counts: LabelCounts) -> Self:
         """The same numbers, named."""
         low, high = counts.left or (None, None)
+        high = None if counts.dropped_unseen else high
         return cls(
-            almost_certainly_wrong=counts.wrong,
+            probably_wrong=counts.wrong,
+            almost_certainly_wrong=counts.certain,
             between_two_classes=counts.between,
             fit=counts.fit,
             verified=counts.verified,
@@ -159,7 +173,8 @@ class ScoreResult(Found):
         if kind in FAULT_NAMES:
             return None if faults is None else faults.get(kind, 0)
         return {
-            WRONG: None if labels is None else labels.almost_certainly_wrong,
+            PROBABLY_WRONG: None if labels is None else labels.probably_wrong,
+            ALMOST_CERTAINLY_WRONG: None if labels is None else labels.almost_certainly_wrong,
             BETWEEN: None if labels is None else labels.between_two_classes,
             EXACT: self.exact_copies,
             NEAR: self.near_copies,
@@ -230,13 +245,15 @@ class Limit:
             WrongCall: It will not, with the option that would change it.
         """
         missing = {
-            WRONG: "suspicion among --scorers" if "suspicion" not in scoring.scorers else "",
+            PROBABLY_WRONG: "suspicion among --scorers"
+            if "suspicion" not in scoring.scorers
+            else "",
             NEAR: "--near-duplicates" if scoring.near_duplicates is None else "",
             SKIPPED: "a dataset instead of its features" if features else "",
         }
         if fitted:
-            missing[WRONG] = "a fit to the labels, so no --gaussians"
-        missing[BETWEEN] = missing[WRONG]
+            missing[PROBABLY_WRONG] = "a fit to the labels, so no --gaussians"
+        missing[ALMOST_CERTAINLY_WRONG] = missing[BETWEEN] = missing[PROBABLY_WRONG]
         if self.is_of_faults and texts:
             missing[self.kind] = "images, and these are texts"
         if needed := missing.get(self.kind):

@@ -12,6 +12,7 @@ class ScoreFilter(TypedDict, total=False):
         pmin: Lowest percentile of difficulty, 0 to 100.
         pmax: Highest percentile of difficulty.
         margin: Suspicion (or margin, without it) to be exceeded.
+        p_wrong: Probability of a wrong label to be exceeded, 0 to 1.
         q: Text in the sample id.
         mark: none, any, keep, relabel, drop, misplaced, disagree, tie or final.
         verified: only or all: decided in an earlier round, or whatever.
@@ -26,6 +27,7 @@ class ScoreFilter(TypedDict, total=False):
     pmin: str
     pmax: str
     margin: str
+    p_wrong: str
     q: str
     mark: str
     verified: str

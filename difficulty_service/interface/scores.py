@@ -18,9 +18,9 @@ from difficulty_service.features.errors_file import BadImage, errors_table
 from difficulty_service.interface.selection import Rows, column_array, select_rows
 from difficulty_service.marks.record import unverified
 from difficulty_service.scores.file import ScoreFile, read_scores, write_scores
-from difficulty_service.scores.label_counts import WRONG, Evidence, evidence_of
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import COLUMNS, measure_of, require_columns
+from difficulty_service.scores.tiers import PROBABLY_WRONG, Evidence, evidence_of
 from difficulty_service.scoring.extremes import OTHER_CLASS
 
 if TYPE_CHECKING:
@@ -312,7 +312,7 @@ class Scores:
         if "label_margin" in self.table.column_names:
             doubtful = self.doubtful(SHOWN)
             by_suspicion = self._evidence == "suspicion"
-            title = f"labels {WRONG}" if by_suspicion else "look more like another class"
+            title = f"labels {PROBABLY_WRONG}" if by_suspicion else "look more like another class"
             lists[title] = doubtful.filter(pc.greater(doubtful[self._evidence], 0))
             columns += [OTHER_CLASS[self._evidence], self._evidence]
         columns.append(measure)

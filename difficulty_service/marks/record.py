@@ -18,6 +18,9 @@ from difficulty_service.marks.mark_kinds import Mark, count_kinds, kinds_for
 RANDOM = "random"
 """The order in which any sample may come next."""
 
+UNSEEN = "unseen"
+"""The order of samples that a condition marked, at which nobody looked one by one."""
+
 LISTED = 20
 """Number of sample ids that an error lists."""
 
@@ -45,8 +48,8 @@ class MarkedSample:
         label: Class of a relabelled sample, or of a misplaced box that was relabelled before.
         given_label: Class that the dataset gave it when it was marked; None where that is unknown.
         content: Digest of its content then, in hexadecimal digits; None where that is unknown.
-        order: Order in which samples were looked at: `random` where it was any; empty where that is
-            unknown, or several samples were marked at once.
+        order: Order in which samples were looked at: `random` where it was any; `unseen` where a
+            condition marked them; empty where that is unknown, or several were marked at once.
         round: Number of the scores on which the decision was made, from 1; None where that is
             unknown.
     """

@@ -18,6 +18,7 @@ from difficulty_service.base.files import require_output_file
 from difficulty_service.base.wording import UNUSUAL, one_of
 from difficulty_service.marks.mark_kinds import script_data
 from difficulty_service.pages.scripts import classic_script
+from difficulty_service.scores import tiers
 
 PACKAGE = "difficulty_service.pages"
 
@@ -83,6 +84,7 @@ def environment_of(package: str) -> Environment:
     environment.filters["script_data"] = script_data
     environment.filters["one_of"] = one_of
     environment.globals["unusual_ones"] = UNUSUAL
+    environment.globals["tiers"] = tiers
     return environment
 
 

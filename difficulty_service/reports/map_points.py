@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from difficulty_service.reports.map import ImageMap
-from difficulty_service.scores.label_counts import TIERS
 from difficulty_service.scores.samples import ScoredSamples
+from difficulty_service.scores.tiers import TIERS
 
 GRID = 65535
 """Positions are whole numbers from 0 to this, so that pages find the same images as the service."""

@@ -22,9 +22,10 @@ from difficulty_service.pages.charts import (
 )
 from difficulty_service.reports.confusions import ConfusedPair, count_confusions, rank_pairs
 from difficulty_service.reports.copies import CopyGroup, to_group
-from difficulty_service.scores.label_counts import BETWEEN, WRONG, LabelCounts
+from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.samples import ScoredSamples
 from difficulty_service.scores.score_columns import FAULT_COLUMN
+from difficulty_service.scores.tiers import BETWEEN, PROBABLY_WRONG
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,7 @@ class ReportSummary:
         compares_classes: Whether samples are compared with classes that they may be of.
         has_labels: Whether samples have labels.
         num_copied: Number of samples that are a copy or near copy of another one.
+        num_conflicting: Number of groups of copies whose labels differ.
         num_unusual: Number of the other samples that are unlike anything else; None where the
             score file does not tell.
     """
@@ -286,6 +288,7 @@ class ReportSummary:
     compares_classes: bool = True
     has_labels: bool = True
     num_copied: int = 0
+    num_conflicting: int = 0
     caution: str | None = None
     round: str | None = None
 
@@ -293,7 +296,7 @@ class ReportSummary:
     def doubtful_kind(self) -> str:
         """What the doubtful samples are, in words."""
         if self.by_suspicion:
-            return f"labels {WRONG}"
+            return f"labels {PROBABLY_WRONG}"
         return "another class fits better" if self.labels is None else BETWEEN
 
     @property
@@ -360,6 +363,7 @@ def summarise(
         compares_classes=samples.compares_classes,
         has_labels=samples.has_labels,
         num_copied=sum(map(len, samples.copies)),
+        num_conflicting=samples.num_conflicting if samples.compares_classes else 0,
         caution=samples.caution,
         round=samples.decided.round,
     )

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from difficulty_service.scores.label_counts import LEVEL, Proportion
+from difficulty_service.scores.label_counts import Proportion
+from difficulty_service.scores.random_checks import LEVEL
 
 if TYPE_CHECKING:
     from difficulty_service.reports.label_flips import FlippedMargins

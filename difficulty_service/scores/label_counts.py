@@ -1,30 +1,26 @@
-"""The three tiers of labels, and how many labels are in each, in one sentence or two."""
+"""How many labels are in each tier and how many are wrong, in one sentence or two."""
 
 import math
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal, TypeAlias
 
 from difficulty_service.base.wording import count_of, is_or_are
 from difficulty_service.scores.provenance import LabelRuleFit, RandomCheck
+from difficulty_service.scores.random_checks import LEVEL, describe_check
+from difficulty_service.scores.tiers import (
+    ALMOST_CERTAIN,
+    ALMOST_CERTAINLY,
+    BETWEEN,
+    FITS,
+    PROBABLY_WRONG,
+)
 
-TIERS = WRONG, BETWEEN, FITS = "almost certainly wrong", "between two classes", "fits"
-"""The tiers: `p_wrong` above 1/2; of the others, `label_margin` above 0; the rest."""
+FIT_ERROR = 0.85
+"""Part of the lower end of the fit that is stated as a lower bound.
 
-Evidence: TypeAlias = Literal["label_margin", "suspicion"]
-"""A column that is above 0 where a sample looks more like another class."""
-
-
-def evidence_of(num_suspicious: int) -> Evidence:
-    """The column by which labels are listed that a person should check.
-
-    Where no label is almost certainly wrong, those between two classes are left to look at.
-    """
-    return "suspicion" if num_suspicious else "label_margin"
-
-
-LEVEL = 0.95
-"""Probability that an interval holds what it is of."""
+The interval of the fit knows no error of its model: in docs/evidence/counts.csv its lower end is up
+to 1.13 times the number of labels that are known to be wrong.
+"""
 
 
 @dataclass(frozen=True)
@@ -51,31 +47,14 @@ class Proportion:
         return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def left_at_random(check: RandomCheck) -> tuple[int, int, int]:
-    """How many wrong labels nobody has found, by a random choice, and its 95 % interval."""
-    found, others = Proportion(check.wrong, check.checked), check.among - check.checked
-    likely, low, high = (
-        max(0, round(share * others) - check.since) for share in (found.share, *found.interval())
-    )
-    return likely, low, high
-
-
 def describe_share(wrong: Proportion) -> str:
-    """How many labels were wrong of those that a person looked at one by one, in a sentence."""
-    low, high = (round(100 * end) for end in wrong.interval())
-    return (
-        f"{round(100 * wrong.share)} % of the {wrong.cases:,} labels that were checked one by one "
-        f"are wrong (95 % interval {low} to {high} %)."
-    )
+    """How many labels were wrong of those that a person looked at one by one, in a sentence.
 
-
-def describe_check(check: RandomCheck) -> str:
-    """What a random choice of the labels says, in a sentence."""
-    likely, low, high = left_at_random(check)
+    They were chosen by their scores, so that they say nothing about the others.
+    """
     return (
-        f"Of {count_of(check.checked, 'label')} in a random order, {check.wrong:,} "
-        f"{'was' if check.wrong == 1 else 'were'} wrong, so that about {count_of(likely, 'label')} "
-        f"{is_or_are(likely)} wrong and not found yet (95 % interval {low:,} to {high:,})."
+        f"{wrong.hits:,} of the {wrong.cases:,} labels that were checked one by one "
+        f"{is_or_are(wrong.hits)} wrong."
     )
 
 
@@ -85,22 +64,26 @@ class LabelCounts:
 
     Attributes:
         judged: Number of samples with a suspicion, verified ones among them.
-        wrong: Number of those whose label is more likely wrong than right: suspicion above 0.
+        wrong: Number of those whose label is probably wrong: suspicion above 0.
+        certain: Number of those whose label is almost certainly wrong.
         between: Number of the others that look more like another class: label margin above 0.
         shares: Ends of the 95 % interval of the share of wrong labels, as they were given; None
             where it is not known.
         verified: Number of labels that a person has verified.
         relabelled: Number of those that were wrong.
         check: What a random choice of them says; None without one.
+        dropped_unseen: Number of other samples that a condition dropped before.
     """
 
     judged: int
     wrong: int
+    certain: int
     between: int
     shares: tuple[float, float] | None
     verified: int = 0
     relabelled: int = 0
     check: RandomCheck | None = None
+    dropped_unseen: int = 0
 
     @property
     def doubted(self) -> int:
@@ -114,11 +97,15 @@ class LabelCounts:
 
     @property
     def left(self) -> tuple[int, int] | None:
-        """Ends of the 95 % interval of the number of wrong labels that nobody has found yet."""
+        """Ends of the interval of the fit for the wrong labels that nobody has found yet.
+
+        Only the lower one is a bound: people err where images are ambiguous, and what they dropped
+        unseen is missing from the fit.
+        """
         if self.shares is None:
             return None
-        low, high = (share * self.judged for share in self.shares)
-        numbers = (number - self.relabelled for number in (math.floor(low), math.ceil(high)))
+        low, high = (share * self.judged - self.relabelled for share in self.shares)
+        numbers = (math.floor(FIT_ERROR * low), math.ceil(high))
         fewest, most = (min(max(0, number), self.doubted) for number in numbers)
         return fewest, most
 
@@ -131,34 +118,50 @@ class LabelCounts:
 
     def __str__(self) -> str:
         return (
-            f"{self.wrong:,} {self.of_which} {is_or_are(self.wrong)} {WRONG} (p_wrong above 1/2), "
-            f"{self.beside}"
+            f"{self.wrong:,} {self.of_which} {is_or_are(self.wrong)} {PROBABLY_WRONG} (p_wrong "
+            f"above 1/2){self._of_which_certain}, {self.beside}"
         )
 
     @property
+    def _of_which_certain(self) -> str:
+        """How many of the labels that are probably wrong almost certainly are."""
+        if not self.wrong:
+            return ""
+        return f", {self.certain:,} of them {ALMOST_CERTAINLY} (above {ALMOST_CERTAIN:g})"
+
+    @property
     def beside(self) -> str:
-        """What is to say besides how many labels are almost certainly wrong."""
+        """What is to say besides how many labels are probably wrong."""
         labels = "label" if self.between == 1 else "labels"
         kinds = (
             f"{self.between:,} {is_or_are(self.between)} {BETWEEN} (ambiguous: the {labels} may "
             f"still be right), and {self.fit:,} {FITS if self.fit == 1 else 'fit'}."
         )
-        if self.check is not None:
-            return f"{kinds} {self.found_at_random}"
-        if self.left is None:
-            return kinds
-        low, _ = self.left  # people err where images are ambiguous, which the upper end leaves out
-        found = " and not found yet" if self.verified else ""
-        if low:
-            some = f"At least {count_of(low, 'label')} {is_or_are(low)} wrong{found}"
-        else:
-            some = f"There may be no {'other ' if self.verified else ''}wrong labels"
-        return f"{kinds} {some}."
+        return " ".join(filter(None, (kinds, self.number_wrong)))
 
     @property
-    def found_at_random(self) -> str:
-        """What a random choice says, in a sentence; empty without one."""
-        return "" if self.check is None else describe_check(self.check)
+    def number_wrong(self) -> str:
+        """How many labels are wrong, as far as that is known, in sentences; else empty.
+
+        An interval is given only where people looked at labels in a random order.
+        """
+        if self.check is not None:
+            return describe_check(self.check)
+        low = 0 if self.left is None else self.left[0]
+        found = " and not found yet" if self.verified or self.dropped_unseen else ""
+        sentences = []
+        if low:
+            sentences.append(f"At least {count_of(low, 'label')} {is_or_are(low)} wrong{found}.")
+        elif self.left is not None and not self.dropped_unseen:
+            sentences.append(f"There may be no {'other ' if self.verified else ''}wrong labels.")
+        if self.dropped_unseen:
+            was = "was" if self.dropped_unseen == 1 else "were"
+            sentences.append(
+                f"{count_of(self.dropped_unseen, 'sample')} {was} dropped by a condition, without "
+                "a look at each. The estimate no longer sees errors like these: only labels "
+                "checked in a random order tell how many are left."
+            )
+        return " ".join(sentences)
 
 
 def shares_of_wrong(fit: LabelRuleFit | None) -> tuple[float, float] | None:

@@ -70,6 +70,11 @@ class RandomCheck(Contract):
     """Number of samples not checked before, including these."""
     since: int
     """Number of wrong labels among them that were found in other ways."""
+    beside: int = 0
+    """Number of samples among them that were looked at in another way in the same round, before the
+    random ones or after them."""
+    wrong_beside: int = 0
+    """Number of those that were wrong, which are counted in `since`, too."""
 
 
 class ConsensusInput(Contract):
@@ -228,6 +233,9 @@ class Provenance(Extraction):
     job with these marks."""
     random_check: RandomCheck | None = None
     """Result of the latest random check; absent without one."""
+    dropped_unseen: int | None = None
+    """Number of samples that a condition dropped before, without a look at each: the fit of
+    `suspicion` no longer sees errors like these; absent without any."""
     suspicion: LabelRuleFit | None = None
     """What was fitted for `suspicion`; only with that column."""
     agree: LabelRuleFit | None = None

@@ -17,7 +17,7 @@ from difficulty_service.marks.mark_kinds import Mark, MarkKind, kinds_for
 from difficulty_service.marks.record import MARK_COLUMN, describe_round
 from difficulty_service.scores.copies import COPIES, copies_in, copy_groups
 from difficulty_service.scores.file import ScoreFile
-from difficulty_service.scores.label_counts import LabelCounts, evidence_of, shares_of_wrong
+from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
 from difficulty_service.scores.provenance import Provenance, RandomCheck
 from difficulty_service.scores.score_columns import (
     FAULT_COLUMN,
@@ -27,6 +27,11 @@ from difficulty_service.scores.score_columns import (
     require_columns,
 )
 from difficulty_service.scores.separation import Separation
+from difficulty_service.scores.tiers import (
+    ALMOST_CERTAIN_SUSPICION,
+    PROBABLE_SUSPICION,
+    evidence_of,
+)
 
 
 def class_names_of(scores: ScoreFile) -> dict[int, str]:
@@ -73,19 +78,22 @@ class Decided:
         round: Number of the round and of each kind of decision, in words; None in the first.
         num_relabelled: Number of samples whose label was wrong.
         check: What a random choice of the samples says; None without one.
+        dropped_unseen: Number of samples that a condition dropped.
     """
 
     round: str | None = None
     num_relabelled: int = 0
     check: RandomCheck | None = None
+    dropped_unseen: int = 0
 
     @classmethod
     def of(cls, scores: Provenance) -> Self:
         """What a score file says of the decisions."""
+        dropped = scores.dropped_unseen or 0
         if scores.round is None or scores.marks is None:
-            return cls()
+            return cls(dropped_unseen=dropped)
         said = describe_round(scores.round, scores.marks, scores.newly_doubtful)
-        return cls(said, scores.marks.get(Mark.RELABEL, 0), scores.random_check)
+        return cls(said, scores.marks.get(Mark.RELABEL, 0), scores.random_check, dropped)
 
 
 NOTHING_DECIDED = Decided()
@@ -178,8 +186,8 @@ class ScoredSamples:
     @cached_property
     def by_suspicion(self) -> bool:
         """Whether labels are doubted by their suspicion, and not by their margin."""
-        suspicious = 0 if self.suspicion is None else int((self.suspicion > 0).sum())
-        return evidence_of(suspicious) == "suspicion"
+        suspicion = np.empty(0) if self.suspicion is None else self.suspicion
+        return evidence_of(int((suspicion > PROBABLE_SUSPICION).sum())) == "suspicion"
 
     @cached_property
     def others(self) -> NDArray[np.int64]:
@@ -211,6 +219,15 @@ class ScoredSamples:
         return self.suspicion
 
     @property
+    def p_wrong(self) -> NDArray[np.float64]:
+        """Probability that each label is wrong, NaN where it is not judged. Shape (samples,)."""
+        if self.suspicion is None:
+            return np.full(len(self), np.nan)
+        # Of the size of the suspicion, whose exponential does not overflow.
+        odds = np.exp(-np.abs(self.suspicion))
+        return np.where(self.suspicion > 0, 1, odds) / (1 + odds)
+
+    @property
     def concerns(self) -> NDArray[np.float64]:
         """What samples to check are ordered by, the largest first: doubts, without classes `rmd`.
 
@@ -229,16 +246,18 @@ class ScoredSamples:
         return LabelCounts(
             judged,
             wrong,
+            int((self.suspicion > ALMOST_CERTAIN_SUSPICION).sum()),
             between,
             self.shares_of_wrong,
             verified,
             self.decided.num_relabelled,
             self.decided.check,
+            self.decided.dropped_unseen,
         )
 
     @cached_property
     def tiers(self) -> NDArray[np.uint8]:
-        """Place of each label in `label_counts.TIERS`, 3 where it is not judged. Shape (samples,).
+        """Place of each label in `tiers.TIERS`, 3 where it is not judged. Shape (samples,).
 
         Without suspicion, the second where another class fits better, and otherwise the third.
         """
@@ -247,7 +266,8 @@ class ScoredSamples:
         is_judged = ~np.isnan(self.suspicion)
         if self.verified is not None:
             is_judged |= self.verified
-        wrong, between = self.suspicion > 0, self._unless_verified(self.margins > 0)
+        wrong = self.suspicion > PROBABLE_SUSPICION
+        between = self._unless_verified(self.margins > 0)
         tiers = np.select([~is_judged, wrong, between], [3, 0, 1], 2)
         return tiers.astype(np.uint8)
 
@@ -339,7 +359,7 @@ def to_samples(scores: ScoreFile) -> ScoredSamples:
     likeliest = p_likeliest = None
     if {SUSPICION, SUSPECTED} <= {*present} and table[SUSPICION].null_count < len(table):
         suspicion, suggested = numbers(SUSPICION), indices(SUSPECTED)
-        nearest = np.where(suspicion > 0, suggested, nearest)
+        nearest = np.where(suspicion > PROBABLE_SUSPICION, suggested, nearest)
         if {*LIKELIEST_CLASSES, *LIKELIEST_CLASSES.values()} <= {*present}:
             likeliest = np.stack([indices(name) for name in LIKELIEST_CLASSES], axis=1)
             p_likeliest = np.stack([numbers(name) for name in LIKELIEST_CLASSES.values()], axis=1)

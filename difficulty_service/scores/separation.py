@@ -10,7 +10,7 @@ from difficulty_service.scores.provenance import Provenance
 ENOUGH = 0.5
 """Separation below which features hardly tell the classes apart.
 
-Of the labels that are called almost certainly wrong, 59 to 87 % are wrong above it and 19 to 59 %
+Of the labels that are called probably wrong, 59 to 87 % are wrong above it and 19 to 59 %
 below, where a tenth of all are wrong by chance; `docs/suspicion.md` has the figures.
 """
 

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.marks.record import unverified
 from difficulty_service.scores.file import SCHEMA
-from difficulty_service.scores.label_counts import Evidence
+from difficulty_service.scores.tiers import Evidence
 
 OTHER_CLASS: Mapping[Evidence, str] = {
     "label_margin": "nearest_label_name",

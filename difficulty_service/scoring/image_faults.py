@@ -93,9 +93,9 @@ FAULTS = (
     Fault("dark", lambda image: image.p99, 85, "99 % of the pixels are in the lowest third"),
     Fault(
         "overexposed",
-        lambda image: 255 - image.p25,
-        55,
-        "three quarters of the pixels are above 200 of 255 levels",
+        lambda image: 255 - image.p01,
+        85,
+        "99 % of the pixels are in the highest third: an object on a white ground is none",
     ),
     Fault(
         "low contrast",

@@ -16,14 +16,15 @@ class TagReport:
 
     Attributes:
         tags: A row for each tag: `tag`, `given` (number of samples with it), `wrong` (expected
-            number of these that are wrong), `almost_certainly_wrong` (number with a `p_wrong` above
-            1/2), `missing` and `almost_certainly_missing` (the same of the other samples); null
-            where the tag is too rare to be judged.
+            number of these that are wrong), `probably_wrong` and `almost_certainly_wrong` (numbers
+            with a `p_wrong` above 1/2 and above 0.95), `missing`, `probably_missing` and
+            `almost_certainly_missing` (the same of the other samples); null where the tag is too
+            rare to be judged.
         wrong: Share of the given tags that are wrong.
         missing: Share of the tags that belong to samples which is not given.
         num_samples: Number of samples with tags.
         num_scored: Number of rows of the score file.
-        num_doubtful: Number of those that are almost certainly wrong.
+        num_doubtful: Number of those that are probably wrong.
     """
 
     tags: pa.Table

@@ -30,6 +30,7 @@ from difficulty_service.marks.mark_kinds import Mark, kinds_for
 from difficulty_service.marks.record import (
     MARK_COLUMN,
     RANDOM,
+    UNSEEN,
     MarkedSample,
     MarkHistory,
     refuse_marks_of_boxes,
@@ -114,6 +115,7 @@ class AppliedMarks:
         counts: Number of samples with each mark, those that were dropped included.
         round: Number of the round of scores that comes after the marks.
         check: What the latest samples say that were looked at in a random order; None without any.
+        dropped_unseen: Number of samples that were dropped by a condition.
     """
 
     remembered: Mapping[str, MarkedSample]
@@ -122,6 +124,7 @@ class AppliedMarks:
     counts: Mapping[str, int]
     round: int
     check: RandomCheck | None = None
+    dropped_unseen: int = 0
 
     def describe(self) -> Mapping[str, Any]:
         """What a score file says of the marks."""
@@ -170,6 +173,7 @@ class MarkedFeatures(ChangedFeatures):
             counts=by_name,
             round=1 + max((each.number for each in marks), default=0),
             check=_random_check(marks, len(labels)),
+            dropped_unseen=sum(each.mark is Mark.DROP and each.order == UNSEEN for each in marks),
         )
         self.warnings = (*source.warnings, *draft.warnings(source.class_names))
         self.class_names = tuple(names)
@@ -194,11 +198,14 @@ def _random_check(marks: Sequence[MarkedSample], num_samples: int) -> RandomChec
     looked_at = [each for each in marks if each.order == RANDOM and each.number == latest]
     others = [each for each in marks if each.order != RANDOM or each.number != latest]
     since = [each for each in others if each.number >= latest]
+    beside = [each for each in since if each.number == latest]
     return RandomCheck(
         checked=len(looked_at),
         wrong=sum(each.mark.kind.is_wrong for each in looked_at),
         among=num_samples - (len(others) - len(since)),
         since=sum(each.mark.kind.is_wrong for each in since),
+        beside=len(beside),
+        wrong_beside=sum(each.mark.kind.is_wrong for each in beside),
     )
 
 

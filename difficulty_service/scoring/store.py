@@ -13,21 +13,24 @@ import pyarrow.compute as pc
 from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
 from difficulty_service.base.wording import Noun, count_of, list_names
+from difficulty_service.datasets.dropped import dropped_unseen
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.description import FeatureDescription
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.marks.record import MARK_COLUMN
 from difficulty_service.scores.file import ScoreFile, to_schema, write_scores
-from difficulty_service.scores.label_counts import (
-    Evidence,
-    LabelCounts,
-    evidence_of,
-    shares_of_wrong,
-)
+from difficulty_service.scores.label_counts import LabelCounts, shares_of_wrong
 from difficulty_service.scores.provenance import FittedOn, LabelRuleFit, Provenance
 from difficulty_service.scores.samples import AGNOSTIC, Decided
 from difficulty_service.scores.score_columns import FAULT_COLUMN, OF_CLASSES, measure_of
 from difficulty_service.scores.separation import Separation
+from difficulty_service.scores.tiers import (
+    ALMOST_CERTAIN_SUSPICION,
+    CONDITIONS,
+    PROBABLE_SUSPICION,
+    Evidence,
+    evidence_of,
+)
 from difficulty_service.scoring.duplicates import Duplicates, find_duplicates, find_near_duplicates
 from difficulty_service.scoring.extremes import OTHER_CLASS, Extremes
 from difficulty_service.scoring.fit_store import fit_store_posteriors
@@ -63,6 +66,7 @@ class RowCounts:
     unlike: int = 0
     doubtful: int = 0
     suspicious: int = 0
+    certain: int = 0
     verified: int = 0
     judged: int = 0
     between: int = 0
@@ -106,9 +110,10 @@ class RowCounts:
         self.doubtful += int((margins > 0).sum())
         if "suspicion" in batch.schema.names:
             suspicion = to_numpy(batch["suspicion"])
-            self.suspicious += int((suspicion > 0).sum())
+            self.suspicious += int((suspicion > PROBABLE_SUSPICION).sum())
+            self.certain += int((suspicion > ALMOST_CERTAIN_SUSPICION).sum())
             self.judged += int((~np.isnan(suspicion) | verified).sum())
-            self.between += int(((suspicion <= 0) & (margins > 0)).sum())
+            self.between += int(((suspicion <= PROBABLE_SUSPICION) & (margins > 0)).sum())
         self.unscored.update(batch["label"].filter(batch["rmd"].is_null()).to_pylist())
         compared = to_numpy(batch["label"].filter(batch["label_margin"].is_valid()))
         labels, sizes = np.unique(compared, return_counts=True)
@@ -247,11 +252,13 @@ def score_store(
         labels=LabelCounts(
             counts.judged,
             counts.suspicious,
+            counts.certain,
             counts.between,
             shares_of_wrong(description.suspicion),
             counts.verified,
             decided.num_relabelled,
             decided.check,
+            description.dropped_unseen or 0,
         )
         if counts.judged
         else None,
@@ -332,7 +339,7 @@ class _ScoreRows:
                 marks = self._marked.applied.verified.slice(self.counts.samples, len(batch))
                 batch = with_marks(batch, marks)
                 if "suspicion" in batch.schema.names:
-                    suspicious = pc.greater(batch["suspicion"], 0)
+                    suspicious = pc.greater(batch["suspicion"], PROBABLE_SUSPICION)
                     self._suspicious.append(batch["sample_id"].filter(suspicious))
             if not self.compares:
                 batch = batch.drop_columns([*{*OF_CLASSES} & {*batch.schema.names}])
@@ -341,6 +348,12 @@ class _ScoreRows:
                 self._hashes += to_numpy(batch[HASH_COLUMN]).tobytes()
                 batch = batch.drop_columns([HASH_COLUMN])
             yield batch
+
+    def _dropped_unseen(self) -> int:
+        """Number of samples that a condition dropped, before these features or by marks."""
+        location = self._store.description.dataset
+        number = 0 if location is None else dropped_unseen(location, frozenset(CONDITIONS))
+        return number + (0 if self._marked is None else self._marked.applied.dropped_unseen)
 
     def _affordable_scorers(self) -> Sequence[str]:
         """The scorers to compute: one that nobody named is left out where it takes too much."""
@@ -401,6 +414,7 @@ class _ScoreRows:
                 near_duplicates=threshold,
                 num_near_duplicates=counts.near_duplicates,
                 image_faults=None if faults is None else faults.counts,
+                **given(dropped_unseen=self._dropped_unseen() or None),
                 num_bad_images=features.num_samples - counts.samples,
                 warnings=tuple(warnings),
             )

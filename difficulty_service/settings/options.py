@@ -393,8 +393,8 @@ class OutputOptions(JsonOption, VerboseOption):
     """Print warnings and errors only."""
 
     fail_above: Annotated[Sequence[str], Parameter(metavar="'KIND: NUMBER'")] = ()
-    """Exit with code 3 above a number or percentage of a kind of samples, such as almost certainly
-    wrong: 10 or skipped: 1%; repeatable."""
+    """Exit with code 3 above a number or percentage of a kind of samples, such as probably wrong:
+    10 or skipped: 1%; repeatable."""
 
 
 @IN_DATASET

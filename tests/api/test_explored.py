@@ -339,7 +339,7 @@ def test_the_page_of_a_round_compares_it_with_the_one_before(scores: Path) -> No
 
     assert f'href="/jobs/{second}/round"' in summary
     assert "Round 2: 1 relabelled, 1 dropped, 1 kept" in page
-    shown = re.sub(r"<[^>]*>", " ", page).split("almost certainly wrong")[1].split()[:2]
+    shown = re.sub(r"<[^>]*>", " ", page).split("probably wrong")[1].split()[:2]
     assert shown == [str(counts.wrong) for counts in (before, label_counts(scores))]
     assert f'href="/jobs/{explorer.job}/images?mark=any"' in page
     assert first_round.status_code == 404

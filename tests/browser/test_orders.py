@@ -12,8 +12,8 @@ from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.reports.assemble import ReportOptions, make_report, read_reported
 from difficulty_service.reports.sections import Order
 from difficulty_service.scores.file import read_scores
-from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.provenance import RandomCheck
+from difficulty_service.scores.random_checks import describe_check
 from tests.browser.kinds import Findings, OpenPage
 
 if TYPE_CHECKING:
@@ -72,7 +72,10 @@ def test_marks_of_a_random_choice_say_so_unless_many_are_marked_at_once(
         **dict.fromkeys(ids[5:8], (Mark.KEEP, "")),
     }
     num_samples = len(read_scores(scored, ["sample_id"]).table)
-    assert describe_check(RandomCheck(checked=5, wrong=2, among=num_samples, since=0)) in said
+    assert (
+        describe_check(RandomCheck(checked=5, wrong=2, among=num_samples, since=0, beside=3))
+        in said
+    )
 
 
 def test_any_class_can_be_named(open_report: OpenReport, tmp_path: Path) -> None:

@@ -47,5 +47,5 @@ def test_unusual_images_are_dropped_or_named_and_nothing_speaks_of_labels(
     assert "There are no labels" in text
     assert "3 with a fault" in " ".join(text.split())
     assert not page.locator("#classes, #pairs, #filter-label").count()
-    assert "certainly wrong" not in text
+    assert "probably wrong" not in text
     assert f"of {SAMPLES} labels" not in text

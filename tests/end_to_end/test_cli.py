@@ -57,7 +57,7 @@ def test_the_summary_is_printed_and_no_progress_bar_where_there_is_no_terminal(
 
     assert "found 600 images of 3 classes, 200 in each" in done.stderr
     assert "hardest" in done.stdout
-    assert "of 600 labels are almost certainly wrong (p_wrong above 1/2)" in done.stdout
+    assert "of 600 labels are probably wrong (p_wrong above 1/2)" in done.stdout
     assert f"difficulty audit {folder / 'scores.parquet'}" in done.stdout
     assert f"600 of 600 images are scored in {folder / 'scores.parquet'}" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
@@ -287,7 +287,7 @@ def test_the_demo_scores_the_digits_and_draws_them(
     assert "hardest" in done.stdout
     assert len(read_scores(tmp_path / "demo" / "scores.parquet").table) == 1797
     assert len(list((tmp_path / "demo").glob("*.png"))) == 2
-    assert "No label is almost certainly wrong." in (tmp_path / "demo" / "report.html").read_text()
+    assert "No label is likely to be wrong." in (tmp_path / "demo" / "report.html").read_text()
     assert f"the report is in {tmp_path / 'demo' / 'report.html'}" in done.stdout
 
 

@@ -55,10 +55,10 @@ def test_standard_output_is_one_object_that_says_what_the_file_says(
     assert found.skipped_file is not None
     assert Path(found.skipped_file).is_file()
     assert found.labels is not None
-    assert found.labels.almost_certainly_wrong == pc.sum(pc.greater(table["p_wrong"], 0.5)).as_py()
+    assert found.labels.probably_wrong == pc.sum(pc.greater(table["p_wrong"], 0.5)).as_py()
     assert [row["rmd"] for row in found.hardest][:1] == [pc.max(table["rmd"]).as_py()]
     labels = found.labels
-    assert labels.almost_certainly_wrong + labels.between_two_classes + labels.fit == found.scored
+    assert labels.probably_wrong + labels.between_two_classes + labels.fit == found.scored
 
 
 def test_a_quiet_command_prints_warnings_and_nothing_else(
@@ -196,7 +196,7 @@ def test_given_gaussians_know_no_wrong_labels(
 
     done = difficulty(
         *("score", features, "--out", tmp_path / "scores.parquet", "--gaussians", gaussians),
-        *("--fail-above", "almost certainly wrong: 0"),
+        *("--fail-above", "probably wrong: 0"),
     )
 
     assert done.returncode == 2

@@ -69,7 +69,7 @@ def test_that_features_hardly_tell_the_classes_apart_stands_before_everything_el
 
     (caution,) = [each for each in read_scores(scores).provenance.warnings if "uncertain" in each]
     said = " ".join(done.stdout.split())
-    assert -1 < said.find(caution) < said.find("almost certainly wrong")
+    assert -1 < said.find(caution) < said.find("probably wrong")
     assert caution not in " ".join(done.stderr.split())
     assert json.loads(asked.stdout)["warnings"][0] == caution
 
@@ -122,7 +122,7 @@ def test_the_images_to_check_are_the_most_suspicious(
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    heading = next(line for line in lines if "almost certainly wrong (p_wrong above 1/2)" in line)
+    heading = next(line for line in lines if "probably wrong (p_wrong above 1/2)" in line)
     table = read_scores(scores, ["sample_id", "suspicion"]).table
     suspicion = dict(zip(*(column.to_pylist() for column in table.columns), strict=True))
     above = sorted((value for value in suspicion.values() if value > 0), reverse=True)

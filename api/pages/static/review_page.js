@@ -2,6 +2,7 @@
 
 import { PictureZoom } from "./picture_zoom.js";
 import { RestMarks } from "./rest_marks.js";
+import { listenForChoice, showWorth } from "./further.js";
 import { SessionPast } from "./session_past.js";
 import { ClassChoice } from "./report/class_choice.js";
 import { DecisionBar } from "./report/decisions.js";
@@ -44,6 +45,7 @@ const cardOf = (row) => document.querySelector(`.card[data-row="${row}"]`);
 
 export function startReview() {
   const place = byId("results") || byId("one");
+  listenForChoice();
   if (!place) return;
   const { job } = place.dataset, store = new RestMarks(job, cardOf, say);
   const review = new Review(store, (card) => Number(card.dataset.row), cardOf, {
@@ -105,6 +107,7 @@ async function showList(place, further = {}) {
   if (!answer?.ok) return;
   place.innerHTML = await answer.text();
   htmx.process(place);
+  showWorth();
 }
 
 // Shows a list as it was left, where the address names the image that was opened.
@@ -189,10 +192,10 @@ class OnePage {
       like: () => showAlike(this.card),
     });
     document.addEventListener("click", (event) => {
-      const link = event.target.closest("#previous, #next");
+      const link = event.target.closest("#previous, #next, #further-link");
       if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
       event.preventDefault();
-      this.step(link.id);
+      this.step(link.id === "further-link" ? "next" : link.id);
     });
     this.show();
   }
@@ -212,6 +215,7 @@ class OnePage {
       shown.show(card);
       new MutationObserver(() => shown.show(card)).observe(card, { attributes: true });
     }
+    showWorth();
     if (byId("zoom")) new PictureZoom(byId("zoom"), byId("zoom-tools"));
     const picture = card.querySelector("img");
     this.ahead = one.dataset.ahead.split(" ").filter(Boolean).map((row) => {
@@ -225,8 +229,9 @@ class OnePage {
   then(work) { this.waiting = this.waiting.then(work, work); }
 
   step(id) {
-    if (!id || !byId(id)) return false;
-    this.then(() => this.visit(byId(id)?.href));
+    const link = byId(id) ?? (id === "next" ? byId("further-link") : null);
+    if (!link) return false;
+    this.then(() => this.visit((byId(id) ?? byId("further-link"))?.href));
     return true;
   }
 
@@ -242,7 +247,10 @@ class OnePage {
       const { done } = await this.review.marks.store.queue;
       if (!done.length) return;  // the notice says why
       if (byId("next")) await this.visit(byId("next").href);
-      else say("This was the last one.");
+      else {
+        say("This was the last one of this list.");
+        byId("further-link")?.focus();
+      }
     });
   }
 

@@ -44,7 +44,7 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
     """Prints what a consensus was made of and how many labels it doubts."""
     from difficulty_service.base.tables import count_positive
     from difficulty_service.base.wording import count_of
-    from difficulty_service.scores.label_counts import WRONG
+    from difficulty_service.scores.tiers import PROBABLY_WRONG
 
     table, made = result.table, result.provenance.consensus
     assert made is not None  # noqa: S101 - it is one
@@ -57,7 +57,7 @@ def report_consensus(result: "ScoreFile", out: Path) -> None:
         console.print(f"  {each.name} ({each.backbone or 'unknown backbone'})", markup=False)
     for column, meaning in (
         ("label_margin", "look more like another class than their own"),
-        ("suspicion", f"have a label that is {WRONG}"),
+        ("suspicion", f"have a label that is {PROBABLY_WRONG}"),
     ):
         if column in made.columns:
             above = count_positive(table[column])

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from difficulty_service.base.errors import UnmatchedScores
 from difficulty_service.base.tables import count_positive
 from difficulty_service.base.wording import count_of, is_or_are, list_names
-from difficulty_service.scores.label_counts import evidence_of
 from difficulty_service.scores.provenance import Consensus, ConsensusInput, Provenance
 from difficulty_service.scores.score_columns import SCORERS
+from difficulty_service.scores.tiers import evidence_of
 
 IDS_SHOWN = 3
 """Number of ids that a message names."""

@@ -67,13 +67,17 @@ def report_tags(report: "TagReport", out: Path, page: Path | None = None) -> Non
     """
     from difficulty_service.analyses.tags.scores import by_tag_file
     from difficulty_service.base.wording import count_of
+    from difficulty_service.scores.tiers import ALMOST_CERTAIN
 
     given = int(report.total("given"))
     for kind, of in (("wrong", f"{given:,} given tags"), ("missing", "all other tags")):
-        number = int(report.total(f"almost_certainly_{kind}"))
+        number, certain = (
+            int(report.total(f"{tier}_{kind}")) for tier in ("probably", "almost_certainly")
+        )
         console.print(
-            f"{number:,} of {of} {'is' if number == 1 else 'are'} almost certainly {kind} "
-            f"(p_wrong above 1/2); about {report.total(kind):,.0f} are expected to be"
+            f"{number:,} of {of} {'is' if number == 1 else 'are'} probably {kind} (p_wrong above "
+            f"1/2), {certain:,} almost certainly (above {ALMOST_CERTAIN:g}); "
+            f"about {report.total(kind):,.0f} are expected to be"
         )
     console.print(
         f"{count_of(len(report.tags), 'tag')} of {count_of(report.num_samples, 'sample')}, the "
@@ -82,15 +86,15 @@ def report_tags(report: "TagReport", out: Path, page: Path | None = None) -> Non
     rows = [row for row in report.tags.to_pylist() if row["wrong"] is not None]
     rows.sort(key=lambda row: -(row["wrong"] + row["missing"]))
     print_table(
-        ("tag", "given", "wrong", "almost certainly", "missing", "almost certainly"),
+        ("tag", "given", "wrong", "probably", "missing", "probably"),
         [
             (
                 row["tag"],
                 row["given"],
                 f"{row['wrong']:.1f}",
-                row["almost_certainly_wrong"],
+                row["probably_wrong"],
                 f"{row['missing']:.1f}",
-                row["almost_certainly_missing"],
+                row["probably_missing"],
             )
             for row in rows[:SHOWN]
         ],

@@ -30,8 +30,8 @@ class TagScores:
     Attributes:
         decisions: A row for each tag that is given, and for each that may be missing: its label is
             the tag or `not` and the tag, `p_wrong` the probability that this is wrong.
-        tags: A row for each tag, as an Arrow table: `tag`, `given`, `wrong`,
-            `almost_certainly_wrong`, `missing` and `almost_certainly_missing`.
+        tags: A row for each tag, as an Arrow table: `tag`, `given`, `wrong`, `probably_wrong`,
+            `almost_certainly_wrong`, `missing`, `probably_missing` and `almost_certainly_missing`.
         wrong: Share of the given tags that are wrong.
         missing: Share of the tags that belong to samples which is not given.
     """

@@ -44,6 +44,7 @@ from difficulty_service.gaussians.label_noise import FEWEST
 from difficulty_service.gaussians.products import BLOCK_ROWS, CHUNK_ROWS, one_thread_per_product
 from difficulty_service.scores.file import require_score_file_name, write_scores
 from difficulty_service.scores.provenance import Provenance, TagSource
+from difficulty_service.scores.tiers import ALMOST_CERTAIN, PROBABLE
 from difficulty_service.scoring.fit_store import StoreChunks
 from difficulty_service.scoring.judged_tags import TagReport
 from difficulty_service.scoring.marked_features import ChangedFeatures
@@ -53,10 +54,10 @@ from difficulty_service.scoring.store import ROWS_PER_GROUP, grouped
 LEAST = 0.05
 """Probability from which a tag that is not given has a row."""
 
-ALMOST_CERTAIN = 0.5
-"""Probability above which a decision is almost certainly wrong."""
-
 TAGS_SHOWN = 12
+
+SUMS = 6
+"""Numbers of each tag: errors expected, probable and almost certain, given tags before others."""
 
 
 @dataclass(frozen=True)
@@ -216,7 +217,7 @@ def score_tags(
     numbers = tags.kept.cumsum(0) - 1
     kept = ChangedFeatures(store, numbers.clamp(min=0), tags.kept)
     rule = fit_tags(StoreChunks(kept), tags.given, store.description.seed, torch.float32)
-    totals = np.zeros((4, len(rule.fitted)))
+    totals = np.zeros((SUMS, len(rule.fitted)))
     with unranked_scores(out.parent) as unranked:
         num_rows = num_doubtful = 0
         for batch, added in _batches(kept, rule, tags.names, least):
@@ -275,7 +276,11 @@ def _plain(table: pa.Table, *columns: str) -> list[list[object]]:
 
 
 def _table_of_tags(tags: SampleTags, fitted: Tensor, totals: NDArray[np.float64]) -> pa.Table:
-    names = ("wrong", "almost_certainly_wrong", "missing", "almost_certainly_missing")
+    names = [
+        before + kind
+        for kind in ("wrong", "missing")
+        for before in ("", "probably_", "almost_certainly_")
+    ]
     columns: dict[str, pa.Array] = {
         "tag": pa.array(tags.names, pa.string()),
         "given": pa.array(tags.given.counts().numpy()),
@@ -283,7 +288,7 @@ def _table_of_tags(tags: SampleTags, fitted: Tensor, totals: NDArray[np.float64]
     for name, total in zip(names, totals, strict=True):
         every = np.full(len(tags.names), np.nan)
         every[fitted.numpy()] = total
-        kind = pa.int64() if name.startswith("almost") else pa.float64()
+        kind = pa.float64() if name in {"wrong", "missing"} else pa.int64()
         columns[name] = pa.array(every, from_pandas=True).cast(kind)
     return pa.table(columns)
 
@@ -297,7 +302,7 @@ def _batches(
     def of_piece(piece: tuple[int, slice]) -> tuple[pa.RecordBatch, NDArray[np.float64]]:
         part = store.open_part(piece[0], ["sample_id"], piece[1])
         found = [writer.empty()]
-        sums = np.zeros((4, len(rule.fitted)))
+        sums = np.zeros((SUMS, len(rule.fitted)))
         for start in range(0, len(part.labels), BLOCK_ROWS):
             rows = slice(start, start + BLOCK_ROWS)
             batch, added = writer.rows(
@@ -324,13 +329,14 @@ class _TagWriter:
         self, features: Tensor, numbers: Tensor, ids: pa.StringArray
     ) -> tuple[pa.RecordBatch, NDArray[np.float64]]:
         """The decisions about some samples that have a row, and sums over all of them by tag."""
-        batches, sums = [self.empty()], np.zeros((4, len(self.rule.fitted)))
+        batches, sums = [self.empty()], np.zeros((SUMS, len(self.rule.fitted)))
         for rows, judged in self.rule.judge(features, numbers):
             has = judged.has.numpy()
             p_wrong = judged.suspicion.sigmoid().numpy()
             for place, of in enumerate((has, ~has)):
-                sums[2 * place] += np.where(of, p_wrong, 0).sum(axis=0)
-                sums[2 * place + 1] += (of & (p_wrong > ALMOST_CERTAIN)).sum(axis=0)
+                sums[3 * place] += np.where(of, p_wrong, 0).sum(axis=0)
+                sums[3 * place + 1] += (of & (p_wrong > PROBABLE)).sum(axis=0)
+                sums[3 * place + 2] += (of & (p_wrong > ALMOST_CERTAIN)).sum(axis=0)
             sample, tag = np.nonzero(has | (p_wrong >= self.least))
             chosen = [
                 each.numpy()[sample, tag] for each in (judged.suspicion, judged.margin, judged.rmd)

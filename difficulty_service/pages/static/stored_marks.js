@@ -72,19 +72,21 @@ export class StoredMarks {
       + `${Object.entries(counts).map(([mark, number]) => `${number} ${mark}`).join(", ")}.`;
     if (random.cases >= 5) text += ` ${this.leftAtRandom(random, wrong.reduce((sum, mark) => sum + counts[mark], 0))}`;
     else if (single.cases >= 5) {
-      const [low, high] = wilson(single).map((share) => Math.round(100 * share));
-      text += ` ${Math.round(100 * single.hits / single.cases)} % of the ${single.cases.toLocaleString("en")}`
-        + ` labels that were checked one by one are wrong (95 % interval ${low} to ${high} %).`;
+      text += ` ${single.hits.toLocaleString("en")} of the ${single.cases.toLocaleString("en")} labels that were`
+        + ` checked one by one ${single.hits === 1 ? "is" : "are"} wrong.`;
     }
     if (!this.saved) text += " This browser does not keep them: download before you leave.";
     return text;
   }
 
-  // How many wrong labels nobody has found yet, by those that came up at random.
+  // How many wrong labels nobody has found yet, as `left_at_random` of random_checks.py has it.
   leftAtRandom(random, wrong) {
-    const { cases, hits } = random, others = this.among - cases;
-    const [likely, low, high] = [hits / cases, ...wilson(random)]
-      .map((share) => Math.max(0, Math.round(share * others) - (wrong - hits)));
+    const { cases, hits } = random, since = wrong - hits, shares = [], ends = [];
+    for (const [among, found] of [[this.among, since], [this.among - (this.byId.size - cases), 0]]) {
+      shares.push(Math.max(0, hits / cases * (among - cases) - found));
+      ends.push(...wrongAmong(among, cases, hits).map((end) => Math.max(0, end - hits - found)));
+    }
+    const likely = Math.round((shares[0] + shares[1]) / 2), [low, high] = [Math.min(...ends), Math.max(...ends)];
     return `Of ${plural(cases, "label")} in a random order, ${hits} ${hits === 1 ? "was" : "were"} wrong, so`
       + ` that about ${plural(likely, "label")} ${likely === 1 ? "is" : "are"} wrong and not found yet`
       + ` (95 % interval ${low.toLocaleString("en")} to ${high.toLocaleString("en")}).`;
@@ -105,12 +107,38 @@ export class StoredMarks {
 const csvCell = (cell) =>
   /[",;\t\r\n]/.test(cell) ? `"${String(cell).replaceAll('"', '""')}"` : String(cell);
 
-// Wilson's 95 % interval of a share.
-function wilson({ hits, cases }) {
-  const z = 1.959964, share = hits / cases, scale = 1 + z * z / cases;
-  const centre = share + z * z / (2 * cases);
-  const half = z * Math.sqrt(share * (1 - share) / cases + z * z / (4 * cases * cases));
-  return [centre - half, centre + half].map((value) => Math.min(1, Math.max(0, value / scale)));
+// The exact 95 % interval of the number of wrong labels, as `wrong_among` of random_checks.py has it.
+export function wrongAmong(total, checked, wrong) {
+  return [fewest(total, checked, wrong), total - fewest(total, checked, checked - wrong)];
+}
+
+function fewest(total, checked, wrong) {
+  let low = wrong, high = total - (checked - wrong);
+  while (low < high) {
+    const middle = Math.floor((low + high) / 2);
+    if (hasSoMany(total, checked, wrong, middle)) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+function hasSoMany(total, checked, wrong, allWrong) {
+  if (wrong * total <= allWrong * checked) return true;
+  const right = total - allWrong;
+  let term = Math.exp(logChoices(allWrong, wrong) + logChoices(right, checked - wrong) - logChoices(total, checked));
+  let probability = term;
+  for (let number = wrong; number < Math.min(checked, allWrong) && probability < 0.025; number += 1) {
+    term *= (allWrong - number) * (checked - number) / ((number + 1) * (right - checked + number + 1));
+    probability += term;
+  }
+  return probability >= 0.025;
+}
+
+function logChoices(total, chosen) {
+  const few = Math.min(chosen, total - chosen);
+  let sum = 0;
+  for (let number = 1; number <= few; number += 1) sum += Math.log((total - few + number) / number);
+  return sum;
 }
 
 export function plural(count, noun) {

@@ -32,7 +32,7 @@ def job(client: TestClient, run_next_job: Callable[[TestClient], Job]) -> Job:
     return run_next_job(client)
 
 
-def test_each_tag_has_its_numbers_and_leads_to_what_is_almost_certainly_wrong(
+def test_each_tag_has_its_numbers_and_leads_to_what_is_probably_wrong(
     client: TestClient, job: Job
 ) -> None:
     tags = client.get(f"/v1/jobs/{job.id}/tags").raise_for_status().json()["tags"]
@@ -40,8 +40,8 @@ def test_each_tag_has_its_numbers_and_leads_to_what_is_almost_certainly_wrong(
 
     table = page[page.index('id="tags"') : page.index('id="origin"')]
     assert {tag["tag"] for tag in tags} == set(re.findall(r"<bdi>(.*?)</bdi>", table))
-    sure = {tag["tag"]: tag["almost_certainly_wrong"] or 0 for tag in tags}
-    missing = {tag["tag"]: tag["almost_certainly_missing"] or 0 for tag in tags}
+    sure = {tag["tag"]: tag["probably_wrong"] or 0 for tag in tags}
+    missing = {tag["tag"]: tag["probably_missing"] or 0 for tag in tags}
     links = re.findall(r'href="([^"]*)">(\d+)</a>', table)
     assert sorted(int(number) for _, number in links) == sorted(
         filter(None, [*sure.values(), *missing.values()])

@@ -96,8 +96,8 @@ def test_the_summary_and_the_job_count_the_images_that_the_list_shows(tmp_path: 
         image = client.get(f"{address}/images/2").text
         job = client.get(f"/v1{address}").json()
 
-    assert "<b>2</b> of 4 labels are almost certainly wrong." in summary
-    assert "1 is between two classes (ambiguous: the label may still be right)" in summary
+    assert "<b>2</b> of 4 labels are probably wrong, 1 of them almost certainly." in summary
+    assert "1 ambiguous · 1 fits" in summary
     assert job["result"]["num_doubtful"] == 2
     chance = f"<dd>99.8{NO_BREAK}%: another class fits better</dd>"
     assert f"<dt>Chance that the label is wrong</dt>{chance}" in image

@@ -61,7 +61,7 @@ def ordered(values: np.ndarray) -> list[int]:
     return sorted(range(SAMPLES), key=lambda row: (np.isnan(values[row]), values[row], row))
 
 
-@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("sort", [sort for sort in SORTS if sort != "suspicion"])
 def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: str) -> None:
     expected = {
         "doubtful": ordered(-samples.margins),
@@ -75,7 +75,21 @@ def test_the_pages_together_are_the_whole_order(samples: ScoredSamples, sort: st
     assert walk(samples, ImageQuery(sort=sort)) == expected[sort]
 
 
-@pytest.mark.parametrize("sort", SORTS)
+def test_the_likeliest_to_be_wrong_come_first_where_the_labels_are_judged(
+    samples: ScoredSamples,
+) -> None:
+    judged = replace(samples, suspicion=np.roll(samples.margins, 5))
+
+    rows = walk(judged, ImageQuery(sort="suspicion"))
+    likely = walk(judged, ImageQuery(sort="suspicion", p_wrong="0.9"))
+
+    assert rows == ordered(-judged.suspicion)
+    assert likely == [row for row in rows if judged.suspicion[row] > np.log(9)]
+    with pytest.raises(BadQuery, match="no suspicion"):
+        walk(samples, ImageQuery(sort="suspicion"))
+
+
+@pytest.mark.parametrize("sort", [sort for sort in SORTS if sort != "suspicion"])
 @pytest.mark.parametrize("limit", [1, 7, 40])
 def test_the_first_of_many_images_are_those_of_the_whole_order(
     samples: ScoredSamples, sort: str, limit: int, monkeypatch: pytest.MonkeyPatch
@@ -103,6 +117,8 @@ def test_the_first_of_many_images_are_those_of_the_whole_order(
         (ImageQuery(sort="random", share="2of3"), "random"),
         (ImageQuery(sort="asc.camera"), ""),
         (ImageQuery(sort="doubtful", margin="0"), "doubtful"),
+        (ImageQuery(sort="suspicion", p_wrong="0.3", mark="none"), "suspicion"),
+        (ImageQuery(sort="random", p_wrong="0.3"), ""),
         (ImageQuery(sort="no order"), ""),
     ],
 )

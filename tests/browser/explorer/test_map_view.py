@@ -191,7 +191,7 @@ def test_of_many_classes_others_than_the_most_frequent_are_highlighted(
         "count": number,
         "step": 1,
         "names": {label: f"class {label}" for label in range(24)},
-        "tiers": ["almost certainly wrong", "between two classes", "fits"],
+        "tiers": ["probably wrong", "between two classes", "fits"],
     }
     columns = {
         "positions": np.random.default_rng(0).integers(0, 65536, 2 * number).astype("<u2"),

@@ -11,8 +11,8 @@ import pytest
 
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.mark_kinds import Mark
-from difficulty_service.scores.label_counts import describe_check
 from difficulty_service.scores.provenance import RandomCheck
+from difficulty_service.scores.random_checks import describe_check
 from tests.browser.kinds import OpenPage
 
 if TYPE_CHECKING:
@@ -148,8 +148,9 @@ def test_marks_of_the_keyboard_survive_a_reload_and_are_read_by_clean(
 
     page.reload()
     stamps = page.eval_on_selector_all(".stamp", "all => all.slice(0, 3).map(s => s.textContent)")
+    page.get_by_text("Downloads").click()
     with page.expect_download() as download:
-        page.get_by_role("link", name="Download marks").click()
+        page.get_by_role("link", name="Decisions, CSV").click()
     download.value.save_as(tmp_path / "marks.csv")
     ids = [row["sample_id"] for row in explorer.scores]
     marks = read_marks(tmp_path / "marks.csv", ids).samples
@@ -355,7 +356,7 @@ def test_single_decisions_in_a_random_order_tell_how_many_labels_are_wrong(
     check = RandomCheck(checked=5, wrong=2, among=len(explorer.scores), since=0)
     assert describe_check(check) in said
     assert (
-        describe_check(check.model_copy(update={"since": 3}))
+        describe_check(check.model_copy(update={"since": 3, "beside": 3, "wrong_beside": 3}))
         in page.locator("#tray-text").inner_text()
     )
 
@@ -431,8 +432,8 @@ def test_the_dataset_is_scored_again_with_the_marks(page: "Page", explorer: Expl
     press(page, "ArrowRight", "r", "d")
     wait_for_marks(page, 2)
 
-    page.get_by_role("button", name="Score again with these marks").click()
-    page.get_by_role("link", name="Download scores.parquet").wait_for()
+    page.get_by_role("button", name="Score again (2 decisions)").click()
+    page.get_by_text("Nothing is decided in this round yet.").wait_for()
     page.wait_for_load_state("networkidle")  # its pictures end with the job
     job = page.url.rpartition("/")[2]
     with explorer.client() as client:

@@ -1,7 +1,10 @@
 """Real images, scored and explored by the commands as a person runs them."""
 
+import os
+import runpy
 import shlex
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -80,6 +83,24 @@ def cifar10(
     images = pq.read_table(dataset, columns=["filename", "image"]).to_pylist()
     pictures = {image["filename"]: image["image"] for image in images}
     return Scored(folder, output, seconds, rows, pictures)
+
+
+@pytest.fixture(scope="session")
+def messy(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of photographs of which forty lie in a wrong class, their list, and weights."""
+    pytest.importorskip("pandas", reason="the folder is made with pandas")
+    tool = shared / "tools" / "messy_folder.py"
+    if not tool.exists():
+        pytest.skip(f"there is no {tool}")
+    made, here = tmp_path_factory.mktemp("messy"), Path.cwd()
+    words, sys.argv = sys.argv, [str(tool), str(made)]
+    try:
+        runpy.run_path(str(tool), run_name="__main__")
+    finally:
+        sys.argv = words
+        os.chdir(here)
+    (made / "weights").symlink_to(shared.absolute() / "weights")
+    return made
 
 
 @pytest.fixture(scope="session")

@@ -353,8 +353,9 @@ def test_marks_survive_a_restart_while_the_page_is_open_and_are_read_by_clean(
         wait_for_marks(page, 3)
         page.reload()
         after = stamps(page)
+        page.get_by_text("Downloads").click()
         with page.expect_download() as download:
-            page.get_by_role("link", name="Download marks").click()
+            page.get_by_role("link", name="Decisions, CSV").click()
         download.value.save_as(tmp_path / "marks.csv")
         page.close()
 

@@ -6,8 +6,6 @@ copies. The person knows the truth, keeps what is right and relabels the rest, b
 
 import csv
 import os
-import runpy
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -42,24 +40,6 @@ pytestmark = [
         "DIFFICULTY_REVIEWS" not in os.environ, reason="`make campaign` reviews the photographs"
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def folder(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of photographs, the list of what was moved, and weights."""
-    pytest.importorskip("pandas", reason="the folder is made with pandas")
-    tool = shared / "tools" / "messy_folder.py"
-    if not tool.exists():
-        pytest.skip(f"there is no {tool}")
-    made, here = tmp_path_factory.mktemp("messy"), Path.cwd()
-    words, sys.argv = sys.argv, [str(tool), str(made)]
-    try:
-        runpy.run_path(str(tool), run_name="__main__")
-    finally:
-        sys.argv = words
-        os.chdir(here)
-    (made / "weights").symlink_to(shared.absolute() / "weights")
-    return made
 
 
 @dataclass
@@ -119,20 +99,20 @@ def counts_of(scores: Path) -> LabelCounts:
 def test_two_rounds_find_what_was_moved_with_three_commands_and_one_key_for_each_decision(
     network: tuple[str, str],
     found: int,
-    folder: Path,
+    messy: Path,
     run_words: RunWords,
     exploring: Exploring,
     open_address: OpenAddress,
 ) -> None:
-    name, weights = network[0], folder / "weights" / network[1]
+    name, weights = network[0], messy / "weights" / network[1]
     if not weights.exists():
         pytest.skip(f"there is no {weights}")
-    with (folder / "moved.csv").open() as file:
+    with (messy / "moved.csv").open() as file:
         truth = {row["path"]: row["true"] for row in csv.DictReader(file)}
     backbone = WEIGHTS.format(name, weights)
-    scores = folder / f"{name}.parquet"
-    run_words(f"difficulty score photos --out {scores.name} {backbone}", folder)
-    with exploring(f"difficulty explore {scores.name}", folder) as output:
+    scores = messy / f"{name}.parquet"
+    run_words(f"difficulty score photos --out {scores.name} {backbone}", messy)
+    with exploring(f"difficulty explore {scores.name}", messy) as output:
         page = open_address(output.split()[1])
         reviewer = Reviewer(page, truth)
         for number in ROUNDS:
@@ -143,17 +123,17 @@ def test_two_rounds_find_what_was_moved_with_three_commands_and_one_key_for_each
             page.locator(".card .look").first.click()
             reviewer.review(number)
             job = page.url
-            page.get_by_role("button", name="Score again with these marks").click()
+            page.get_by_role("button", name="Score again").click()
             page.get_by_role("link", name="Before and after this round").wait_for()
             assert page.url != job
         page.close()  # before the server ends, which it may still ask for pictures
-    run_words(f"difficulty clean {scores.name} --out {name}.csv", folder)
+    run_words(f"difficulty clean {scores.name} --out {name}.csv", messy)
 
     decided = reviewer.decided
     corrected = {sample_id: label for sample_id, label in decided.items() if label is not None}
     remembered = read_marks(ReviewFolder(scores).file, decided).samples
     left = counts_of(scores).left
-    with (folder / f"{name}.csv").open(encoding="utf-8-sig", newline="") as file:
+    with (messy / f"{name}.csv").open(encoding="utf-8-sig", newline="") as file:
         cleaned = {row["sample_id"]: row["label"] for row in csv.DictReader(file)}
     print(f"{len(corrected)} found, {reviewer.keys} keys, wrong labels left {left}")  # noqa: T201
     assert len(decided) == sum(ROUNDS) == len(remembered)

@@ -59,7 +59,7 @@ def test_the_histogram_counts_every_sample_in_the_colour_of_its_tier(doubtful: S
     legend = axes.get_legend()
     assert legend is not None
     shown = [text.get_text() for text in legend.get_texts()]
-    assert f"almost certainly wrong: {wrong}" in shown
+    assert f"probably wrong: {wrong}" in shown
     assert f"median {decimals(np.median(doubtful.rmd))}" in shown
 
 

@@ -31,7 +31,7 @@ def test_columns_says_what_each_column_is(scores: Scores) -> None:
     assert all(columns.values())
 
 
-def test_the_clearest_margins_come_first_where_no_label_is_almost_certainly_wrong(
+def test_the_clearest_margins_come_first_where_no_label_is_probably_wrong(
     scores: Scores,
 ) -> None:
     assert max(scores["suspicion"].to_pylist()) <= 0
@@ -41,7 +41,7 @@ def test_the_clearest_margins_come_first_where_no_label_is_almost_certainly_wron
     assert margins == sorted(scores["label_margin"].to_pylist(), reverse=True)[:4]
 
 
-def test_labels_are_ordered_by_suspicion_where_one_is_almost_certainly_wrong(
+def test_labels_are_ordered_by_suspicion_where_one_is_probably_wrong(
     features: NDArray[np.float32], labels: NDArray[np.int64]
 ) -> None:
     given = labels.copy()
@@ -110,7 +110,7 @@ def test_a_notebook_shows_a_short_table_in_which_names_are_escaped(
     ("scorers", "caption"),
     [
         (("rmd",), "look more like another class"),
-        (DEFAULT_SCORERS, "labels almost certainly wrong"),
+        (DEFAULT_SCORERS, "labels probably wrong"),
     ],
 )
 def test_a_notebook_lists_the_samples_that_look_more_like_another_class(

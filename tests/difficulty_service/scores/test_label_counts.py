@@ -30,8 +30,8 @@ def test_labels_are_wrong_between_two_classes_or_fit() -> None:
     found = sentence_of(SCORES, {})
 
     assert found == (
-        "2 of 5 labels are almost certainly wrong (p_wrong above 1/2), 2 are between two classes "
-        "(ambiguous: the labels may still be right), and 1 fits."
+        "2 of 5 labels are probably wrong (p_wrong above 1/2), 1 of them almost certainly (above "
+        "0.95), 2 are between two classes (ambiguous: the labels may still be right), and 1 fits."
     )
 
 
@@ -46,38 +46,37 @@ def test_the_interval_of_the_share_is_that_of_so_many_labels() -> None:
 @pytest.mark.parametrize(
     ("shares", "sentence"),
     [
-        ((0.0312, 0.0446), "At least 62 labels are wrong."),
+        ((0.0312, 0.0446), "At least 53 labels are wrong."),
         ((0.0, 0.0011), "There may be no wrong labels."),
     ],
 )
 def test_the_lower_end_is_what_is_sure(shares: tuple[float, float], sentence: str) -> None:
-    assert str(LabelCounts(2000, 70, 90, shares)).endswith(f" 1,840 fit. {sentence}")
+    assert str(LabelCounts(2000, 70, 20, 90, shares)).endswith(f" 1,840 fit. {sentence}")
 
 
 def test_after_a_round_the_sentence_is_about_the_labels_that_nobody_has_verified() -> None:
-    counts = LabelCounts(2000, 3, 90, (0.016, 0.0252), verified=120, relabelled=30)
+    counts = LabelCounts(2000, 3, 1, 90, (0.016, 0.0252), verified=120, relabelled=30)
 
-    assert counts.left == (2, 21)
+    assert counts.left == (1, 21)
     assert str(counts) == (
-        "3 of the 1,880 labels that nobody has verified are almost certainly wrong (p_wrong above "
-        "1/2), 90 are between two classes (ambiguous: the labels may still be right), and 1,787 "
-        "fit. At least 2 labels are wrong and not found yet."
+        "3 of the 1,880 labels that nobody has verified are probably wrong (p_wrong above 1/2), 1 "
+        "of them almost certainly (above 0.95), 90 are between two classes (ambiguous: the labels "
+        "may still be right), and 1,787 fit. At least 1 label is wrong and not found yet."
     )
 
 
 def test_a_random_choice_tells_how_many_are_wrong() -> None:
     check = RandomCheck(checked=100, wrong=5, among=1000, since=10)
-    counts = LabelCounts(1060, 3, 90, (0.02, 0.03), verified=200, relabelled=30, check=check)
+    counts = LabelCounts(1060, 3, 1, 90, (0.02, 0.03), verified=200, relabelled=30, check=check)
 
-    # Wilson's interval of 5 of 100 is 2.15 to 11.18 %; 900 were not looked at.
     assert counts.beside.endswith(
         "and 767 fit. Of 100 labels in a random order, 5 were wrong, so that about 35 labels are "
-        "wrong and not found yet (95 % interval 9 to 91)."
+        "wrong and not found yet (95 % interval 3 to 94)."
     )
 
 
 def test_no_more_labels_can_be_wrong_than_nobody_has_verified() -> None:
-    counts = LabelCounts(100, 0, 0, (0.1, 0.9), verified=80, relabelled=30)
+    counts = LabelCounts(100, 0, 0, 0, (0.1, 0.9), verified=80, relabelled=30)
 
     assert counts.left == (0, 20)
 

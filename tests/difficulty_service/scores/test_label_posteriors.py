@@ -16,6 +16,7 @@ from difficulty_service.scorers.suspicion import POSTERIORS, PosteriorOptions, f
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.label_counts import LabelCounts
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES, SCORERS
+from difficulty_service.scores.tiers import ALMOST_CERTAIN
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians
 from difficulty_service.scoring.pipeline import ScoreRequest, score_features
@@ -109,7 +110,9 @@ def test_the_summary_counts_the_labels_by_suspicion_and_holds_the_most_suspiciou
     fit = scores.provenance.suspicion
     shares = (fit.noise_wrong_low, fit.noise_wrong_high)
     assert wrong > 0 < between
-    assert summary.labels == LabelCounts(SAMPLES, wrong, between, shares)
+    certain = int((scores.table["p_wrong"].to_numpy() > ALMOST_CERTAIN).sum())
+    assert 0 < certain < wrong
+    assert summary.labels == LabelCounts(SAMPLES, wrong, certain, between, shares)
     assert (summary.evidence, summary.num_doubtful) == ("suspicion", wrong)
     largest = sorted(suspicion[suspicion > 0], reverse=True)[:20]
     assert summary.doubtful["suspicion"].to_pylist() == pytest.approx(largest)

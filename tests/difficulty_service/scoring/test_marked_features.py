@@ -296,8 +296,9 @@ def test_a_random_choice_is_of_what_nobody_had_looked_at(make_store: MakeStore) 
     third = apply(store, {"s6": DROP, "s7": KEEP}, second.remembered).applied
 
     assert first.check is None
-    assert second.check == RandomCheck(checked=3, wrong=1, among=8, since=1)
-    assert third.check == RandomCheck(checked=3, wrong=1, among=8, since=2)
+    same = {"checked": 3, "wrong": 1, "among": 8, "beside": 1, "wrong_beside": 1}
+    assert second.check == RandomCheck(since=1, **same)
+    assert third.check == RandomCheck(since=2, **same)
 
 
 def test_marks_of_another_dataset_are_refused_and_remembered_ones_are_not(

@@ -33,7 +33,7 @@ def test_every_sample_has_names_scores_a_tier_and_its_small_image(
     doubtful = rows[4]
     assert (doubtful["label"], doubtful["nearest_label"]) == ("cat", "dog")
     assert doubtful["suggested_label"] == "dog"
-    assert [row["tier"] for row in rows if row["tier"] != "fits"] == ["almost certainly wrong"]
+    assert [row["tier"] for row in rows if row["tier"] != "fits"] == ["probably wrong"]
     assert doubtful["label_score"] == pytest.approx(1 / (1 + np.e**2))
     assert [row["rmd"] for row in rows] == list(range(12))
     assert Path(doubtful["image"]["path"]).read_bytes()

@@ -60,7 +60,7 @@ def test_the_card_has_metadata_of_the_hub_and_describes_every_column(
     columns = re.findall(r"^\| `(\w+)` \|", card.text, flags=re.MULTILINE)
     names = [name for name in world.scores.table.column_names if name != "label_name"]
     assert columns == ["image", *names]
-    assert "| almost certainly wrong | 1 |" in card.text
+    assert "| probably wrong | 1 |" in card.text
     assert "| fits | 11 |" in card.text
 
 
