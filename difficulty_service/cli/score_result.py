@@ -47,7 +47,7 @@ class Labels(Found):
     """Labels whose `p_wrong` is above 1/2."""
 
     almost_certainly_wrong: int
-    """Those of them whose `p_wrong` is above 0.95."""
+    """Labels whose `p_wrong` is above 0.95."""
 
     between_two_classes: int
     """Other labels that look more like another class."""

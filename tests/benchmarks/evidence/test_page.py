@@ -145,8 +145,8 @@ def test_a_peer_that_is_ahead_is_named(folders: tuple[Path, Path]) -> None:
 
 
 def test_counts_are_means_over_the_draws_and_shares_those_of_all(tmp_path: Path) -> None:
-    p_wrong, wrong = np.array([0.05, 0.95, 0.93]), np.array([False, True, False])
-    draws = [Found(1, 2.0, 2, 1, suspicion, 0.8, p_wrong, wrong) for suspicion in (0.9, 0.92)]
+    p_wrong, wrong = np.array([0.05, 0.97, 0.93]), np.array([False, True, False])
+    draws = [Found(1, 2.0, 1, suspicion, 0.8, p_wrong, wrong) for suspicion in (0.9, 0.92)]
 
     write_counts(tmp_path, [row_of(("CIFAR-10N", "worst", "builtin"), 10_000, draws)], draws)
 
@@ -154,6 +154,8 @@ def test_counts_are_means_over_the_draws_and_shares_those_of_all(tmp_path: Path)
     assert (row["dataset"], row["labels"], row["samples"]) == ("CIFAR-10N", "worst", "10000")
     assert (row["wrong"], row["expected"], row["above_half"]) == ("1", "2", "2")
     assert (row["above_half_wrong_share"], row["minus_label_margin"]) == ("0.50", "0.110")
+    assert (row["above_95"], row["above_95_wrong_share"]) == ("1", "1.00")
+    assert (row["fit_low"], row["fit_low_held"]) == ("1", "2")
     ranges = read_rows(tmp_path / TABLES / "p_wrong.csv")
     assert [(each["p_wrong_from"], each["labels"]) for each in ranges] == [
         ("0.0", "2"),
@@ -161,11 +163,11 @@ def test_counts_are_means_over_the_draws_and_shares_those_of_all(tmp_path: Path)
     ]
     assert ranges[1]["wrong_share"] == "0.500"
     page = (tmp_path / "evidence.md").read_text()
-    assert "| CIFAR-10N, worst, 10,000 | builtin | 1 | 2 | 2 | 0.50 |" in page
+    assert "| CIFAR-10N, worst, 10,000 | builtin | 1 | 2 | 1 | 2 | 0.50 | 1 | 1.00 |" in page
 
 
 def test_labels_of_which_none_is_wrong_have_no_auroc() -> None:
-    draw = Found(0, 0.4, 0, 0, np.nan, np.nan, np.array([0.2]), np.array([False]))
+    draw = Found(0, 0.4, 0, np.nan, np.nan, np.array([0.2]), np.array([False]))
 
     row = row_of(("CIFAR-10N", "official", "builtin"), 500, [draw, draw])
 

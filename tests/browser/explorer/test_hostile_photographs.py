@@ -55,7 +55,7 @@ def test_their_progress_moves_and_every_page_shows_their_names_as_text(
     page.get_by_role("button", name="Score", exact=True).click()
     page.get_by_text(re.compile(f"of {PHOTOGRAPHS:,} images")).wait_for()
     values = progress_of(page)
-    page.get_by_role("link", name="Check these labels").wait_for()
+    page.locator(".first-actions").wait_for()
     job = page.url
 
     found = {}

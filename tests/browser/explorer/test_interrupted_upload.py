@@ -78,9 +78,7 @@ def score(page: "Page") -> None:
     """Waits for the end of the upload and scores what has arrived."""
     page.get_by_text("large.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()
-    page.get_by_role("link", name="Check these labels").or_(
-        page.get_by_role("link", name="Understand")
-    ).first.wait_for()
+    page.locator(".first-actions").or_(page.get_by_role("link", name="Understand")).first.wait_for()
 
 
 def test_an_upload_goes_on_after_the_network_was_away(

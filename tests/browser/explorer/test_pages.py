@@ -68,7 +68,7 @@ def test_a_new_job_shows_its_progress_until_its_summary_appears(
     page.get_by_role("button", name="Score", exact=True).click()
 
     page.get_by_text(re.compile(f"of {MANY:,} images")).wait_for()
-    page.get_by_role("link", name="Check these labels").wait_for()
+    page.locator(".first-actions").wait_for()
 
     assert len(page.evaluate("JSON.parse(sessionStorage.seen)")) > 1
     assert page.locator("#progress").count() == 0
@@ -100,7 +100,7 @@ def test_a_file_that_is_dropped_is_uploaded_and_scored(
     page.locator("#file").set_input_files(archive)
     page.get_by_text("train.zip has arrived.").wait_for()
     page.get_by_role("button", name="Score", exact=True).click()
-    page.get_by_role("link", name="Check these labels").wait_for()
+    page.locator(".first-actions").wait_for()
 
     page.wait_for_load_state("networkidle")
     assert page.locator(".kinds img").first.evaluate("image => image.naturalWidth") == 32

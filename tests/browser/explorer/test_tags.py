@@ -51,7 +51,7 @@ def test_a_job_about_tags_is_made_by_the_form_and_reviewed_by_keyboard(
     page.locator('[name="tags"]').fill("colours")
     page.locator('[name="id_column"]').fill("key")
     page.locator('[name="id_column"]').press("Enter")
-    page.get_by_role("link", name="Check these labels").wait_for()
+    page.locator(".first-actions").wait_for()
     job = page.url.rpartition("/")[2]
     page.goto(f"/jobs/{job}/images?sort=doubtful")
     page.locator(".look[tabindex='0']").wait_for()
