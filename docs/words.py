@@ -9,13 +9,16 @@ from pathlib import Path
 
 FOLDER = Path(__file__).parent
 PART = re.compile(r"^<!-- ([\w-]+): written by .*?^<!-- end of \1 -->$", re.MULTILINE | re.DOTALL)
+API = re.compile(r"^```\{api\}\n.*?^```$", re.MULTILINE | re.DOTALL)
+"""Names whose docstrings take the place of this block."""
+
 WHOLE = re.compile(r"^<!-- Written by ", re.MULTILINE)
 """The comment of a page that is made from code as a whole."""
 
 
 def words(text: str) -> int:
     """The words of a page, as `wc -w` counts them, without what is made from code."""
-    return 0 if WHOLE.search(text) else len(PART.sub("", text).split())
+    return 0 if WHOLE.search(text) else len(API.sub("", PART.sub("", text)).split())
 
 
 def words_by_page() -> dict[str, int]:

@@ -17,9 +17,9 @@ import pytest
 from benchmarks.evidence.page import DOCS as EVIDENCE
 from benchmarks.evidence.page import page as evidence_page
 from benchmarks.evidence.page_text import Tables
-from docs.losses import PAGE as LOSSES_PAGE
-from docs.losses import page as losses_page
 from docs.recipes import PAGE, page
+from docs.training import PAGE as TRAINING_PAGE
+from docs.training import page as training_page
 from docs.words import words, words_by_page
 from tests.command_options import options_by_command
 from tests.factories import write_score_file
@@ -255,8 +255,8 @@ def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
     ] == []
 
 
-def test_the_table_of_losses_is_made_of_their_docstrings() -> None:
-    assert LOSSES_PAGE.read_text() == losses_page(), "run: python docs/losses.py"
+def test_the_losses_and_recipes_of_the_page_of_training_are_made_of_their_files() -> None:
+    assert TRAINING_PAGE.read_text() == training_page(), "run: python docs/training.py"
 
 
 def test_the_pages_are_short_together() -> None:

@@ -1,23 +1,41 @@
-"""Writes the table of losses in docs/training.md from their docstrings and constants.
+"""Writes the tables of losses and of shipped recipes in docs/training.md from their files.
 
-Run: python docs/losses.py
+Run: python docs/training.py
 """
 
 import inspect
+import re
+from itertools import takewhile
 from pathlib import Path
 
 from docs.marked_parts import with_parts
 from trainer.losses import LOSSES, LOSSES_WITH_MEMORY, loss_constants
+from trainer.recipes.file import shipped_recipes
 
+RECIPES = Path(__file__).parents[1] / "trainer" / "recipes"
 PAGE = Path(__file__).with_name("training.md")
 
 
 def page() -> str:
-    """The page with the table of the present losses."""
+    """The page with the present losses and recipes."""
     losses = sorted((LOSSES | LOSSES_WITH_MEMORY).items())
     rows = [f"| `{name}` | {_sentence(loss)} | {_constants(name)} |" for name, loss in losses]
     header = ["| name | loss | constants |", "| --- | --- | --- |"]
-    return with_parts(PAGE, "losses.py", {"losses": "\n".join([*header, *rows, ""])})
+    losses_table = "\n".join([*header, *rows, ""])
+    return with_parts(PAGE, "training.py", {"recipes": _recipes(), "losses": losses_table})
+
+
+def _recipes() -> str:
+    """The first sentence of the comment at the beginning of each shipped recipe."""
+    files = {file.stem: file for file in sorted(RECIPES.glob("*.toml"))}
+    rows = [f"| `{name}` | {_first_sentence(files[name])} |" for name in shipped_recipes()]
+    return "\n".join(["| recipe | what it trains |", "| --- | --- |", *rows, ""])
+
+
+def _first_sentence(file: Path) -> str:
+    comment = takewhile(lambda line: line.startswith("#"), file.read_text().splitlines())
+    text = " ".join(line.removeprefix("#").strip() for line in comment)
+    return re.split(r"(?<=\.) (?=[A-Z])", text)[0]
 
 
 def _sentence(loss: object) -> str:
