@@ -1,6 +1,8 @@
 """`difficulty keys` says what it does to a key, and when the key ends."""
 
+import io
 import re
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from sqlalchemy import Engine
 
 from api.jobs.store import SubmitLimits, submit
 from api.key_commands import change, create, end_of, revoke, rotate, show
+from api.settings import SQLITE_FILE
 from api.storage.keys import find_key, list_keys, record_uses
 from difficulty_service.base.errors import ConfigError
 from difficulty_service.cli import console
@@ -153,3 +156,21 @@ def test_a_new_database_is_announced_and_none_is_made_to_list_keys(
 
     assert f"A new database is made in {tmp_path / 'elsewhere'}." in first
     assert "new database" not in second
+
+
+@pytest.mark.parametrize("answer", ["n", ""])
+def test_on_a_terminal_a_new_database_is_made_if_the_answer_is_yes(
+    answer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "elsewhere"
+    monkeypatch.delenv("DIFFICULTY_DATABASE_URL")
+    monkeypatch.setenv("DIFFICULTY_DATA_DIR", str(folder))
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{answer}\n"))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr(console.err, "_force_terminal", True)
+
+    with pytest.raises(ConfigError, match="no key is made") if answer else nullcontext():
+        create("first")
+
+    assert "Make it? [Y/n]" in said(capsys)[1]
+    assert (folder / SQLITE_FILE).exists() == (not answer)
