@@ -25,10 +25,7 @@ ROUNDABOUT = re.compile(
 FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"^\* `([^`]+)`: (.*?)(?: \*\*\[required\]\*\*| \*\[.*)*$", re.MULTILINE)
 
-LATER = (
-    "explorer.md",
-    "images.md",
-)
+LATER = ("explorer.md",)
 """Pages that still have some."""
 
 

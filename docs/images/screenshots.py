@@ -114,7 +114,7 @@ def take_jobs(browser: Browser, place: Path, folder: Path) -> None:
         for _ in range(2):
             page.get_by_label("Folder or file below it").fill("digits.parquet")
             page.get_by_role("button", name="Score", exact=True).click()
-            page.get_by_role("link", name="Check these labels").wait_for(timeout=120_000)
+            page.locator(".first-actions").wait_for(timeout=120_000)
             page.get_by_role("link", name="Jobs", exact=True).click()
         save(folder / "explorer-jobs.webp", page)
 
