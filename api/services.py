@@ -12,6 +12,7 @@ from api.explored import Rounds
 from api.http.event_streams import EventStreams
 from api.http.fair_queue import FairQueue
 from api.http.needed_services import ProblemPage
+from api.http.problems import Problem
 from api.jobs.default_backbone import settle_default_backbone
 from api.jobs.estimate import Previews, preview_datasets
 from api.jobs.store import Job
@@ -237,8 +238,14 @@ def _open_queues(settings: Settings, scorings_at_once: int) -> Queues:
 
 
 def _pixels_of(open_scores: OpenScores, job: Job) -> Pixels | None:
-    """What became black and white of the images of a job that have more than eight bits."""
-    return Pixels.of(open_scores.get(job).provenance.preprocessing)
+    """What became black and white of the images of a job that have more than eight bits.
+
+    None where the files of the job are gone, whose thumbnails may still be made.
+    """
+    try:
+        return Pixels.of(open_scores.get(job).provenance.preprocessing)
+    except Problem:
+        return None
 
 
 def _open_columns(

@@ -20,7 +20,7 @@ from benchmarks.evidence.page_text import Tables
 from docs.recipes import PAGE, page
 from docs.training import PAGE as TRAINING_PAGE
 from docs.training import page as training_page
-from docs.words import words
+from docs.words import words, words_by_page
 from tests.command_options import options_by_command
 from tests.factories import write_score_file
 from tests.two_processes import run_in_two
@@ -39,6 +39,9 @@ OPTION = re.compile(r"(?<!\S)--[a-z][\w-]*")
 OPTIONS_OF_ALL = {"--debug", "--help", "--install-completion", "--version"}
 OPTIONS_OF_OTHERS = {"--shm-size", "--cpus", "--logdir", "--machine_rank", "--no-deps", "--rm"}
 """Options of docker, tensorboard, accelerate, pip and docker compose that sentences name."""
+
+MOST_WORDS = 45_000
+"""Words of all pages, without generated parts."""
 
 
 OF_DEVELOPERS = ("keras", "lightning")
@@ -254,6 +257,10 @@ def test_every_loss_model_constant_and_shipped_recipe_is_described() -> None:
 
 def test_the_losses_and_recipes_of_the_page_of_training_are_made_of_their_files() -> None:
     assert TRAINING_PAGE.read_text() == training_page(), "run: python docs/training.py"
+
+
+def test_the_pages_are_short_together() -> None:
+    assert sum(words_by_page().values()) <= MOST_WORDS
 
 
 @pytest.mark.parametrize(

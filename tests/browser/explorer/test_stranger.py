@@ -21,6 +21,10 @@ pytestmark = pytest.mark.usefixtures("no_marks")
 PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 
 
+CHECK = re.compile("^(Check|See) .*labels$")
+"""Words of the link to the labels to check."""
+
+
 def sign_in(page: "Page", secret: str) -> None:
     page.get_by_label("API key").fill(secret)
     page.get_by_role("button", name="Sign in").click()
@@ -55,7 +59,7 @@ def test_a_dataset_is_scored(stranger: "Page", explorer: Explorer) -> None:
 def test_the_first_decision_is_two_actions_from_the_link(page: "Page", explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
-    page.get_by_role("link", name="See these labels").click()
+    page.get_by_role("link", name=CHECK).click()
     page.locator(".look[tabindex='0']").wait_for()  # the script runs
     page.keyboard.press("k")
 
@@ -75,7 +79,7 @@ def test_so_is_the_first_one_by_mouse(page: "Page", explorer: Explorer) -> None:
 def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: "Page", explorer: Explorer) -> None:
     page.goto(f"/jobs/{explorer.job}")
 
-    page.get_by_role("link", name="See these labels").click()
+    page.get_by_role("link", name=CHECK).click()
     page.get_by_role("list", name="Images").get_by_role("link").first.click()
     page.get_by_role("button", name="Drop").click()
     page.get_by_role("button", name="Keep").click()
@@ -106,7 +110,7 @@ def test_a_job_is_shared_with_a_colleague_by_name_who_decides_too(
     stranger.goto(link)
     said = stranger.locator("main").inner_text()
     sign_in(stranger, secret)
-    stranger.get_by_role("link", name="See these labels").click()
+    stranger.get_by_role("link", name=CHECK).click()
     stranger.get_by_role("list", name="Images").get_by_role("link").first.click()
     stranger.get_by_role("button", name="Keep").click()
     stranger.get_by_role("link", name="Review").click()

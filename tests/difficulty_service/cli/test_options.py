@@ -33,7 +33,7 @@ def test_every_setting_that_an_error_of_the_service_suggests_is_an_option() -> N
 
     options = set().union(*options_by_command().values())
 
-    assert {"shrinkage", "batch_size", "min_actors"} <= suggested
+    assert {"shrinkage", "min_actors"} <= suggested
     # Datasets have these limits in the REST service only, whose operator sets them.
     of_the_service = {"max_rows", "max_text_bytes"}
     of_python = {"on"}  # an argument of `Scores.join`

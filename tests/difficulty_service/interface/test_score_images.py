@@ -234,7 +234,7 @@ def test_an_option_that_does_not_exist_is_a_type_error(folder: Path) -> None:
 
 
 def test_an_unknown_precision_is_named(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="'auto', 'fp32', 'bf16' or 'int8'"):
+    with pytest.raises(ConfigError, match="'auto', 'fp32', 'bf16', 'fp16' or 'int8'"):
         score_dataset(folder, precision="fp8", backbone=SMALL)
 
 
