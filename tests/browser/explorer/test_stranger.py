@@ -81,7 +81,10 @@ def test_labels_are_reviewed_and_the_dataset_is_cleaned(page: "Page", explorer: 
 
     page.get_by_role("link", name=CHECK).click()
     page.get_by_role("list", name="Images").get_by_role("link").first.click()
+    page.get_by_role("button", name="Drop").wait_for()
+    first = page.url
     page.get_by_role("button", name="Drop").click()
+    page.wait_for_url(lambda address: address != first)  # the next image
     page.get_by_role("button", name="Keep").click()
     page.get_by_role("link", name="All images").click()
     page.get_by_text("2 checked: 1 keep, 0 relabel, 1 drop.").first.wait_for()
