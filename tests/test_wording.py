@@ -25,9 +25,6 @@ ROUNDABOUT = re.compile(
 FENCED = re.compile(r"^```.*?^```\n", re.MULTILINE | re.DOTALL)
 OPTION = re.compile(r"^\* `([^`]+)`: (.*?)(?: \*\*\[required\]\*\*| \*\[.*)*$", re.MULTILINE)
 
-LATER = ("explorer.md",)
-"""Pages that still have some."""
-
 
 def commands() -> list[tuple[str, str]]:
     """Each command and its help in Markdown, as the page of commands has it."""
@@ -107,8 +104,6 @@ def test_every_command_begins_with_a_sentence_of_one_line() -> None:
     ] == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.name not in LATER], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_is_written_without_detours(page: Path) -> None:
     assert roundabout(page.read_text()) == []
