@@ -149,7 +149,7 @@ def test_from_the_explorer_to_a_cleaned_list_takes_three_commands(
         with steps.step("open the explorer"):
             page = open_address(printed(r"^Open (\S+) in a browser", output))
         with steps.step("mark three images"):
-            tab_to(page, ".first-actions .solid")
+            tab_to(page, ".first-actions .link")
             page.keyboard.press("Enter")
             page.locator(".card").first.wait_for()
             page.wait_for_load_state("networkidle")
