@@ -16,10 +16,13 @@ SHORTEST_SECRET = 4
 PLAIN_VALUES = frozenset(("http", "https", "true", "false"))
 """Values in the query of a root that are hidden with its address only."""
 
-# A path begins a text or a word, or follows what opens or divides. Anywhere else a slash is within
-# a sample id such as `cats (old)/1.jpg`. Addresses of this service are no paths of it.
+_FOLDER, _FILE = r"(?:[^\s/'\":;,()]+/)", r"[^\s/'\":;,()]*"
+# A path begins a text or a word, or follows what opens or divides; after a sign it has a folder.
+# Anywhere else a slash is within a sample id such as `cats (old)/1.jpg` or `a=/1.jpg`. Addresses of
+# this service are no paths of it.
 _ABSOLUTE_PATH = re.compile(
-    r"(?:^|(?<=[\s'\"`(\[{<>=,;|]))(?!/v1/)~?/(?:[^\s/'\":;,()]+/)*[^\s/'\":;,()]*"
+    rf"(?:^|(?<=[\s'\"`(\[{{,;]))(?!/v1/)~?/{_FOLDER}*{_FILE}"
+    rf"|(?<=[<>=|])(?!/v1/)~?/{_FOLDER}+{_FILE}"
 )
 
 
