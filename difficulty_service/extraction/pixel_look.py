@@ -75,7 +75,7 @@ def look_at_pixels(dataset: Dataset, max_pixels: int, chosen: Pixels = USUAL) ->
     first = positions[:: max(LOOKED_AT // FIRST, 1)]
     if not any(_may_be_wide(opener) for opener in dataset.open_images(first.tolist())):
         return PixelLook()
-    seen = list[_Seen]()
+    seen = list[_SeenValues]()
     for opener in dataset.open_images(positions.tolist()):
         if _may_be_wide(opener):
             with suppress(DifficultyError):
@@ -98,7 +98,7 @@ def look_at_pixels(dataset: Dataset, max_pixels: int, chosen: Pixels = USUAL) ->
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _SeenValues:
     """What one image has.
 
     Attributes:
@@ -112,7 +112,7 @@ class _Seen:
     has_alpha: bool = False
 
 
-def _pages_note(seen: Sequence[_Seen], chosen: Pixels) -> str | None:
+def _pages_note(seen: Sequence[_SeenValues], chosen: Pixels) -> str | None:
     several = [each for each in seen if each.pages > 1]
     if not several or chosen.page:
         return None
@@ -122,7 +122,7 @@ def _pages_note(seen: Sequence[_Seen], chosen: Pixels) -> str | None:
     )
 
 
-def _bands_note(seen: Sequence[_Seen], chosen: Pixels) -> str | None:
+def _bands_note(seen: Sequence[_SeenValues], chosen: Pixels) -> str | None:
     several = [each for each in seen if not each.has_alpha and each.bands in (2, 4)]
     if not several or chosen.bands:
         return None
@@ -150,14 +150,14 @@ def _may_be_wide(opener: ImageOpener) -> bool:
     return head.startswith(_WIDE_FORMATS)
 
 
-def _look_at(opener: ImageOpener, max_pixels: int, chosen: Pixels) -> _Seen:
+def _look_at(opener: ImageOpener, max_pixels: int, chosen: Pixels) -> _SeenValues:
     data = read_encoded(opener, max_pixels)
     header = open_header(data, max_pixels)
-    seen = _Seen()
+    seen = _SeenValues()
     if header.format == "TIFF":
         pages = pages_of(data)
         page = pages[page_number(chosen.page, len(pages))]
-        seen = _Seen(pages=len(pages), bands=page.num_bands, has_alpha=page.has_alpha)
+        seen = _SeenValues(pages=len(pages), bands=page.num_bands, has_alpha=page.has_alpha)
         if page.num_bands > 1:
             return _look_at_bands(data, page, chosen, seen)
         header.seek(page.place)
@@ -171,7 +171,7 @@ def _look_at(opener: ImageOpener, max_pixels: int, chosen: Pixels) -> _Seen:
     return _with_ends(seen, values[measured(header, values)], unsigned=is_unsigned(header))
 
 
-def _look_at_bands(data: bytes, page: TiffPage, chosen: Pixels, seen: _Seen) -> _Seen:
+def _look_at_bands(data: bytes, page: TiffPage, chosen: Pixels, seen: _SeenValues) -> _SeenValues:
     if page.dtype == np.uint8:
         return seen
     values = chosen_bands(read_values(data, page), chosen.bands, page)
@@ -179,7 +179,7 @@ def _look_at_bands(data: bytes, page: TiffPage, chosen: Pixels, seen: _Seen) -> 
     return _with_ends(seen, values[known], unsigned=page.dtype.kind == "u")
 
 
-def _with_ends(seen: _Seen, known: NDArray[np.generic], *, unsigned: bool) -> _Seen:
+def _with_ends(seen: _SeenValues, known: NDArray[np.generic], *, unsigned: bool) -> _SeenValues:
     step = max(known.size // _MOST_PIXELS, 1)
     ends = _percentiles(known[::step]) if known.size else None
     return replace(seen, ends=ends, is_unsigned=unsigned)

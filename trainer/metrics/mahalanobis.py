@@ -103,7 +103,7 @@ def fit_feature_gaussians(
     Raises:
         MetricError: There are no samples, a feature is not finite, or no class varies.
     """
-    plain, unit = _Sums(num_classes), _Sums(num_classes)
+    plain, unit = _FeatureSums(num_classes), _FeatureSums(num_classes)
     for features, labels in batches:
         if len(labels):
             values = features.double()
@@ -121,7 +121,7 @@ def fit_feature_gaussians(
 
 
 @dataclass
-class _Sums:
+class _FeatureSums:
     """Sums of features about an origin, so that they lose no digits far from zero.
 
     Attributes:

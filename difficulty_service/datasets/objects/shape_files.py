@@ -108,7 +108,7 @@ class ShapeFormat:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _ShapePlace:
     """Where a box is written: the file, the number of its image in it, and that of its shape."""
 
     file: str
@@ -117,7 +117,7 @@ class _Place:
 
 
 @dataclass(frozen=True)
-class _Read:
+class _ReadShapes:
     """What files say.
 
     Attributes:
@@ -128,7 +128,7 @@ class _Read:
     everything: Mapping[str, int]
     boxes: Boxes
     categories: Sequence[str]
-    places: Sequence[_Place]
+    places: Sequence[_ShapePlace]
     flags: Sequence[Sequence[str]]
 
 
@@ -180,7 +180,7 @@ def open_shapes(form: ShapeFormat, location: str, options: DatasetOptions) -> Da
     return build_boxes(location, options, read.categories, read.boxes, revise)
 
 
-def _read(form: ShapeFormat, location: str, options: DatasetOptions) -> _Read:
+def _read(form: ShapeFormat, location: str, options: DatasetOptions) -> _ReadShapes:
     root, files = _files(form, location, options)
     everything = walk(root)
     images = ImagesByName(root, everything)
@@ -202,7 +202,7 @@ def _read(form: ShapeFormat, location: str, options: DatasetOptions) -> _Read:
             (file, number, form.image(file, each), each) for number, each in enumerate(parsed)
         ]
     by_name = images.find_all(name for _, _, name, _ in found)
-    shapes = list[tuple[_Place, int, Shape]]()
+    shapes = list[tuple[_ShapePlace, int, Shape]]()
     rows, flags = dict[str, int](), list[list[str]]()
     for file, number, name, content in found:
         image = images.image(name, by_name[name], form.frame(content))
@@ -223,19 +223,19 @@ def _read(form: ShapeFormat, location: str, options: DatasetOptions) -> _Read:
         listed = content.get(form.items)
         for at, each in enumerate(listed if isinstance(listed, list) else []):
             shape = form.shape(each) if isinstance(each, dict) else Shape("no shape", is_box=False)
-            shapes.append((_Place(file, number, at), rows[image.name], shape))
+            shapes.append((_ShapePlace(file, number, at), rows[image.name], shape))
     categories = sorted({shape.label for _, _, shape in shapes if shape.is_box})
     labels = {name: label for label, name in enumerate(categories)}
-    places = list[_Place]()
+    places = list[_ShapePlace]()
     for place, row, shape in within_limits(shapes, options, location):
         label: int | str = labels[shape.label] if shape.is_box else shape.label
         polygons = [shape.corners] if shape.corners else []
         boxes.add(row, str(place.shape + 1), label, shape.sides, polygons)
         places += [place] * (len(boxes.rows) - len(places))
-    return _Read(root, everything, boxes, categories, places, flags)
+    return _ReadShapes(root, everything, boxes, categories, places, flags)
 
 
-def _flagged(location: str, options: DatasetOptions, read: _Read) -> Dataset:
+def _flagged(location: str, options: DatasetOptions, read: _ReadShapes) -> Dataset:
     """The images as samples, whose labels are the flags that somebody set."""
     skipped, kept = [*read.boxes.skipped], list[int]()
     for row, (image, flags) in enumerate(zip(read.boxes.images, read.flags, strict=True)):
