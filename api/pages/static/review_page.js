@@ -77,7 +77,7 @@ const ELSEWHERE = {
   pairs: "the confusions", round: "the round", missing: "the boxes", comparisons: "the comparison",
 };
 
-// The page that the first image of a session was opened from, where that is no list of images.
+// The page that the first image of a visit was opened from, where that is no list of images.
 class CameFrom {
   constructor(job) {
     this.key = `difficulty-came:${job}`;
