@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from difficulty_service.base.errors import ConfigError, DatasetError, Setting
-from difficulty_service.base.threads import num_workers
+from difficulty_service.base.threads import num_workers, one_ahead
 from difficulty_service.base.wording import did_you_mean
+from difficulty_service.datasets.published.cifar_c import LABELS_FILE
 from difficulty_service.images.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from trainer.data import open_test_images
 from trainer.evaluation.record import evaluate_predictions
@@ -26,9 +27,6 @@ from trainer.runs.evaluate import (
     validation_predictions,
 )
 from trainer.samples import Inputs, Samples
-
-LABELS_FILE = "labels.npy"
-"""What lies beside the files of CIFAR-10-C and CIFAR-100-C."""
 
 FEW_IMAGES = 2000
 """Images below which starting processes takes longer than corrupting them in this one."""
@@ -117,29 +115,26 @@ class CorruptedInputs:
 
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:
         """Yields the images of the plan, corrupted; see `Inputs.batches`."""
-        pending: list[tuple[list[Future[NDArray[np.uint8]]], torch.device]] = []
-        for images in self.inputs.batches(plan, draws):
-            if self.executor is None:
+        whole = self.inputs.batches(plan, draws)
+        if self.executor is None:
+            for images in whole:
                 yield corrupt(images, self.name, self.severity, self.seed)
-                continue
-            parts = np.array_split(images.cpu().numpy(), num_workers())
-            pending.append(([self._submit(self.executor, part) for part in parts], images.device))
-            if len(pending) > 1:
-                yield _joined(*pending.pop(0))
-        for each in pending:
-            yield _joined(*each)
+            return
+        submitted = ((self._submit(self.executor, images), images.device) for images in whole)
+        for parts, device in one_ahead(submitted):
+            corrupted = np.concatenate([part.result() for part in parts])
+            yield torch.from_numpy(corrupted).to(device)
 
-    def _submit(self, executor: Executor, part: NDArray[np.uint8]) -> "Future[NDArray[np.uint8]]":
-        return executor.submit(_corrupt, part, self.name, self.severity, self.seed)
+    def _submit(self, executor: Executor, images: Tensor) -> Sequence["Future[NDArray[np.uint8]]"]:
+        parts = np.array_split(images.cpu().numpy(), num_workers())
+        return [
+            executor.submit(_corrupt, part, self.name, self.severity, self.seed) for part in parts
+        ]
 
 
 def _corrupt(images: NDArray[np.uint8], name: str, severity: int, seed: int) -> NDArray[np.uint8]:
     corrupted: NDArray[np.uint8] = corrupt(torch.from_numpy(images), name, severity, seed).numpy()
     return corrupted
-
-
-def _joined(parts: Sequence["Future[NDArray[np.uint8]]"], device: torch.device) -> Tensor:
-    return torch.from_numpy(np.concatenate([part.result() for part in parts])).to(device)
 
 
 def evaluate_corruptions(
