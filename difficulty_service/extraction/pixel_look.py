@@ -16,7 +16,13 @@ from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.images.crops import CropOpener
 from difficulty_service.images.header import open_header, read_encoded
-from difficulty_service.images.pixel_range import PixelRange, is_unsigned, is_wide, measured
+from difficulty_service.images.pixel_range import (
+    NO_DATA_TAG,
+    PixelRange,
+    is_unsigned,
+    is_wide,
+    measured,
+)
 from difficulty_service.images.pixels import Pixels, is_measured
 from difficulty_service.images.tiff import (
     TiffPage,
@@ -175,7 +181,7 @@ def _look_at_bands(data: bytes, page: TiffPage, chosen: Pixels, seen: _SeenValue
     if page.dtype == np.uint8:
         return seen
     values = chosen_bands(read_values(data, page), chosen.bands, page)
-    known = is_measured(values, page.tags.get(42113))
+    known = is_measured(values, page.tags.get(NO_DATA_TAG))
     return _with_ends(seen, values[known], unsigned=page.dtype.kind == "u")
 
 

@@ -23,6 +23,7 @@ from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.base.extras import pip_command
 from difficulty_service.images.opener import ImageOpener
 from difficulty_service.images.pixel_range import (
+    NO_DATA_TAG,
     PixelRange,
     is_unsigned,
     is_white_zero,
@@ -293,7 +294,7 @@ def _of_tiff(header: ImageFile.ImageFile, pixels: Pixels) -> Image.Image | None:
         header.seek(page.place)
         return None
     values = chosen_bands(read_values(data, page), pixels.bands, page)
-    scaled = to_bytes(values, pixels.range, page.tags.get(42113))
+    scaled = to_bytes(values, pixels.range, page.tags.get(NO_DATA_TAG))
     if page.number(262, 1) == 0:
         scaled = 255 - scaled
     return upright(Image.fromarray(np.ascontiguousarray(scaled)), page, TRANSPOSES)

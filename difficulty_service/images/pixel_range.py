@@ -23,7 +23,7 @@ KEY = "pixel_range"
 NO_DATA = (-9999.0, -32768.0)
 """What stands for a value that is missing where an image does not say what does."""
 
-_NO_DATA_TAG = 42113  # of GDAL
+NO_DATA_TAG = 42113  # of GDAL
 _PHOTOMETRIC_TAG = 262
 LARGEST = 1e30  # beyond, floating-point numbers stand for none
 
@@ -131,7 +131,7 @@ def measured(image: Image.Image, values: NDArray[np.generic]) -> NDArray[np.bool
 
 def _no_data_of(image: Image.Image) -> float | None:
     """The value that GDAL's tag says stands for none; None where there is none such."""
-    return no_data_of_text(_tag(image, _NO_DATA_TAG))
+    return no_data_of_text(_tag(image, NO_DATA_TAG))
 
 
 def no_data_of_text(text: object) -> float | None:
