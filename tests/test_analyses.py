@@ -6,8 +6,10 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import pytest
 
@@ -172,68 +174,107 @@ def copy_without(name: str, folder: Path) -> None:
 
 
 REST = (
-    ("tests", "-n", "3", "--dist", "loadfile", "-m", "not slow")
-    if os.environ.get("DIFFICULTY_REST")
-    else (
-        "tests/test_analyses.py::test_each_folder_has_its_line_and_declares_itself_under_its_name",
-        "tests/test_analyses.py::test_what_an_analysis_declares_is_there_under_the_name_it_has",
-        "tests/difficulty_service/client/test_requests.py",
-    )
+    "tests/test_analyses.py::test_each_folder_has_its_line_and_declares_itself_under_its_name",
+    "tests/test_analyses.py::test_what_an_analysis_declares_is_there_under_the_name_it_has",
+    "tests/difficulty_service/client/test_requests.py",
 )
-"""Tests that are run without an analysis: a few, or with DIFFICULTY_REST=1 all that are not slow,
+"""Tests that are run without an analysis. With DIFFICULTY_REST=1, so are all that are not slow,
 which takes minutes for each."""
 
-EVERYTHING = """
-import json, pkgutil, sys
+WITHOUT_AN_ANALYSIS = """
+import contextlib, json, os, pkgutil, sys
 from importlib import import_module
 
-for package in sys.argv[1:]:
-    for each in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
-        if each.name.endswith("__main__") or ".migrations." in each.name:  # these run something
-            continue
-        try:
-            import_module(each.name)
-        except ModuleNotFoundError as error:
-            if error.name.partition(".")[0] in sys.argv[1:]:  # others are optional packages
-                raise
+# What is not of this project is loaded once, for all the processes that are forked below.
+for name in sys.argv[1:]:
+    with contextlib.suppress(ImportError):
+        import_module(name)
+import pytest
 
-import difficulty_service as ds
-from api.app import create_app
-from api.settings import Settings
-from difficulty_service.cli import create_app as commands
 
-paths = json.dumps(create_app(Settings(data_dir="data")).openapi())
-print(json.dumps({"names": dir(ds), "commands": list(commands()), "paths": paths}))
+def look(folder, name, tests):
+    os.chdir(folder)
+    sys.path[0] = os.environ["PYTHONPATH"] = folder
+    os.environ["DIFFICULTY_WITHOUT_ANALYSES"] = name
+    packages = ("difficulty_service", "trainer", "api")
+    for package in packages:
+        for each in pkgutil.walk_packages(import_module(package).__path__, f"{package}."):
+            if each.name.endswith("__main__") or ".migrations." in each.name:  # these run something
+                continue
+            try:
+                import_module(each.name)
+            except ModuleNotFoundError as error:
+                if error.name.partition(".")[0] in packages:  # others are optional packages
+                    raise
+
+    import difficulty_service as ds
+    from api.app import create_app
+    from api.settings import Settings
+    from difficulty_service.cli import create_app as commands
+
+    paths = json.dumps(create_app(Settings(data_dir="data")).openapi())
+    left = {"names": dir(ds), "commands": list(commands()), "paths": paths}
+    return left | {"tests": pytest.main(["-q", "--assert=plain", "-p", "no:cacheprovider", *tests])}
+
+
+for line in sys.stdin:
+    folder, name, tests = json.loads(line)
+    answers = os.dup(1)
+    process = os.fork()
+    if not process:
+        log = os.open(f"{folder}/log.txt", os.O_WRONLY | os.O_CREAT)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        answer = json.dumps(look(folder, name, tests))
+        sys.stdout.flush()
+        os.write(answers, f"{answer}\\n".encode())
+        os._exit(0)
+    if os.waitpid(process, 0)[1]:
+        os.write(answers, b"null\\n")
+    os.close(answers)
 """
+
+LOADED = (
+    *("torch", "torchvision.transforms.v2", "transformers", "timm", "open_clip", "accelerate"),
+    *("scipy.stats", "sklearn.linear_model", "pandas", "matplotlib.pyplot", "onnxruntime"),
+    *("pyarrow.dataset", "fastapi", "sqlmodel", "alembic", "uvicorn", "cyclopts", "httpx2"),
+)
+
+
+@pytest.fixture(scope="module")
+def look_without() -> Iterator[Callable[[Path, str], dict[str, Any] | None]]:
+    """Says what is there in a copy without an analysis, and how its tests end."""
+    with subprocess.Popen(  # noqa: S603
+        [sys.executable, "-W", "ignore", "-c", WITHOUT_AN_ANALYSIS, *LOADED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        asked, answers = process.stdin, process.stdout
+
+        def look(folder: Path, name: str) -> dict[str, Any] | None:
+            print(json.dumps([str(folder), name, REST]), file=asked, flush=True)
+            left: dict[str, Any] | None = json.loads(answers.readline())
+            return left
+
+        yield look
+        asked.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FOLDERS)
 def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
-    name: str, tmp_path: Path
+    name: str, look_without: Callable[[Path, str], dict[str, Any] | None], tmp_path: Path
 ) -> None:
     copy_without(name, tmp_path)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "DIFFICULTY_WITHOUT_ANALYSES": name}
-    python = [sys.executable, "-W", "ignore"]
 
-    found = subprocess.run(  # noqa: S603
-        [*python, "-c", EVERYTHING, *PACKAGES],
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout.splitlines()[-1]
-    rest = subprocess.run(  # noqa: S603
-        [*python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *REST],
-        cwd=tmp_path,
-        env=environment,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    left = look_without(tmp_path, name)
 
-    left = json.loads(found)
+    log = (tmp_path / "log.txt").read_text("utf-8")[-3000:]
+    assert left is not None, log
+    assert left["tests"] == 0, log
     gone = all_analyses()[name]
     for path in gone.functions:
         assert path.partition(":")[2] not in left["names"]
@@ -246,6 +287,26 @@ def test_without_its_folder_and_line_an_analysis_is_gone_and_the_rest_works(
     assert "score" in left["commands"]
     if gone.comparison is not None:
         assert resolve_name(gone.comparison).body.__name__ not in left["paths"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("DIFFICULTY_REST"), reason="takes minutes for each analysis")
+@pytest.mark.parametrize("name", FOLDERS)
+def test_all_other_tests_pass_without_an_analysis(name: str, tmp_path: Path) -> None:
+    copy_without(name, tmp_path)
+
+    rest = subprocess.run(  # noqa: S603
+        [
+            *(sys.executable, "-W", "ignore", "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("tests", "-n", "3", "--dist", "loadfile", "-m", "not slow"),
+        ],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "DIFFICULTY_WITHOUT_ANALYSES": name},
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+
     assert rest.returncode == 0, rest.stdout[-3000:]
 
 
