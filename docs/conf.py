@@ -46,6 +46,7 @@ NAVIGATION = {
         "comparing": "Comparing and combining backbones",
         "explaining": "What hard images share",
         "training": "Training with scores",
+        "imagenet": "ImageNet from nothing",
         "own-loop": "In your own training loop",
         "loop-contract": "What a training loop owes",
         "uncertainty": "Uncertainty without labels",

@@ -227,6 +227,7 @@ class TarIndex:
 def read_tar_index(file: StoredFile, label_key: str | None, *, unlabelled: bool) -> TarIndex:
     """Reads the samples of an archive: those with a label, or with an image if it needs none."""
     groups = _read_groups(file)
+    _refuse_archives(groups, file.place.name)
     samples: list[TarSample] = []
     skipped: list[Skipped] = []
     labels: tuple[str, ...] = ()
@@ -358,6 +359,17 @@ def _label_problem(label: object, label_key: str | None) -> str:
     if label_key is not None:
         return f"no label: no {label_key!r} in its .json member"
     return f"no label: no .cls member, and no .json with one of {', '.join(LABEL_NAMES)}"
+
+
+def _refuse_archives(groups: dict[str, dict[str, TarMember]], tar_name: str) -> None:
+    """Refuses a tar of nothing but archives, as the training images of ImageNet are published."""
+    members = [f"{key}.{extension}" for key, group in groups.items() for extension in group]
+    if members and all(name.endswith((*TAR_EXTENSIONS, ".zip")) for name in members):
+        raise DatasetError(
+            f"{tar_name!r} holds {len(members):,} archives, such as {members[0]!r}, and no images",
+            "unpack it, then each of them into a folder of its own name, and name the folder above",
+            parameter="location",
+        )
 
 
 def _refuse_guess(labels: tuple[str, ...], tar_name: str) -> None:

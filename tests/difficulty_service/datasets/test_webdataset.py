@@ -136,6 +136,14 @@ def test_shards_without_any_label_name_the_ways_to_read_them(
     assert len(open_dataset(path, DatasetOptions(unlabelled=True)).labels) == 2
 
 
+@pytest.mark.parametrize("unlabelled", [False, True])
+def test_a_tar_of_tars_is_told_to_be_unpacked(tmp_path: Path, *, unlabelled: bool) -> None:
+    location = _write(tmp_path / "train.tar", [("n01.tar", b"1"), ("n02.tar", b"2")])
+
+    with pytest.raises(DatasetError, match=r"holds 2 archives, such as 'n01\.tar'.*unpack it"):
+        open_dataset(location, DatasetOptions(unlabelled=unlabelled))
+
+
 def test_without_labels_each_key_with_an_image_is_a_sample(
     tmp_path: Path, images: list[bytes]
 ) -> None:
