@@ -1,11 +1,11 @@
 """What the short form of `suspicion` for large datasets changes, beside the exact form.
 
-    python -m benchmarks.evidence.large_form [--folder runs/evidence]
+    python -m benchmarks.evidence.large_form [--folder runs/evidence] [--samples 128]
 
 Judges the training images of CIFAR-10 and CIFAR-100 with labels that people gave and with planted
 errors by both forms, with the features of the built-in encoder and 1,024 landmarks. Then with their
 first principal components and fewer landmarks, so that there are more samples for each dimension,
-of which only COVARIANCE_SAMPLES are in the covariance. Prints a row for each, as in
+of which only the given number for each dimension is in the covariance. Prints a row for each, as in
 `docs/suspicion.md`, and the rank correlation of both forms.
 """
 
@@ -92,14 +92,13 @@ def components(features: Tensor) -> Tensor:
     return (centred @ axes).float()
 
 
-def rows(study: Study, labels: LabelSet) -> Iterator[str]:
+def rows(study: Study, labels: LabelSet, samples: int) -> Iterator[str]:
     """A row for all dimensions, and one for the first components."""
     features, given, wrong = labelled(study, labels)
     name = labels.kind + (f" {100 * labels.rate:g} %" if labels.rate else "")
     name = f"{'CIFAR-100' if '100' in labels.source else 'CIFAR-10N'}, {name}"
     for landmarks in (suspicion.LANDMARKS, FEW_LANDMARKS):
         chosen = features if landmarks == suspicion.LANDMARKS else components(features)
-        samples = COVARIANCE_SAMPLES
         with (
             patch.object(suspicion, "LANDMARKS", landmarks),
             patch.object(suspicion, "COVARIANCE_SAMPLES_PER_DIMENSION", samples),
@@ -120,12 +119,13 @@ def main() -> None:
     """Prints the rows of all sets."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path("runs/evidence"))
+    parser.add_argument("--samples", type=int, default=COVARIANCE_SAMPLES)
     arguments = parser.parse_args()
     study = Study(arguments.folder, shared_folder())
     require_data(study)
     print(machine())
     for labels in SETS:
-        for row in rows(study, labels):
+        for row in rows(study, labels, arguments.samples):
             print(row, flush=True)
 
 
