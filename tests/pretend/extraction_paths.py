@@ -1,0 +1,128 @@
+"""Extraction and the encoder of the server, on a pretended GPU and beside it on the CPU."""
+
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor
+
+from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.backbone import BackboneOptions
+from difficulty_service.datasets.memory import ImagesInMemory, open_memory
+from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.extraction.shards import extract_shard
+from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from tests import small_clip
+from tests.pretend.counting import Rounds
+
+BATCH_SIZE, NUM_BATCHES = 4, 6
+NUM_ROUNDS = 3
+"""Batches that are counted: the last ones come when no other is encoded."""
+
+WORDS = ("the", "cat", "sat", "dog", "ran", "dogs")
+
+
+def extract(
+    backbone: str, side: int | None, image_size: int | None = None, weights: str | None = None
+) -> dict[str, Any]:
+    """What a batch waits for, and the largest difference to the features of the CPU.
+
+    Args:
+        side: Side of the images, in pixels; None for texts.
+        image_size: Side of the network's input; None for its own.
+    """
+    dataset = _texts() if side is None else _images(side)
+    options = ExtractOptions(batch_size=BATCH_SIZE, workers=1)
+
+    def features(device: str, rounds: Rounds) -> Tensor:
+        torch.manual_seed(0)
+        network = BackboneOptions(
+            weights=weights,
+            device=torch.device(device),
+            image_size=image_size,
+            random=backbone.startswith("timm:"),
+        )
+        task = ExtractionTask(dataset, backbone, network, options)
+        return extract_shard(task, load_backbone(backbone, network), 0, rounds.end).part.features
+
+    rounds = Rounds()
+    there, here = features("cuda", rounds), features("cpu", Rounds())
+    return {
+        **rounds.each(NUM_ROUNDS),
+        "apart": _apart(there, here),
+    }
+
+
+def extract_by_clip(folder: str) -> dict[str, Any]:
+    """As `extract`, by a small CLIP that is written to a folder."""
+    small_clip.register(Path(folder))
+    weights = small_clip.write_weights(Path(folder) / "weights.safetensors")
+    return extract(small_clip.BACKBONE, 32, weights=str(weights))
+
+
+def encode_online() -> dict[str, Any]:
+    """What a batch of the server's encoder waits for, and the difference to the CPU's features."""
+    from api.online.encoder import BackbonePool
+    from difficulty_service.features.description import FeatureDescription
+    from difficulty_service.settings.machine import RunOptions
+
+    backbone = load_backbone("builtin", BackboneOptions())
+    description = FeatureDescription.of(
+        {
+            **BackboneOptions().describe(),
+            "class_names": ["a", "b"],
+            "num_shards": 1,
+            "augment_runs": 0,
+            "backbone": "builtin",
+            "weights_sha256": backbone.weights_sha256,
+            "mode": "fast",
+            "preprocessing": backbone.preprocessing.describe(),
+        }
+    )
+    openers = list(_images(32).open_images(range(BATCH_SIZE)))
+
+    def features(device: str, rounds: Rounds) -> Tensor:
+        networks = BackbonePool(RunOptions(device=device, precision="fp32"))
+        for _ in range(NUM_ROUNDS + 1):
+            rows = networks.encode(openers, description)
+            rounds.end()
+        networks.close()
+        return torch.stack([row for row in rows if isinstance(row, Tensor)])
+
+    rounds = Rounds()
+    there, here = features("cuda", rounds), features("cpu", Rounds())
+    return {
+        **rounds.each(NUM_ROUNDS),
+        "apart": _apart(there, here),
+    }
+
+
+def _apart(there: Tensor, here: Tensor) -> float:
+    """The largest difference, as a share of the largest value."""
+    return float((there - here).abs().max() / here.abs().max())
+
+
+def _images(side: int) -> Dataset:
+    """Images of noise of two classes."""
+    pixels = np.random.default_rng(0).integers(0, 256, (BATCH_SIZE * NUM_BATCHES, side, side, 3))
+    encoded = []
+    for each in pixels.astype(np.uint8):
+        file = io.BytesIO()
+        Image.fromarray(each).save(file, "PNG")
+        encoded.append(file.getvalue())
+    return _dataset(encoded, DatasetOptions())
+
+
+def _texts() -> Dataset:
+    chosen = np.random.default_rng(0).choice(WORDS, (BATCH_SIZE * NUM_BATCHES, 5))
+    return _dataset([" ".join(words) for words in chosen], DatasetOptions(text_column="text"))
+
+
+def _dataset(samples: list[Any], options: DatasetOptions) -> Dataset:
+    labels = np.arange(len(samples), dtype=np.int32) % 2
+    ids = [f"{row:03d}" for row in range(len(samples))]
+    held = ImagesInMemory(samples.__getitem__, ids, labels, ("a", "b"))
+    return open_memory(held, "in memory", options)

@@ -1,0 +1,57 @@
+"""Extraction on a GPU gives the features of the CPU, and waits for a batch once."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.pretend.budget import BUDGET, require_within
+from tests.pretend.conftest import Call
+
+PATHS = "tests.pretend.extraction_paths"
+
+ARGUMENTS: dict[str, tuple[object, ...]] = {
+    "builtin": ("builtin", 32),
+    "builtin-photos": ("builtin-photos", 64),
+    "builtin-text": ("builtin-text", None),
+    "timm, convolutions": ("timm:resnet18.tv_in1k", 32, 32),
+    "timm, transformer": ("timm:vit_tiny_patch16_224.augreg_in21k", 32, 32),
+}
+
+
+def test_every_path_of_extraction_has_a_budget() -> None:
+    assert set(BUDGET["extraction"]) == {*ARGUMENTS, "open_clip", "transformers", "the server"}
+
+
+@pytest.mark.parametrize("path", ARGUMENTS)
+def test_a_backbone_keeps_to_its_budget_and_has_the_features_of_the_cpu(
+    path: str, on_gpus: Call
+) -> None:
+    counted = on_gpus(f"{PATHS}:extract", *ARGUMENTS[path])
+
+    assert counted["apart"] < 1e-5
+    require_within("extraction", path, counted)
+
+
+def test_clip_keeps_to_its_budget_and_has_the_features_of_the_cpu(
+    tmp_path: Path, on_gpus: Call
+) -> None:
+    counted = on_gpus(f"{PATHS}:extract_by_clip", str(tmp_path))
+
+    assert counted["apart"] < 1e-5
+    require_within("extraction", "open_clip", counted)
+
+
+def test_an_encoder_of_texts_keeps_to_its_budget_and_has_the_features_of_the_cpu(
+    small_bert: Path, on_gpus: Call
+) -> None:
+    counted = on_gpus(f"{PATHS}:extract", f"transformers:{small_bert}", None)
+
+    assert counted["apart"] < 1e-5
+    require_within("extraction", "transformers", counted)
+
+
+def test_the_server_keeps_to_its_budget_and_has_the_features_of_the_cpu(on_gpus: Call) -> None:
+    counted = on_gpus(f"{PATHS}:encode_online")
+
+    assert counted["apart"] < 1e-5
+    require_within("extraction", "the server", counted)

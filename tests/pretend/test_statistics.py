@@ -1,0 +1,43 @@
+"""Statistics on a GPU give what they give on the CPU, and keep to their budget of waits."""
+
+from typing import Any
+
+import pytest
+
+from tests.pretend.budget import BUDGET, require_within
+from tests.pretend.conftest import Call
+
+PATHS = "tests.pretend.statistics_paths"
+
+FITS: dict[str, tuple[int, dict[str, Any]]] = {
+    "few samples": (40, {}),
+    "many samples": (4000, {}),
+    "float64": (4000, {"matmul_dtype": "float64"}),
+    "ledoit-wolf": (4000, {"shrinkage": "ledoit-wolf"}),
+}
+
+
+def test_every_path_of_statistics_has_a_budget() -> None:
+    assert set(BUDGET["fit"]) == set(BUDGET["score"]) == set(FITS)
+
+
+@pytest.mark.parametrize("path", FITS)
+def test_a_fit_and_its_scores_keep_to_their_budgets_and_are_those_of_the_cpu(
+    path: str, on_gpus: Call
+) -> None:
+    counted = on_gpus(f"{PATHS}:fit_and_score", *FITS[path])
+
+    assert counted["apart"] < 1e-5
+    require_within("fit", path, counted["fit"])
+    require_within("score", path, counted["score"])
+
+
+def test_a_search_for_near_copies_keeps_to_its_budget_and_finds_what_the_cpu_finds(
+    on_gpus: Call,
+) -> None:
+    few, many = (on_gpus(f"{PATHS}:search_near_copies", tiles) for tiles in (2, 5))
+
+    assert many["same"]
+    assert many["pairs"] > few["pairs"]
+    a_tile = {kind: (many[kind] - few[kind]) / 3 for kind in ("wait", "blocking copy")}
+    require_within("near copies", "a tile", {**a_tile, "lines": many["lines"]})
