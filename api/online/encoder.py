@@ -28,6 +28,7 @@ from difficulty_service.backbones.backbone import (
     TextPreprocessing,
     image_preprocessing,
 )
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.device_memory import Room
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import num_workers
@@ -242,13 +243,15 @@ class BackbonePool:
     def _load(self, description: FeatureDescription, options: BackboneOptions) -> RunningBackbone:
         backbone = load_backbone(str(description.backbone), options)
         if isinstance(backbone.preprocessing, TextPreprocessing):
-            return self._running(backbone, lambda texts: texts.to(self._device))
+            return self._running(backbone, lambda texts: send(texts, self._device))
         # What resizing imports takes seconds, which are not those of the first image.
         preprocessing = image_preprocessing(backbone)
         prepare(_one_pixel, preprocessing, description.mode or "fast")
         return self._running(
             backbone,
-            lambda views: normalise(views.to(self._device), preprocessing, options.input_precision),
+            lambda views: normalise(
+                send(views, self._device), preprocessing, options.input_precision
+            ),
         )
 
     def _running(self, backbone: Backbone, place: Callable[[Tensor], Tensor]) -> RunningBackbone:

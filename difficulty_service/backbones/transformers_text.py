@@ -153,8 +153,9 @@ class PooledTokens:
     def __call__(self, ids: Tensor) -> Tensor:
         """Vectors (samples, dim), float32, of ids (samples, length), -1 after each text."""
         lengths = (ids >= 0).sum(1)
-        if len(ids) == 1 or len(ids) * int(lengths.max()) <= MAX_TOKENS_AT_ONCE:
-            return self._encode(ids)
+        longest = max(1, int(lengths.max()))
+        if len(ids) == 1 or len(ids) * longest <= MAX_TOKENS_AT_ONCE:
+            return self._encode(ids[:, :longest])
         # Texts of about a length together: one long text would make all of them as long.
         short, long = lengths.argsort().tensor_split(2)
         vectors = torch.cat([self(ids[short]), self(ids[long])])
@@ -174,8 +175,6 @@ class PooledTokens:
 
     def _encode(self, ids: Tensor) -> Tensor:
         is_token = ids >= 0
-        longest = max(1, int(is_token.sum(1).max()))
-        ids, is_token = ids[:, :longest], is_token[:, :longest]
         states = self.network(
             input_ids=ids.masked_fill(~is_token, self.padding), attention_mask=is_token.long()
         ).last_hidden_state.float()

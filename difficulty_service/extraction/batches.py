@@ -2,7 +2,7 @@
 
 import io
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,6 +19,7 @@ from difficulty_service.backbones.backbone import (
     Preprocessing,
     TextPreprocessing,
 )
+from difficulty_service.base.device_copies import begin_fetch, send
 from difficulty_service.base.device_memory import Room
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.files import content_digest, file_stamp
@@ -113,6 +114,10 @@ class Batch:
     def num_images(self) -> int:
         """Number of all images, bad ones included."""
         return len(self.new) + len(self.reused) + len(self.bad)
+
+    def pin_memory(self) -> Self:
+        """The batch with its values in pinned memory; `DataLoader` calls it by this name."""
+        return replace(self, values=self.values.pin_memory()) if self.values is not None else self
 
 
 def make_group(shard: int, samples: list[Sample], known: KnownImages | None) -> Group:
@@ -234,9 +239,7 @@ def encode_batch(
     preprocessing = backbone.preprocessing
 
     def encode(views: Tensor) -> Tensor:
-        if network.device.type == "cuda":
-            views = views.pin_memory()  # so that the copy to the GPU waits for nothing
-        on_device = views.to(network.device, non_blocking=True)
+        on_device = send(views, network.device)
         if not isinstance(preprocessing, TextPreprocessing):
             on_device = normalise(on_device, preprocessing, network.input_precision)
         return backbone.encode(on_device).float()
@@ -245,9 +248,18 @@ def encode_batch(
         return replace(batch, values=room.compute(encode, batch.values))
 
 
-def fetch_batch(batch: Batch, clock: StageClock | None) -> Batch:
-    """The batch with its features on the CPU, once they are computed."""
+def begin_fetch_batch(batch: Batch, clock: StageClock | None) -> Callable[[], Batch]:
+    """Begins to copy the features of a batch to the CPU.
+
+    Returns:
+        What waits for the features and gives the batch with them.
+    """
     if batch.values is None:
-        return batch
-    with clock.busy(FORWARD) if clock else nullcontext():
-        return replace(batch, values=batch.values.cpu())
+        return lambda: batch
+    fetch = begin_fetch(batch.values)
+
+    def fetch_batch() -> Batch:
+        with clock.busy(FORWARD) if clock else nullcontext():
+            return replace(batch, values=fetch())
+
+    return fetch_batch

@@ -61,9 +61,17 @@ def can_be_sent(group: Group) -> bool:
 
 
 def prepared_apart(
-    groups: Iterable[Group], how: Preparation, workers: int, clock: StageClock | None
+    groups: Iterable[Group],
+    how: Preparation,
+    workers: int,
+    clock: StageClock | None,
+    *,
+    pins: bool = False,
 ) -> Generator[Batch, None, None]:
     """Reads and decodes groups in processes, in order; closing the generator ends the processes.
+
+    Args:
+        pins: Whether a thread moves the batches to pinned memory.
 
     Raises:
         DifficultyError: A process was ended, such as for lack of memory.
@@ -75,6 +83,7 @@ def prepared_apart(
         num_workers=workers,
         prefetch_factor=BATCHES_AHEAD,
         collate_fn=cast("Any", _unchanged),
+        pin_memory=pins,
         worker_init_fn=_set_up,
         multiprocessing_context=apart.context_of_children,
         generator=torch.Generator(),  # leaves the state of the global generator as it is

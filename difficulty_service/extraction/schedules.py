@@ -3,7 +3,7 @@
 import io
 import threading
 import time
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
@@ -24,8 +24,8 @@ from difficulty_service.extraction.batches import (
     Batch,
     Group,
     Preparation,
+    begin_fetch_batch,
     encode_batch,
-    fetch_batch,
     make_group,
     prepare_batch,
 )
@@ -153,23 +153,29 @@ def _on_gpu(
     how = Preparation.of(task, backbone)
     if clock:
         clock.declare({READ: workers, DECODE: workers, FORWARD: 1})
+    pins = task.network.device.type == "cuda"  # so that copies to the GPU wait for nothing
+
+    def prepare_group(group: Group) -> Batch:
+        batch = prepare_batch(group, how, clock)
+        return batch.pin_memory() if pins else batch
+
     first = list(islice(groups, 1))
     groups = chain(first, groups)
     if processes_pay(how, *sizes, workers) and all(map(can_be_sent, first)):
-        prepared = prepared_apart(groups, how, workers, clock)
+        prepared = prepared_apart(groups, how, workers, clock, pins=pins)
     else:
-        prepare_group = partial(prepare_batch, how=how, clock=clock)
         prepared = map_in_order(prepare_group, groups, workers, initializer=set_up_decoding_thread)
-    before: Batch | None = None
+    fetch_before: Callable[[], Batch] | None = None
     with closing(prepared) as batches:
         for batch in batches:
             # This only begins the work; the batch before is fetched meanwhile.
             encoded = encode_batch(batch, backbone, task.network, clock, room)
-            if before is not None:
-                yield fetch_batch(before, clock)
-            before = encoded
-    if before is not None:
-        yield fetch_batch(before, clock)
+            fetch = begin_fetch_batch(encoded, clock)
+            if fetch_before is not None:
+                yield fetch_before()
+            fetch_before = fetch
+    if fetch_before is not None:
+        yield fetch_before()
 
 
 def _on_threads(

@@ -268,15 +268,19 @@ def normalise(images: Tensor, preprocessing: Preprocessing, dtype: torch.dtype) 
     Shape (samples, 3, height, width).
     """
     images = images.contiguous(memory_format=torch.channels_last)
-
-    def pixel_row(statistic: tuple[float, ...]) -> Tensor:
-        # A whole row of pixels, because the inner loop over a single pixel has only three steps.
-        pixel = torch.tensor(statistic, device=images.device).view(1, 3, 1, 1)
-        row = pixel.expand(1, 3, 1, images.shape[3])
-        return row.contiguous(memory_format=torch.channels_last)
-
-    mean, std = pixel_row(preprocessing.mean), pixel_row(preprocessing.std)
+    width, device = images.shape[3], images.device
+    mean = _pixel_row(preprocessing.mean, width, device)
+    std = _pixel_row(preprocessing.std, width, device)
     return images.to(torch.float32).div_(255).sub_(mean).div_(std).to(dtype)
+
+
+@functools.lru_cache(maxsize=16)  # a copy to a GPU waits for all that is queued there
+def _pixel_row(statistic: tuple[float, ...], width: int, device: torch.device) -> Tensor:
+    """A number of each channel for a row of pixels. Shape (1, 3, 1, width)."""
+    # A whole row, because the inner loop over a single pixel has only three steps.
+    with torch.inference_mode(mode=False):  # what is kept may be used anywhere
+        row = torch.tensor(statistic, device=device).view(1, 3, 1, 1).expand(1, 3, 1, width)
+        return row.contiguous(memory_format=torch.channels_last)
 
 
 def set_up_decoding_thread() -> None:

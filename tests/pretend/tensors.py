@@ -48,7 +48,9 @@ _pinned: dict[int, Tensor] = {}
 
 
 def pin(tensor: Tensor) -> Tensor:
-    """A copy of a tensor of the CPU in pinned memory."""
+    """A tensor of the CPU in pinned memory, which is a copy if it was elsewhere."""
+    if is_pinned(tensor):
+        return tensor
     copy = tensor.clone(memory_format=torch.preserve_format)
     _pinned[copy.untyped_storage().data_ptr()] = copy
     return copy

@@ -41,8 +41,9 @@ def train(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     take = GradientStep.take
 
     def counted(self: GradientStep, *arguments: Any) -> torch.Tensor:
-        rounds.end()  # of the step before, and of the batch of this one
-        return take(self, *arguments)
+        result = take(self, *arguments)
+        rounds.end()  # a round is the batch of a step and the step
+        return result
 
     GradientStep.take = counted  # type: ignore[method-assign]
     try:

@@ -54,7 +54,7 @@ def flip_crop(images: Tensor, draws: Tensor, padding: int) -> Tensor:
     """Crops a window of the original size from the image with a black border; then `mirror`."""
     height, width = images.shape[-2:]
     positions = 2 * padding + 1
-    offsets = (draws[:, [ROW, COLUMN]] * positions).long().clamp_(max=positions - 1)
+    offsets = (draws[:, ROW : COLUMN + 1] * positions).long().clamp_(max=positions - 1)
     # Every window as a view of the same memory: (samples, 3, rows, columns, height, width).
     windows = F.pad(images, (padding,) * 4).unfold(2, height, 1).unfold(3, width, 1)
     samples = torch.arange(len(images), device=images.device)

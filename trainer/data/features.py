@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError, FeatureStoreError
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.listing import choose_positions
@@ -51,7 +52,7 @@ class FeatureInputs:
     def batches(self, plan: Sequence[Tensor], draws: Tensor | None) -> Iterator[Tensor]:  # noqa: ARG002
         """Yields batches of features without augmentation; see `trainer.samples.Inputs`."""
         for batch in plan:
-            yield self.features[self.positions[batch].to(self.features.device)]
+            yield self.features[send(self.positions[batch], self.features.device)]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from difficulty_service.base import apart
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError, ImageError, Setting
 from difficulty_service.base.threads import map_in_order, num_workers
 from difficulty_service.datasets.sample import Dataset, ImageOpener
@@ -134,8 +135,8 @@ class MemoryImages:
         """Yields batches of images; see `trainer.samples.Inputs`."""
         device = self.pixels.device
         for batch in plan:
-            images = self.pixels[self.positions[batch].to(device)]
-            yield images if draws is None else self.augment(images, draws[batch].to(device))
+            images = self.pixels[send(self.positions[batch], device)]
+            yield images if draws is None else self.augment(images, send(draws[batch], device))
 
 
 def decode_images(dataset: Dataset, fit: Fit) -> Tensor:

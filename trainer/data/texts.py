@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.base.plain_columns import plain_column
 from difficulty_service.datasets.listing import choose_positions
@@ -267,7 +268,7 @@ class TextInputs:
         """Yields batches as wide as their longest text; see `trainer.samples.Inputs`."""
         for positions in plan:
             width = max([1, *self.lengths[positions].tolist()])
-            yield self.tokens[positions.to(self.tokens.device), :width].long()
+            yield self.tokens[send(positions, self.tokens.device), :width].long()
 
 
 def _encode(table: TextTable, positions: Tensor, spec: InputSpec, device: torch.device) -> Samples:

@@ -21,6 +21,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError
 from difficulty_service.datasets.labels import numbers_of_classes
 from trainer.config import TreeData
@@ -172,7 +173,7 @@ class TreeInputs:
         """
         for positions in plan:
             batch = nodes_of_batch(self.forest, self.nodes[positions.numpy()])
-            yield torch.from_numpy(batch).to(self.device)
+            yield send(torch.from_numpy(batch), self.device)
 
 
 def nodes_of_batch(forest: Forest, samples: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ until the loss becomes inverse focal loss, which rewards confidence. The paper g
 the change of sign, the limits and the edges of the bins follow its code.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -46,6 +46,9 @@ class ProbabilityBins:
     gammas: Tensor
     lower: Tensor
     upper: Tensor
+    _placed: dict[tuple[torch.device, torch.dtype], tuple[Tensor, Tensor]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def gammas_of(self, probabilities: Tensor) -> Tensor:
         """The gamma of the bin of each target's probability, without gradient; shape as given.
@@ -53,9 +56,16 @@ class ProbabilityBins:
         A bin includes its lower edge. A probability outside all bins belongs to the nearest one,
         and NaN to the last.
         """
-        edges = self.upper[:-1].to(probabilities)
+        edges, gammas = self._near(probabilities)
         bins = torch.searchsorted(edges, probabilities.detach().contiguous(), right=True)
-        return self.gammas.to(probabilities)[bins]
+        return gammas[bins]
+
+    def _near(self, probabilities: Tensor) -> tuple[Tensor, Tensor]:
+        """Inner edges and gammas as probabilities are; copied once, as a copy waits for a GPU."""
+        key = probabilities.device, probabilities.dtype
+        if key not in self._placed:
+            self._placed[key] = self.upper[:-1].to(probabilities), self.gammas.to(probabilities)
+        return self._placed[key]
 
 
 def first_bins(num_bins: int = 15, gamma: float = 1.0) -> ProbabilityBins:

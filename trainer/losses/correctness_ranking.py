@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from difficulty_service.base.device_copies import send
 from trainer.losses.targets import require_indices
 
 Confidence = Literal["max_probability", "entropy", "margin"]
@@ -130,26 +131,26 @@ class CorrectnessRanking:
                 f"{len(targets)} samples in the batch, but {len(self._batch)} were named; call "
                 "before_batch with their ids first"
             )
-        term = ranking_term(
-            confidence_of(logits, confidence=self.confidence), self._correctness().to(logits)
-        )
+        correctness = self._correctness(logits.device).to(logits)
+        term = ranking_term(confidence_of(logits, confidence=self.confidence), correctness)
         return F.cross_entropy(logits, targets, reduction="none") + self.coefficient * term
 
     def after_batch(self, correct: Tensor) -> None:
         """Counts the correct predictions, after the step, of samples that are new in the epoch."""
-        right = correct.detach().to("cpu", torch.int64)
+        device = correct.device
         rows, place = self._batch.unique(return_inverse=True)
         order = torch.arange(len(place))
         first = torch.full_like(rows, len(place)).scatter_reduce(0, place, order, "amin")
         new = ~self._counted[rows]
-        self._counts[rows[new]] += right[first[new]]
+        right = correct.detach()[send(first[new], device)].to(torch.int64)
+        self._counts = self._counts.to(device).index_add_(0, send(rows[new], device), right)
         self._counted[rows] = True
 
     def state_dict(self) -> dict[str, Any]:
         """The state for a checkpoint."""
         return {
             "sample_ids": list(self._rows),
-            "counts": self._counts,
+            "counts": self._counts.cpu(),
             "most": self._most,
             "epoch": self._epoch,
             "counted": self._counted,
@@ -163,11 +164,12 @@ class CorrectnessRanking:
         if "counted" in state:  # an older checkpoint has none, and its epoch begins anew
             self._epoch, self._counted = state["epoch"], state["counted"].clone()
 
-    def _correctness(self) -> Tensor:
-        """Normalised counts of the batch. Shape (samples,)."""
+    def _correctness(self, device: torch.device) -> Tensor:
+        """Normalised counts of the batch, on a device, where the counts stay. Shape (samples,)."""
         if len(self._batch) == 0:
-            return torch.zeros(0)
-        smallest = int(self._counts.min())
+            return torch.zeros(0, device=device)
+        self._counts = self._counts.to(device)
+        smallest = self._counts.min()
         span = self._most - smallest
-        counts = (self._counts[self._batch] - smallest).double()
-        return counts / span if span > 0 else torch.zeros_like(counts)
+        counts = (self._counts[send(self._batch, device)] - smallest).double()
+        return torch.where(span > 0, counts / span, 0.0)

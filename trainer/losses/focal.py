@@ -8,11 +8,14 @@ round exponentials differently: so a probability within rounding error of a thre
 the larger ones.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.special import lambertw
 from torch import Tensor
 
@@ -25,6 +28,12 @@ _EASY_FROM = 0.5
 _ROUNDING = 8
 # Below this probability gamma grows like 1 / p and the formula loses its digits.
 _SMALLEST_PROBABILITY = 1e-6
+# Argument of Lambert's function up to which the series about its branch point is the better start.
+_BRANCH_POINT_UP_TO = -0.25
+# Of Halley's method, which triples the number of right digits.
+_HALLEY_STEPS = 4
+
+Function = Callable[[Any], Any]
 
 
 def gamma_53(probabilities: Tensor) -> Tensor:
@@ -53,14 +62,50 @@ def lambert_gamma(probabilities: Tensor, *, largest_gamma: float = 5.0) -> Tenso
     Returns:
         One gamma per sample, from 0 to `largest_gamma`. Shape (samples,).
     """
-    # Torch has no Lambert function; one value per sample is cheap to move to the CPU.
-    exact = probabilities.detach().to("cpu", torch.float64).numpy()
-    p = np.clip(exact, _SMALLEST_PROBABILITY, _EASY_FROM)
-    a = (1 - p) / (p * np.log(p))
-    b = (1 - p) ** (1 - a) / (p * np.log(p)) * np.log1p(-p)
-    gamma = a + lambertw(-b, k=-1).real / np.log1p(-p)
-    gamma = np.where(exact >= _EASY_FROM, 0.0, np.clip(gamma, 0.0, largest_gamma))
-    return torch.from_numpy(gamma).to(probabilities)
+    exact = probabilities.detach().double()
+    p = exact.clamp(_SMALLEST_PROBABILITY, _EASY_FROM)
+    if p.device.type == "cpu":
+        solved = torch.from_numpy(_solve(p.numpy(), np.log, np.log1p, _lambert_of_scipy))
+    else:
+        solved = _solve(p, torch.log, torch.log1p, lower_lambert)
+    gamma = torch.where(exact >= _EASY_FROM, 0.0, solved.clamp(0.0, largest_gamma))
+    return gamma.to(probabilities)
+
+
+def _solve(p: Any, log: Function, log1p: Function, lambert: Function) -> Any:  # noqa: ANN401 - array or tensor
+    """The formula of `lambert_gamma`, by the functions of NumPy or of PyTorch."""
+    a = (1 - p) / (p * log(p))
+    b = (1 - p) ** (1 - a) / (p * log(p)) * log1p(-p)
+    return a + lambert(-b) / log1p(-p)
+
+
+def _lambert_of_scipy(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    lower: NDArray[np.float64] = lambertw(values, k=-1).real
+    return lower
+
+
+def lower_lambert(values: Tensor) -> Tensor:
+    """The lower branch of Lambert's function. Float64, of the shape of the values.
+
+    PyTorch has none, and with SciPy's every step would wait for the GPU.
+
+    Args:
+        values: From -1/e to -1e-6, where the start is good enough for the number of iterations.
+    """
+    # Corless et al. (1996), equation 4.22 about the branch point at -1/e, and 4.19 towards zero.
+    root = -(2 * (math.e * values + 1)).clamp_min(0).sqrt()
+    near = -1 + root - root**2 / 3 + 11 / 72 * root**3
+    outer = (-values).log()
+    inner = (-outer).log()
+    lambert = torch.where(values < _BRANCH_POINT_UP_TO, near, outer - inner + inner / outer)
+    for _ in range(_HALLEY_STEPS):
+        exponential = lambert.exp()
+        error = lambert * exponential - values
+        above = lambert + 1
+        step = error / (exponential * above - (above + 1) * error / (2 * above))
+        # At the branch point the slope is zero, and the start is the result.
+        lambert = torch.where(step.isfinite(), lambert - step, lambert)
+    return lambert
 
 
 def _is_below(probabilities: Tensor, threshold: float) -> Tensor:

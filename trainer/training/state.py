@@ -14,7 +14,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn
 
 from difficulty_service.base.checksums import add_checksum, verify_zip
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
@@ -27,6 +27,7 @@ from trainer.data import Splits
 from trainer.losses import call_hook, make_loss
 from trainer.models import build_model
 from trainer.training.accelerator import require_processes
+from trainer.training.moving_average import MovingAverage
 from trainer.training.objective import Objective
 from trainer.training.plan import Purpose, seed_of
 from trainer.training.sharding import load_model, load_optimiser, shard, whole
@@ -207,6 +208,11 @@ def make_train_state(
         optimiser = accelerator.prepare(make_optimiser(model, recipe.optimiser))
     else:
         model, optimiser = accelerator.prepare(model, make_optimiser(model, recipe.optimiser))
+    # An optimiser with a state from the start has it moved to the device. Reading the number of the
+    # step there would wait for the device, once for each parameter.
+    for state in optimiser.state.values():
+        if "step" in state:
+            state["step"] = state["step"].cpu()
     return TrainState(model, optimiser, objective, average, TrainingProgress(), best, unsharded)
 
 
@@ -226,10 +232,7 @@ def _moving_average(
     model: nn.Module, decay: float, accelerator: Accelerator, *, sharded: bool
 ) -> AveragedModel:
     if not sharded:
-        update = get_ema_multi_avg_fn(decay)
-        return AveragedModel(
-            model, device=accelerator.device, multi_avg_fn=update, use_buffers=True
-        )
+        return MovingAverage(model, decay, accelerator.device)
     # All at once would mix parameters, which are spread, with buffers, which are not.
     average = AveragedModel(model, avg_fn=get_ema_avg_fn(decay), use_buffers=True)
     shard(average.module, accelerator)

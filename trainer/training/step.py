@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from difficulty_service.base.device_copies import send
 from trainer.config import Recipe
 from trainer.data.mixing import mix_images
 from trainer.samples import Samples
@@ -102,10 +103,10 @@ class GradientStep:
         samples, device = self.data.train, inputs.device
         self._announce(share)
         source = samples.labels if samples.distributions is None else samples.distributions
-        targets = source[share].to(device, non_blocking=True)
+        targets = send(source[share], device)
         weights = self.data.weights
         if weights is not None:
-            weights = weights[share].float().to(device, non_blocking=True)
+            weights = send(weights[share].float(), device)
         supervision = self.data.supervision.of(share, device)
         if settings.mixing != "none":
             inputs, shares = mix_images(inputs, settings.mixing, settings.mixing_alpha)
@@ -148,6 +149,6 @@ def _parts(share: Tensor, inputs: Tensor, number: int) -> Iterator[tuple[Tensor,
     if number <= 1:  # trees are no rows that could be split
         yield share, inputs, True
         return
-    rows = torch.arange(len(share)).tensor_split(number)
-    for position, part in enumerate(rows, 1):
-        yield share[part], inputs[part.to(inputs.device)], position == number
+    parts = zip(share.tensor_split(number), inputs.tensor_split(number), strict=True)
+    for position, part in enumerate(parts, 1):
+        yield *part, position == number

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import TrainingError
 
 
@@ -30,7 +31,7 @@ class Supervision:
     def of(self, positions: Tensor, device: torch.device) -> "Supervision":
         """The supervision of some samples, on a device."""
         weights, shares, others = (
-            None if each is None else each[positions].to(device, non_blocking=True)
+            None if each is None else send(each[positions], device)
             for each in (self.weights, self.shares, self.others)
         )
         return Supervision(weights, shares, others)

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import TrainingError
 from trainer.config import Head
 from trainer.config.steps import CosineRate
@@ -163,7 +164,7 @@ def _train_epoch(state: HeadState, samples: HeadSamples, config: Head, seed: int
     values = []
     for step, batch in enumerate(plan):
         _set_rate(state, config, epoch * len(plan) + step, len(plan))
-        rows = batch.to(device)
+        rows = send(batch, device)
         value = _objective(state.head(features[rows]), losses[rows], config)
         state.optimiser.zero_grad(set_to_none=True)
         value.backward()

@@ -25,6 +25,7 @@ from trainer.losses.focal import (
     gamma_532,
     lambert_focal,
     lambert_gamma,
+    lower_lambert,
 )
 
 DATA = Path(__file__).resolve().parents[2] / "data"
@@ -158,6 +159,15 @@ def test_the_gamma_of_lambert_matches_the_roots_and_the_reference() -> None:
     np.testing.assert_allclose(gamma[has_root], table["gamma_root"][has_root], rtol=1e-9)
     # The reference adds 1e-12 before its Lambert function.
     np.testing.assert_allclose(gamma, table["gamma_ref"], rtol=1e-9, atol=1e-10)
+
+
+def test_the_function_of_lambert_solves_its_equation_up_to_the_branch_point() -> None:
+    values = -torch.logspace(-6, 0, 10_001, dtype=torch.float64) / math.e
+
+    lambert = lower_lambert(values)
+
+    assert (lambert <= -1).all()
+    torch.testing.assert_close(lambert * lambert.exp(), values, rtol=1e-14, atol=1e-15)
 
 
 def test_the_gamma_of_lambert_is_clamped_where_the_formula_breaks() -> None:
