@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
 
@@ -18,9 +19,11 @@ class Samples:
         features: Features of each sample, the mean of its augmentation runs; float32 on the CPU.
             Shape (samples, dim).
         labels: Class indices, int64. Shape (samples,).
+        device: Device of the run, on which a scorer may compute; None where it has none.
     """
 
     features: "Tensor"
     labels: "Tensor"
     num_classes: int
     seed: int
+    device: "torch.device | None" = None

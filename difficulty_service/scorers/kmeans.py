@@ -12,7 +12,7 @@ from torch import Tensor
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.scorers import Samples
-from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
+from difficulty_service.scorers.faiss_package import Place, check_finite, load_faiss, search
 
 POINTS_PER_CENTROID = 256
 """Maximum number of samples per centroid in the fit; more change the centroids very little."""
@@ -25,15 +25,18 @@ DISTANCES_PER_BLOCK = 4_000_000
 
 def score_samples(samples: Samples) -> Tensor:
     """The column `kmeans`, with a centre for each class; errors as for the functions below."""
-    centroids = fit_kmeans(samples.features, samples.num_classes, samples.seed)
+    centroids = fit_kmeans(samples.features, samples.num_classes, samples.seed, samples.device)
     return kmeans_distance(samples.features, centroids)
 
 
-def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
-    """Fits K-means centroids, on the GPU if faiss supports it.
+def fit_kmeans(
+    features: Tensor, num_clusters: int, seed: int, device: torch.device | None = None
+) -> Tensor:
+    """Fits K-means centroids, on a GPU if faiss supports it.
 
     Args:
         features: Shape (samples, dim).
+        device: Device of the search; None for a GPU where faiss has one.
 
     Returns:
         Centroids, float32 on the CPU. Shape (num_clusters, dim).
@@ -55,17 +58,22 @@ def fit_kmeans(features: Tensor, num_clusters: int, seed: int) -> Tensor:
     points = features[chosen.to(features.device)].float().cpu()
     # faiss computes distances from squared lengths, which cancel far from the origin.
     centre = points.mean(dim=0)
-    clustering = faiss.Kmeans(
-        points.shape[1],
-        num_clusters,
-        niter=ITERATIONS,
-        seed=seed,
-        gpu=count_gpus(faiss),
-        min_points_per_centroid=1,
-        max_points_per_centroid=POINTS_PER_CENTROID,
-    )
-    clustering.train((points - centre).numpy())
-    return torch.from_numpy(clustering.centroids) + centre
+
+    def centroids_at(place: Place | None) -> Tensor:
+        clustering = faiss.Kmeans(
+            points.shape[1],
+            num_clusters,
+            niter=ITERATIONS,
+            seed=seed,
+            min_points_per_centroid=1,
+            max_points_per_centroid=POINTS_PER_CENTROID,
+        )
+        if place is not None:
+            clustering.index = place(clustering.index)
+        clustering.train((points - centre).numpy())
+        return torch.from_numpy(clustering.centroids)
+
+    return search(faiss, device, centroids_at) + centre
 
 
 @full_float32()

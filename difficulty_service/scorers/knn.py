@@ -13,7 +13,7 @@ from torch import Tensor
 
 from difficulty_service.base.errors import StatisticsError
 from difficulty_service.scorers import Samples
-from difficulty_service.scorers.faiss_package import check_finite, count_gpus, load_faiss
+from difficulty_service.scorers.faiss_package import Place, check_finite, load_faiss, search
 
 NUM_NEIGHBOURS = 10
 """Default number of neighbours."""
@@ -31,11 +31,18 @@ GATHERED_ELEMENTS = 16_000_000
 def score_samples(samples: Samples) -> Tensor:
     """The column `knn`, against all other samples; errors as for `knn_distance`."""
     features = samples.features
-    return knn_distance(features, features, NUM_NEIGHBOURS, exclude_self=True)
+    return knn_distance(
+        features, features, NUM_NEIGHBOURS, exclude_self=True, device=samples.device
+    )
 
 
 def knn_distance(
-    queries: Tensor, references: Tensor, num_neighbours: int, *, exclude_self: bool
+    queries: Tensor,
+    references: Tensor,
+    num_neighbours: int,
+    *,
+    exclude_self: bool,
+    device: torch.device | None = None,
 ) -> Tensor:
     """Mean Euclidean distance to the nearest references; larger is harder.
 
@@ -44,6 +51,7 @@ def knn_distance(
         references: Shape (references, dim).
         exclude_self: Whether row i of the queries is row i of the references and must not be its
             own neighbour; its exact duplicates may be.
+        device: Device of the search; None for a GPU where faiss has one.
 
     Returns:
         Distances in the unit of the features, float32 on the CPU. Shape (samples,).
@@ -58,17 +66,22 @@ def knn_distance(
     queries, references = queries.cpu(), references.cpu()
     # faiss computes distances from squared lengths, which cancel far from the origin.
     centre = references.mean(dim=0, dtype=torch.float32)
-    index = _build_index(faiss, references, centre)
     rows_at_once = max(1, GATHERED_ELEMENTS // (num_neighbours * queries.shape[1]))
-    distances = torch.empty(len(queries))
-    for start in range(0, len(queries), rows_at_once):
-        rows = queries[start : start + rows_at_once].float()
-        neighbours = _search(faiss, index, rows - centre, num_neighbours + exclude_self)
-        if exclude_self:
-            neighbours = _without_self(neighbours, start)
-        differences = references[neighbours].float() - rows[:, None]
-        distances[start : start + len(rows)] = torch.linalg.vector_norm(differences, dim=2).mean(1)
-    return distances
+
+    def distances_at(place: Place | None) -> Tensor:
+        index = _build_index(faiss, references, centre, place)
+        distances = torch.empty(len(queries))
+        for start in range(0, len(queries), rows_at_once):
+            rows = queries[start : start + rows_at_once].float()
+            neighbours = _search(faiss, index, rows - centre, num_neighbours + exclude_self)
+            if exclude_self:
+                neighbours = _without_self(neighbours, start)
+            differences = references[neighbours].float() - rows[:, None]
+            lengths = torch.linalg.vector_norm(differences, dim=2)
+            distances[start : start + len(rows)] = lengths.mean(1)
+        return distances
+
+    return search(faiss, device, distances_at)
 
 
 def _check(queries: Tensor, references: Tensor, num_neighbours: int, *, exclude_self: bool) -> None:
@@ -88,7 +101,7 @@ def _check(queries: Tensor, references: Tensor, num_neighbours: int, *, exclude_
         check_finite(queries)
 
 
-def _build_index(faiss: ModuleType, references: Tensor, centre: Tensor) -> Any:  # noqa: ANN401 - faiss has no types
+def _build_index(faiss: ModuleType, references: Tensor, centre: Tensor, place: Place | None) -> Any:  # noqa: ANN401 - faiss has no types
     """An exact index on a GPU or for few references, otherwise an inverted-file index.
 
     With 4 √n lists, 64 of which are probed, the search finds all true neighbours of 250,000
@@ -96,10 +109,9 @@ def _build_index(faiss: ModuleType, references: Tensor, centre: Tensor) -> Any: 
     do. A missed neighbour is replaced by the next nearest, so a mean distance is never too small;
     in the worst of these cases it is 0.3 % too large, in a quarter of the time.
     """
-    num_gpus = count_gpus(faiss)
     index = faiss.IndexFlatL2(references.shape[1])
-    if num_gpus:
-        index = faiss.index_cpu_to_all_gpus(index)
+    if place is not None:
+        index = place(index)
     elif len(references) > EXACT_UP_TO:
         index = _build_lists(faiss, index, references, centre)
     for chunk in references.split(EXACT_UP_TO):

@@ -5,13 +5,14 @@ images smaller, but separates copies from different images less well; docs/score
 measurement.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from difficulty_service.base.device_copies import begin_fetch
 from difficulty_service.base.float32_products import full_float32
 from difficulty_service.scorers.faiss_package import check_finite, load_faiss
 
@@ -85,9 +86,32 @@ def pairs_by_products(
     references: Tensor, queries: Tensor, threshold: float
 ) -> Iterator[tuple[Rows, Rows, Cosines]]:
     """As faiss searches, on the device of the features."""
+    before: Callable[[], tuple[Rows, Rows, Cosines]] | None = None
     for start in range(0, len(queries), ROWS_AT_ONCE):
         with full_float32():
             cosines = queries[start : start + ROWS_AT_ONCE] @ references.T
-        rows, found = (cosines >= threshold - ROUNDING).nonzero(as_tuple=True)
-        values = cosines[rows, found]
-        yield (start + rows).cpu().numpy(), found.cpu().numpy(), values.cpu().numpy()
+        # On a GPU this waits for the cosines, by which time those of the block before are there.
+        places = (cosines >= threshold - ROUNDING).nonzero()
+        if before is not None:
+            yield before()
+        before = _begin_fetch_pairs(start, places, cosines) if len(places) else None
+    if before is not None:
+        yield before()
+
+
+def _begin_fetch_pairs(
+    start: int, places: Tensor, cosines: Tensor
+) -> Callable[[], tuple[Rows, Rows, Cosines]]:
+    """Begins to copy pairs to the CPU; the function that it returns waits for them and gives them.
+
+    Args:
+        start: Row of the first query.
+        places: Rows of `cosines` and its columns. Shape (pairs, 2).
+    """
+    fetch_places, fetch_cosines = begin_fetch(places), begin_fetch(cosines[tuple(places.T)])
+
+    def fetch() -> tuple[Rows, Rows, Cosines]:
+        rows, found = fetch_places().numpy().T
+        return start + rows, found.copy(), fetch_cosines().numpy()
+
+    return fetch

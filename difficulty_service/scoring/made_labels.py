@@ -37,7 +37,10 @@ FEWEST, MOST = 2, 100
 
 
 def make_labels(
-    source: FeatureSource, options: ScoringOptions, weights: str | None = None
+    source: FeatureSource,
+    options: ScoringOptions,
+    weights: str | None = None,
+    device: torch.device | None = None,
 ) -> FeatureSource:
     """Features with the labels that the options ask for; as they are where they ask for none.
 
@@ -45,6 +48,7 @@ def make_labels(
 
     Args:
         weights: File of the CLIP that made the features; None for that of the hub.
+        device: Device of the search for clusters; None for a GPU where faiss has one.
 
     Raises:
         DatasetError: The samples have labels.
@@ -67,7 +71,7 @@ def make_labels(
     else:
         chosen = options.clusters
         number = chosen if isinstance(chosen, int) else suitable_clusters(len(features))
-        labels = find_clusters(features, number, known.seed)
+        labels = find_clusters(features, number, known.seed, device)
         names = tuple(f"cluster {place}" for place in range(1, int(labels.max()) + 2))
         made = MadeLabels(clusters=number)
         how = f"{count_of(len(names), 'cluster')} of their features"
@@ -172,7 +176,9 @@ def suitable_clusters(num_samples: int) -> int:
     return min(MOST, max(FEWEST, round((num_samples / 2) ** 0.5)))
 
 
-def find_clusters(features: Tensor, number: int, seed: int) -> Tensor:
+def find_clusters(
+    features: Tensor, number: int, seed: int, device: torch.device | None = None
+) -> Tensor:
     """Cluster of each sample, the largest first, by K-means of principal directions.
 
     Features are scaled to unit length first, so that cosines count and not lengths. The same
@@ -189,7 +195,7 @@ def find_clusters(features: Tensor, number: int, seed: int) -> Tensor:
     # In ascending order of the variance.
     _, directions = torch.linalg.eigh(centred.T @ centred)
     placed = (centred @ directions[:, -DIRECTIONS:]).float()
-    found = nearest_centroids(placed, fit_kmeans(placed, number, seed))
+    found = nearest_centroids(placed, fit_kmeans(placed, number, seed, device))
     sizes = found.bincount(minlength=number)
     order = sizes.argsort(descending=True, stable=True)
     return order.argsort()[found]

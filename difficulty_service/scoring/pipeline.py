@@ -74,6 +74,7 @@ class ScoreRequest:
         before: Scores of an earlier round; None for those in `out`, which are replaced.
         weights: File of the CLIP that made the features, for names of classes; None for that of
             the hub.
+        device: Device of the run, for scorers that need all samples; None where it has none.
     """
 
     out: Path
@@ -82,6 +83,7 @@ class ScoreRequest:
     review: Review | None = None
     before: Path | None = None
     weights: str | None = None
+    device: torch.device | None = None
 
 
 @dataclass(frozen=True)
@@ -274,7 +276,9 @@ def score_dataset(
     with advice:
         extracted = execute(plan, callbacks, dataset, load, fitted_on)
     callbacks.extracted(extracted)
-    scoring = replace(scoring, weights=plan.network.weights)
+    # The actors of a cluster have GPUs that this machine may not have.
+    device = torch.device("cpu") if plan.cluster else plan.network.device
+    scoring = replace(scoring, weights=plan.network.weights, device=device)
     return ScoredDataset(extracted, score_features(extracted.store, scoring, callbacks))
 
 
@@ -290,7 +294,7 @@ def score_features(
     """
     require_packages(request.options)
     require_score_file_name(request.out)
-    store = make_labels(store, request.options, request.weights)
+    store = make_labels(store, request.options, request.weights, request.device)
     callbacks.ready(store)
     if request.review is not None:
         store = reviewed(store, request.review, callbacks.taken_back, callbacks.marked)
@@ -298,7 +302,7 @@ def score_features(
     if fitted is None:
         fitted = fit_store(store, request.options.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.out, request.options, request.before)
+    return score_store(store, fitted, request.out, request.options, request.before, request.device)
 
 
 def execute(

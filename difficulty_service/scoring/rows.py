@@ -69,7 +69,7 @@ def require_packages(options: ScorerOptions) -> None:
         load_faiss("near_duplicates")
 
 
-def score_rows(
+def score_rows(  # noqa: PLR0913 - each is another part of a fit
     store: FeatureSource,
     gaussians: Gaussians,
     classes: Classes,
@@ -77,6 +77,7 @@ def score_rows(
     *,
     left_out: bool,
     posteriors: LabelPosteriors | None = None,
+    device: torch.device | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
@@ -87,8 +88,9 @@ def score_rows(
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
         posteriors: What scores the labels; None for no such columns.
+        device: Device of the run, for scorers that need all samples; None where it has none.
     """
-    at_once = _scores_of_all(store, scorers)
+    at_once = _scores_of_all(store, scorers, device)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
     score_piece = _PieceScorer(
         store=store,
@@ -208,7 +210,9 @@ class _PieceScorer:
         return nearest_label, rows.label_margin.view(-1, runs).mean(dim=1)
 
 
-def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, NDArray[Any]]:
+def _scores_of_all(
+    store: FeatureSource, scorers: Sequence[str], device: torch.device | None
+) -> dict[str, NDArray[Any]]:
     """The columns of those scorers that need all features at once; holds these in memory."""
     asked = [SCORERS[name] for name in scorers if SCORERS[name].compute is not None]
     if not asked:
@@ -220,7 +224,11 @@ def _scores_of_all(store: FeatureSource, scorers: Sequence[str]) -> dict[str, ND
         rows.append(features.view(-1, store.runs, features.shape[1]).mean(dim=1))
         labels.append(part.labels[:: store.runs])
     samples = Samples(
-        torch.cat(rows), torch.cat(labels).long(), len(store.class_names), store.description.seed
+        torch.cat(rows),
+        torch.cat(labels).long(),
+        len(store.class_names),
+        store.description.seed,
+        device,
     )
     columns = {}
     for scorer in asked:

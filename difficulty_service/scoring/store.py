@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import torch
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
@@ -219,6 +220,7 @@ def score_store(
     out: Path,
     options: ScorerOptions = DEFAULT,
     before: Path | None = None,
+    device: torch.device | None = None,
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -228,8 +230,9 @@ def score_store(
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         before: Scores of an earlier round; None for those in `out`, which are replaced.
+        device: Device of the run, for scorers that need all samples; None where it has none.
     """
-    rows = _ScoreRows(store, fitted, options, before or out)
+    rows = _ScoreRows(store, fitted, options, before or out, device)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
@@ -296,6 +299,7 @@ class _ScoreRows:
         fitted: FittedGaussians,
         options: ScorerOptions,
         before: Path | None = None,
+        device: torch.device | None = None,
     ) -> None:
         store.description.require_scorable()
         require_same_features(store.description, fitted.description)
@@ -306,7 +310,7 @@ class _ScoreRows:
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
         self._marked = store if isinstance(store, MarkedFeatures) else None
-        self._before = before
+        self._before, self._device = before, device
         self._suspicious: list[pa.StringArray] = []  # ids
         self.caution: str | None = None
         # Without a second class, the columns that compare classes tell nothing.
@@ -333,7 +337,13 @@ class _ScoreRows:
         fits = {} if posteriors is None else posteriors.description
         self._posteriors = {name: LabelRuleFit.of(fit) for name, fit in fits.items()}
         for batch in score_rows(
-            self._store, gaussians, classes, scorers, left_out=left_out, posteriors=posteriors
+            self._store,
+            gaussians,
+            classes,
+            scorers,
+            left_out=left_out,
+            posteriors=posteriors,
+            device=self._device,
         ):
             if self._marked is not None:
                 marks = self._marked.applied.verified.slice(self.counts.samples, len(batch))

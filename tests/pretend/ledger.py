@@ -40,10 +40,11 @@ class Ledger:
             self.deliver(self.queued)
 
     def note_event(self, number: int) -> None:
-        """Counts a wait for the first so many copies, and for nothing that was queued later."""
-        with self._lock:
-            self.events[WAIT, f"event at {_place()}"] += 1
-        self.deliver(number)
+        """Counts a wait for the first so many copies, unless they are there already."""
+        if number > self._delivered:
+            with self._lock:
+                self.events[WAIT, f"event at {_place()}"] += 1
+            self.deliver(number)
 
     @property
     def queued(self) -> int:

@@ -18,8 +18,9 @@ class MovingAverage(AveragedModel):
     """
 
     def __init__(self, model: nn.Module, decay: float, device: torch.device) -> None:
-        super().__init__(model, device, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=True)
+        super().__init__(model, device, use_buffers=True)
         self.n_averaged = self.n_averaged.cpu()
+        self._move = get_ema_multi_avg_fn(decay)
 
     def update_parameters(self, model: nn.Module) -> None:
         """Moves the average towards a model on the same device, or to the first one."""
@@ -34,5 +35,5 @@ class MovingAverage(AveragedModel):
             if self.n_averaged == 0:
                 torch._foreach_copy_(averages, values)
             else:
-                self.multi_avg_fn(averages, values, self.n_averaged)
+                self._move(averages, values, self.n_averaged)
         self.n_averaged += 1
