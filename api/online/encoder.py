@@ -27,9 +27,11 @@ from difficulty_service.backbones.backbone import (
     BackboneOptions,
     TextPreprocessing,
     image_preprocessing,
+    unemulated,
 )
 from difficulty_service.base.device_copies import send
 from difficulty_service.base.device_memory import Room
+from difficulty_service.base.devices import current
 from difficulty_service.base.errors import ImageError
 from difficulty_service.base.threads import num_workers
 from difficulty_service.datasets.sample import ImageOpener
@@ -228,7 +230,9 @@ class BackbonePool:
 
     def _running_backbone(self, description: FeatureDescription) -> RunningBackbone:
         options = BackboneOptions.as_described(description, self._device)
-        options = replace(options, downloads=self._downloads)
+        # A job may have had a GPU, or another processor. In float32 the ranks are the same.
+        precision = unemulated(options.precision, self._device)
+        options = replace(options, precision=precision, downloads=self._downloads)
         key = str(description.backbone), str(options)
         running = self._backbones.get(key, lambda: self._load(description, options))
         if running.backbone.weights_sha256 != description.weights_sha256:
@@ -260,7 +264,10 @@ class BackbonePool:
 
         def encode(samples: Tensor) -> Tensor:
             torch.set_num_threads(self._torch_threads)  # for the thread of the batcher
-            return room.compute(lambda some: backbone.encode(place(some)).float().cpu(), samples)
+            with current(self._device):
+                return room.compute(
+                    lambda some: backbone.encode(place(some)).float().cpu(), samples
+                )
 
         return RunningBackbone(
             backbone, Batcher(encode, suitable_batch_size(self._device, backbone))

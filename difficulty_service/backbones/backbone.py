@@ -270,6 +270,13 @@ def choose_precision(name: str, device: torch.device) -> torch.dtype:
     return torch.float32 if name == "auto" else PRECISIONS[name]
 
 
+def unemulated(precision: torch.dtype, device: torch.device) -> torch.dtype:
+    """A precision, or float32 in place of one that a CPU emulates, which takes much longer."""
+    if device.type != "cpu" or precision not in {torch.float16, torch.bfloat16}:
+        return precision
+    return precision if precision in halves_of(device) else torch.float32
+
+
 def halves_of(device: torch.device) -> tuple[torch.dtype, ...]:
     """The precisions of 16 bits in which a device computes faster, the more exact one first."""
     if device.type == "cuda":

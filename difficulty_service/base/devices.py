@@ -1,6 +1,8 @@
 """Which devices compute, found out by computing on them."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
@@ -17,6 +19,19 @@ def problem_of(name: str) -> str | None:
     except (RuntimeError, AssertionError) as error:
         return str(error).splitlines()[0]
     return None if result == 2 else f"1 + 1 is {result:g} on it"  # noqa: PLR2004
+
+
+@contextmanager
+def current(device: torch.device) -> Iterator[None]:
+    """Within the context, a GPU is that of this thread, for all that names none.
+
+    PyTorch would ask the first GPU for its abilities, and take memory on it.
+    """
+    if device.type != "cuda" or device.index is None:
+        yield
+        return
+    with torch.cuda.device(device):
+        yield
 
 
 @cache

@@ -23,6 +23,7 @@ from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
+from difficulty_service.base.devices import current
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.default_backbone import SMALL
@@ -368,7 +369,8 @@ def execute(
         if plan.cluster is None:
             runtime = settle_runtime(task, backbone, total - done)
             callbacks.running(runtime)
-        _choose_engine(plan).run_shards(task, runtime.backbone, missing, writer, on_batch)
+        with current(here.device if plan.cluster else plan.network.device):
+            _choose_engine(plan).run_shards(task, runtime.backbone, missing, writer, on_batch)
         reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
         bad_images = store.bad_images()
         skipped = [BadImage(*entry) for entry in dataset.skipped]

@@ -64,26 +64,26 @@ class Stream:
 
 def _index(device: Any = None) -> int:
     if device is None or isinstance(device, int):
-        return tensors.current if device is None else device
+        return tensors.current.index if device is None else device
     index = torch.device(device).index
-    return tensors.current if index is None else index
+    return tensors.current.index if index is None else index
 
 
 def set_device(device: Any) -> None:
     """Makes a GPU current; -1 is none, as PyTorch has it."""
     if (index := _index(device)) >= 0:
-        tensors.current = index
+        tensors.current.index = index
 
 
 @contextmanager
 def device(device: Any) -> Iterator[None]:
     """Makes a GPU current within the context."""
-    before = tensors.current
+    before = tensors.current.index
     set_device(device)
     try:
         yield
     finally:
-        tensors.current = before
+        tensors.current.index = before
 
 
 def install(driver: str, number: int = 2) -> None:
@@ -106,7 +106,7 @@ def install(driver: str, number: int = 2) -> None:
         "Event": Event,
         "Stream": Stream,
         "_lazy_init": lambda: None,
-        "current_device": lambda: tensors.current,
+        "current_device": lambda: tensors.current.index,
         "current_stream": lambda device=None: Stream(torch.device("cuda", _index(device))),
         "default_stream": lambda device=None: Stream(torch.device("cuda", _index(device))),
         "device": device,
@@ -133,7 +133,7 @@ def install(driver: str, number: int = 2) -> None:
     accelerator.is_available = lambda: True
     accelerator.current_accelerator = lambda check_available=False: torch.device("cuda")  # noqa: ARG005
     accelerator.device_count = lambda: number
-    accelerator.current_device_index = lambda: tensors.current
+    accelerator.current_device_index = lambda: tensors.current.index
     accelerator.set_device_index = set_device
     Tensor.pin_memory = lambda self, device=None: tensors.pin(self)  # type: ignore[method-assign] # noqa: ARG005
     Tensor.is_pinned = lambda self, device=None: tensors.is_pinned(self)  # type: ignore[method-assign] # noqa: ARG005

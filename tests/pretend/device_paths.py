@@ -63,3 +63,30 @@ OPERATIONS: dict[str, Callable[[], object]] = {
     "array": lambda: torch.ones(2, device="cuda").numpy(),
     "generator of the CPU": lambda: torch.rand(2, device="cuda", generator=torch.Generator()),
 }
+
+
+def where_work_is_done() -> dict[str, int]:
+    """The GPU that is current while each part of the project works on "cuda:1", by its name."""
+    from api.online import encoder
+    from difficulty_service.extraction.engines.local import LocalEngine
+    from tests.pretend import extraction_paths, training_paths
+    from trainer.runs import train as runs
+
+    seen: dict[str, int] = {}
+
+    def noting(name: str, owner: object, attribute: str) -> None:
+        original = getattr(owner, attribute)
+
+        def noted(*arguments: object, **options: object) -> object:
+            seen[name] = torch.cuda.current_device()
+            return original(*arguments, **options)
+
+        setattr(owner, attribute, noted)
+
+    noting("extraction", LocalEngine, "run_shards")
+    noting("training", runs, "open_splits")
+    noting("the server", encoder, "send")
+    extraction_paths.score("cuda:1")
+    training_paths.run("features", {}, "cuda:1")
+    extraction_paths.encode_by_server("cuda:1")
+    return seen | {"afterwards": torch.cuda.current_device()}

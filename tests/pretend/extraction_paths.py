@@ -1,6 +1,7 @@
 """Extraction and the encoder of the server, on a pretended GPU and beside it on the CPU."""
 
 import io
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,9 @@ from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
+from difficulty_service.scoring.pipeline import ScoreRequest, make_plan, score_dataset
+from difficulty_service.settings.machine import NetworkOptions, RunOptions
+from difficulty_service.settings.run import Run
 from tests import small_clip
 from tests.pretend.counting import Rounds
 
@@ -65,9 +69,15 @@ def extract_by_clip(folder: str) -> dict[str, Any]:
 
 def encode_online() -> dict[str, Any]:
     """What a batch of the server's encoder waits for, and the difference to the CPU's features."""
+    rounds = Rounds()
+    there, here = encode_by_server("cuda", rounds), encode_by_server("cpu")
+    return {**rounds.each(NUM_ROUNDS), "apart": _apart(there, here)}
+
+
+def encode_by_server(device: str, rounds: Rounds | None = None) -> Tensor:
+    """The features that the server's encoder gives some images on a device."""
     from api.online.encoder import BackbonePool
     from difficulty_service.features.description import FeatureDescription
-    from difficulty_service.settings.machine import RunOptions
 
     backbone = load_backbone("builtin", BackboneOptions())
     description = FeatureDescription.of(
@@ -83,21 +93,22 @@ def encode_online() -> dict[str, Any]:
         }
     )
     openers = list(_images(32).open_images(range(BATCH_SIZE)))
-
-    def features(device: str, rounds: Rounds) -> Tensor:
-        networks = BackbonePool(RunOptions(device=device, precision="fp32"))
-        for _ in range(NUM_ROUNDS + 1):
-            rows = networks.encode(openers, description)
+    networks = BackbonePool(RunOptions(device=device, precision="fp32"))
+    for _ in range(NUM_ROUNDS + 1):
+        rows = networks.encode(openers, description)
+        if rounds is not None:
             rounds.end()
-        networks.close()
-        return torch.stack([row for row in rows if isinstance(row, Tensor)])
+    networks.close()
+    return torch.stack([row for row in rows if isinstance(row, Tensor)])
 
-    rounds = Rounds()
-    there, here = features("cuda", rounds), features("cpu", Rounds())
-    return {
-        **rounds.each(NUM_ROUNDS),
-        "apart": _apart(there, here),
-    }
+
+def score(device: str) -> None:
+    """Scores images as the command does."""
+    with tempfile.TemporaryDirectory() as folder:
+        machine = RunOptions(device=device, precision="fp32", workers=1)
+        network = NetworkOptions(backbone="builtin")
+        run = Run(source=folder, features=Path(folder) / "f", machine=machine, network=network)
+        score_dataset(make_plan(run), ScoreRequest(Path(folder) / "s.parquet"), dataset=_images(32))
 
 
 def _apart(there: Tensor, here: Tensor) -> float:

@@ -4,6 +4,7 @@ Operations on tensors of two devices are refused as CUDA refuses them, and so ar
 no kernel for CUDA. Everything that makes a program wait for a GPU is counted.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -16,8 +17,15 @@ from torch.utils._pytree import tree_leaves, tree_map
 from tests.pretend.ledger import BLOCKING, FREE, LEDGER, STAGED_BYTES, WAIT
 
 CPU = torch.device("cpu")
-current = 0
-"""Index of the current device of all threads."""
+
+
+class Current(threading.local):
+    """The index of the current GPU of a thread."""
+
+    index = 0
+
+
+current = Current()
 
 WAITS = frozenset(
     f"aten::{name}"
@@ -184,7 +192,7 @@ def _held(values: Any) -> Any:
 
 
 def _numbered(device: torch.device) -> torch.device:
-    return torch.device("cuda", current) if device.index is None else device
+    return torch.device("cuda", current.index) if device.index is None else device
 
 
 def _copied(source: Tensor, target: torch.device | None, options: Mapping[str, Any]) -> Tensor:

@@ -54,3 +54,9 @@ def test_a_copy_that_nobody_waited_for_is_not_there_yet(on_gpus: Call) -> None:
     held = on_gpus("tests.pretend.device_paths:read_before_the_copy_is_there")
 
     assert held == [[0, 0], [1, 1], [0, 0], [3, 3]]
+
+
+def test_the_gpu_of_a_run_is_current_while_it_runs_and_not_afterwards(on_gpus: Call) -> None:
+    current = on_gpus("tests.pretend.device_paths:where_work_is_done")
+
+    assert current == {"extraction": 1, "training": 1, "the server": 1, "afterwards": 0}

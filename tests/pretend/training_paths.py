@@ -47,17 +47,18 @@ def train(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
 
     GradientStep.take = counted  # type: ignore[method-assign]
     try:
-        on_gpu = _run(kind, settings, "cuda")
+        on_gpu = run(kind, settings, "cuda")
     finally:
         GradientStep.take = take  # type: ignore[method-assign]
-    on_cpu = _run(kind, settings, "cpu")
+    on_cpu = run(kind, settings, "cpu")
     return {**rounds.each(STEPS - 1), "losses": [on_gpu, on_cpu]}
 
 
-def _run(kind: str, settings: dict[str, Any], device: str) -> list[float]:
+def run(kind: str, settings: dict[str, Any], device: str) -> list[float]:
+    """The loss of each epoch of a run on a device."""
     samples, labels = _samples(kind)
     with tempfile.TemporaryDirectory() as folder:
-        run = trainer.train(
+        trained = trainer.train(
             IMAGES if kind == "images" else FEATURES,
             settings=settings,
             train=(samples, labels),
@@ -66,7 +67,7 @@ def _run(kind: str, settings: dict[str, Any], device: str) -> list[float]:
             device=device,
             progress=False,
         )
-    return [float(epoch["train_loss"]) for epoch in run.history]
+    return [float(epoch["train_loss"]) for epoch in trained.history]
 
 
 def _samples(kind: str) -> tuple[NDArray[Any], NDArray[np.int64]]:

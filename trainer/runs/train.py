@@ -13,6 +13,7 @@ from typing import Any
 from accelerate import Accelerator
 from torch import Tensor
 
+from difficulty_service.base.devices import current
 from difficulty_service.base.errors import ConfigError, Setting, TrainingError
 from difficulty_service.base.files import remove_leftovers
 from trainer import run_folder
@@ -113,6 +114,15 @@ def run_seed(request: RunRequest, callbacks: RunCallbacks = NO_CALLBACKS) -> boo
     _require_fresh(folder, resume=request.resume)
     require_trackers(recipe.training.trackers)
     accelerator = make_accelerator(request.device, recipe.training.precision)
+    with current(accelerator.device):
+        return _run(request, folder, accelerator, callbacks)
+
+
+def _run(
+    request: RunRequest, folder: Path, accelerator: Accelerator, callbacks: RunCallbacks
+) -> bool:
+    """`run_seed` on the device of an accelerator."""
+    recipe = request.recipe
     tokenizer = encoder_of(recipe.model.name)
     splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
     with opening_once() as score_files:

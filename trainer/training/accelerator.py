@@ -2,11 +2,13 @@
 
 import atexit
 import os
+from datetime import timedelta
 from typing import Literal
 
 import torch
 from accelerate import Accelerator, PartialState
 from accelerate.state import AcceleratorState
+from accelerate.utils import InitProcessGroupKwargs
 from torch import Tensor, nn
 
 from difficulty_service.base.devices import has_gpu, problem_of
@@ -24,6 +26,14 @@ OTHER_ENGINES = {
     "MEGATRON_LM": "launch without it; training.fsdp = true shares parameters between processes",
 }
 """Ways in which Accelerate would change a model, and what to do in their place."""
+
+
+LONGEST_WORK_OF_ONE = timedelta(hours=12)
+"""Time for which processes wait for one that works alone, such as on the uncertainty head.
+
+By default those with GPUs end after ten minutes. One that dies ends the others at once in any case,
+by the program that launched them.
+"""
 
 
 def make_accelerator(device: str, precision: Precision) -> Accelerator:
@@ -58,7 +68,8 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
     on_gpu = not on_cpu and has_gpu()
     # Accelerate would take a GPU that is there and cannot compute.
     on_cpu = on_cpu or (torch.cuda.is_available() and not on_gpu)
-    has_bf16 = on_gpu and torch.cuda.get_device_capability() >= (8, 0)
+    gpu = torch.device(device) if device.startswith("cuda") else None  # None: the current one
+    has_bf16 = on_gpu and torch.cuda.get_device_capability(gpu) >= (8, 0)
     mixed = MIXED.get(precision, "bf16" if has_bf16 else "no")
     if mixed == "fp16" and not on_gpu:
         raise TrainingError(
@@ -66,7 +77,8 @@ def make_accelerator(device: str, precision: Precision) -> Accelerator:
         )
     # Accelerate keeps one state per process and refuses a second run with other settings.
     AcceleratorState._reset_state(reset_partial_state=not launched)
-    accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu)
+    group = InitProcessGroupKwargs(timeout=LONGEST_WORK_OF_ONE)
+    accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[group])
     if launched:
         atexit.unregister(_leave_other_processes)
         atexit.register(_leave_other_processes)

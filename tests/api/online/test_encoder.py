@@ -63,6 +63,20 @@ def test_images_are_mirrored_where_those_of_the_job_were(
     assert not torch.allclose(rows, extracted.store.read_part(0).features, rtol=0.01, atol=0.01)
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
+def test_a_precision_that_the_processor_emulates_is_left_to_those_that_have_it(
+    precision: str, photos: Path, extracted: ExtractedDataset, networks: BackbonePool
+) -> None:
+    description = extracted.store.description
+    openers = [opener((photos / "ant" / "0.png").read_bytes())]
+
+    (row,) = networks.encode(openers, description.model_copy(update={"precision": precision}))
+    (expected,) = networks.encode(openers, description)
+
+    assert isinstance(row, Tensor)
+    assert torch.equal(row, torch.as_tensor(expected))
+
+
 def test_a_damaged_image_has_a_reason_and_the_others_their_features(
     photos: Path, extracted: ExtractedDataset, networks: BackbonePool
 ) -> None:

@@ -1,11 +1,13 @@
 """Available devices and precisions, and errors for missing ones."""
 
+from multiprocessing.context import ForkServerContext
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from difficulty_service.base.errors import TrainingError
+from tests.two_processes import run_in_two
 from trainer.config import TrainingConfig
 from trainer.training.accelerator import (
     Precision,
@@ -55,6 +57,23 @@ def test_a_precision_that_the_processor_emulates_is_said(
     assert [sentence.partition(" on ")[0] for sentence in said] == (
         ["training.precision = 'bf16' is emulated"] if is_slow else []
     )
+
+
+IN_TWO = """
+import torch
+from torch import distributed
+from trainer.training.accelerator import LONGEST_WORK_OF_ONE, make_accelerator
+
+make_accelerator("cpu", "fp32")
+backend = distributed.group.WORLD._get_backend(torch.device("cpu"))
+assert backend.options._timeout == LONGEST_WORK_OF_ONE, backend.options._timeout
+"""
+
+
+def test_processes_wait_for_hours_for_the_one_that_works_alone(
+    forkserver: ForkServerContext,
+) -> None:
+    run_in_two(forkserver, IN_TWO)
 
 
 @pytest.mark.parametrize("device", ["cuda:99", "nonsense"])
