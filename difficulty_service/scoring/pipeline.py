@@ -20,7 +20,6 @@ from difficulty_service.backbones.backbone import (
     choose_precision,
 )
 from difficulty_service.backbones.downloads import Downloads
-from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
 from difficulty_service.base.devices import current
@@ -370,7 +369,8 @@ def execute(
             runtime = settle_runtime(task, backbone, total - done)
             callbacks.running(runtime)
         with current(here.device if plan.cluster else plan.network.device):
-            _choose_engine(plan).run_shards(task, runtime.backbone, missing, writer, on_batch)
+            engine = _choose_engine(plan)
+            library = engine.run_shards(task, runtime.backbone, missing, writer, on_batch)
         reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
         bad_images = store.bad_images()
         skipped = [BadImage(*entry) for entry in dataset.skipped]
@@ -378,7 +378,6 @@ def execute(
         warnings = [*plan.pixel_notes, *dataset.warnings, *runtime.warnings]
         if plan.subset.num_subsets == 1:
             warnings += warn_of_unreadable_classes(dataset, bad_images)
-        library = None if plan.cluster else runtime_of(runtime.backbone)
         store = store.with_warnings(warnings, library)
         return ExtractedDataset(store, bad_images, skipped, errors_file, total, reuse)
 

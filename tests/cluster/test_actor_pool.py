@@ -12,6 +12,8 @@ from difficulty_service.base.cluster import ActorPlan, ClusterOptions, plan_acto
 from difficulty_service.base.errors import BackboneError, EngineError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
+from difficulty_service.extraction.engines.ray_cluster import name_libraries
+from difficulty_service.extraction.engines.shard_extractor import Loaded
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part
@@ -58,7 +60,7 @@ class Scripted:
         return self._reference("place", actor, (actor[0], f"host-{actor[0]}"))
 
     def load(self, actor: str) -> str:
-        return self._reference("load", actor, self.environments.get(actor[0], SAME))
+        return self._reference("load", actor, self.environments.get(actor[0], Loaded(SAME)))
 
     def extract(self, actor: str, shard: int) -> str:
         self.extractions.append((actor[0], shard))
@@ -170,9 +172,19 @@ def test_a_backbone_that_cannot_be_loaded_is_reported_with_the_host() -> None:
         run(Scripted(environments={"a": BackboneError("no weights")}))
 
 
+def test_the_libraries_that_ran_the_backbone_are_named() -> None:
+    actors = Scripted(nodes=("a", "b"), environments={"b": Loaded(SAME, "ONNX Runtime")})
+    pool = ActorPool(actors, ActorPlan(2, 2, 1, 0), dict.fromkeys(range(6), 10), SAME)
+    for _ in pool.results(lambda *_: None):
+        pass
+
+    assert name_libraries(pool.libraries) == "ONNX Runtime and PyTorch"
+    assert name_libraries({None}) is None
+
+
 def test_a_node_with_other_weights_is_refused() -> None:
     with pytest.raises(EngineError, match=r'host-b .*weights: "v" on host-b, "w" on the driver'):
-        run(Scripted(nodes=("a", "b"), environments={"b": {"weights": "v"}}))
+        run(Scripted(nodes=("a", "b"), environments={"b": Loaded({"weights": "v"})}))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -20,13 +21,22 @@ from typing import Any
 from difficulty_service.base import apart
 from difficulty_service.base.cluster import ActorPlan, ClusterOptions, device_of_actors, plan_actors
 from difficulty_service.base.errors import DifficultyError, EngineError, Setting
-from difficulty_service.base.ray_connection import connected, load_ray, nodes_of_cluster
+from difficulty_service.base.ray_connection import (
+    connected,
+    first_line,
+    last_line,
+    load_ray,
+    nodes_of_cluster,
+)
 from difficulty_service.cli.console import err, out
 from trainer.commands import STOPPED, SeveralSeeds
 from trainer.commands.places import Running, SeedToTrain, print_error, train_one
 
 POLL_SECONDS = 0.5
 """Time for which an actor waits for the end of its process before it answers."""
+
+START_SECONDS = 300.0
+"""Time for which all seeds may wait for room on the cluster before the command ends."""
 
 ATTEMPTS = 3
 """Number of nodes that a seed may lose before it counts as failed."""
@@ -63,9 +73,19 @@ class RayPlaces:
         return RunningOnRay(seed, self.plan, self.surroundings)
 
     def wait(self, running: Sequence[Running], seconds: float) -> None:
-        """Returns when a node has answered, or after some seconds."""
-        asked = [each.asked for each in running if isinstance(each, RunningOnRay)]
-        load_ray().wait(asked, timeout=seconds)
+        """Returns when a node has answered, or after some seconds.
+
+        Raises:
+            EngineError: No seed is training, and none has found room for START_SECONDS.
+        """
+        on_ray = [each for each in running if isinstance(each, RunningOnRay)]
+        load_ray().wait([each.asked for each in on_ray], timeout=seconds)
+        if on_ray and all(each.waits_for > START_SECONDS for each in on_ray):
+            size = "a GPU" if self.plan.gpus else f"{self.plan.cpus} free CPUs"
+            raise EngineError(
+                f"no node of the cluster had {size} for a seed within {START_SECONDS:.0f} s",
+                "wait for other work on the cluster to end",
+            )
 
 
 @contextmanager
@@ -112,9 +132,14 @@ class RunningOnRay:
         self._is_stopped = False
         self._begin(replace(seed, folder=seed.folder.resolve()))
 
+    @property
+    def waits_for(self) -> float:
+        """Seconds for which it has waited for room; 0 once a node trains it."""
+        return 0.0 if self._is_placed else time.monotonic() - self._began
+
     def _begin(self, seed: SeedToTrain) -> None:
         remote = load_ray().remote(num_cpus=self._plan.cpus, num_gpus=self._plan.gpus)(SeedActor)
-        self._seed, self._is_placed = seed, False
+        self._seed, self._is_placed, self._began = seed, False, time.monotonic()
         self._attempts += 1
         self._actor = remote.remote()
         device = "cuda" if self._plan.gpus else "cpu"
@@ -129,7 +154,7 @@ class RunningOnRay:
             except ray.exceptions.RayTaskError as error:
                 cause = error.cause
                 if not isinstance(cause, DifficultyError):
-                    raise EngineError(f"a node failed: {error}") from error
+                    raise EngineError(f"a node failed: {last_line(error)}") from error
                 self._end(print_error(self._seed, cause))
             except ray.exceptions.RayError as error:
                 self._lose(error)
@@ -149,7 +174,7 @@ class RunningOnRay:
         if self._is_stopped:
             self._end(STOPPED)
             return
-        lost = EngineError(f"its node was lost ({str(error).strip().splitlines()[0]})")
+        lost = EngineError(f"its node was lost ({first_line(error)})")
         if self._attempts == ATTEMPTS:
             self._end(print_error(self._seed, lost))
             return

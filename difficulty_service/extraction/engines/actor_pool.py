@@ -42,7 +42,7 @@ class Actors(Protocol):
         """Requests the node and the host of an actor; answered once it has found room."""
 
     def load(self, actor: Any) -> Any:  # noqa: ANN401
-        """Has an actor load the backbone; the answer is its environment."""
+        """Has an actor load the backbone; the answer is `Loaded`."""
 
     def extract(self, actor: Any, shard: int) -> Any:  # noqa: ANN401
         """Has an actor extract a shard; the answer is an `ExtractedShard`."""
@@ -80,7 +80,11 @@ class PoolWorker:
 
 
 class ActorPool:
-    """Actors, the shards assigned to them, and the shards that wait."""
+    """Actors, the shards assigned to them, and the shards that wait.
+
+    Attributes:
+        libraries: Library that runs the backbone of each actor, None for PyTorch.
+    """
 
     def __init__(
         self,
@@ -94,6 +98,7 @@ class ActorPool:
         self._images_of = images_of
         self._waiting = deque(images_of)
         self._expected = expected
+        self.libraries: set[str | None] = set()
         self._workers: list[PoolWorker] = []
         self._starting: dict[Any, PoolWorker] = {}
         self._attempts: Counter[int] = Counter()
@@ -184,7 +189,8 @@ class ActorPool:
             worker.node, worker.host = answer
             self._starting[self._actors.load(worker.handle)] = worker
             return
-        require_same_environment(worker.host, answer, self._expected)
+        require_same_environment(worker.host, answer.environment, self._expected)
+        self.libraries.add(answer.library)
         worker.loaded = True
         self._failed_starts = 0
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from difficulty_service.backbones.backbone import Backbone
+from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.extraction.batches import APPEND
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.extraction.part_writer import PartWriter
@@ -28,7 +29,7 @@ class LocalEngine:
         shards: Sequence[int],
         writer: PartWriter,
         on_batch: BatchCallback,
-    ) -> None:
+    ) -> str | None:
         """Writes each shard while the next is extracted; at most one waits to be written.
 
         Where an error or a key press ends it, the finished batches of the last shard are kept.
@@ -50,6 +51,7 @@ class LocalEngine:
                 pending = pool.submit(write, shard, extracted)
             if pending is not None:
                 pending.result()
+        return runtime_of(backbone)
 
 
 class Engine(Protocol):
@@ -62,7 +64,7 @@ class Engine(Protocol):
         shards: Sequence[int],
         writer: PartWriter,
         on_batch: BatchCallback,
-    ) -> None:
+    ) -> str | None:
         """Extracts shards and writes each as soon as it is complete.
 
         Args:
@@ -70,6 +72,9 @@ class Engine(Protocol):
             on_batch: Called with the number of images done since the last call and the number of
                 bad ones among them; both may be negative after work was lost. Whatever it raises
                 ends the run.
+
+        Returns:
+            The library that ran the backbone; None where that was PyTorch, or nothing was to do.
 
         Raises:
             DifficultyError: As for `extract_shards`; shards that were complete are written.

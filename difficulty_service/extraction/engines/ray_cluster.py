@@ -7,7 +7,7 @@ another node if there is one.
 """
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from difficulty_service.base.errors import DifficultyError, EngineError
 from difficulty_service.base.ray_connection import (
     connected,
     first_line,
+    last_line,
     load_ray,
     nodes_of_cluster,
     this_node,
@@ -55,11 +56,11 @@ class RayEngine:
         shards: Sequence[int],
         writer: PartWriter,
         on_batch: BatchCallback,
-    ) -> None:
+    ) -> str | None:
         """Writes each shard as soon as an actor has sent it."""
         images_of = {shard: len(task.dataset.shard_positions(shard)) for shard in shards}
         if not images_of:
-            return
+            return None
         with connected(self.cluster.address):
             workers = task.options.workers
             plan = plan_actors(
@@ -75,6 +76,14 @@ class RayEngine:
             finally:
                 pool.close()
                 actors.close()
+        return name_libraries(pool.libraries)
+
+
+def name_libraries(libraries: Collection[str | None]) -> str | None:
+    """The libraries of all actors in words; None where all have PyTorch."""
+    if not any(libraries):
+        return None
+    return " and ".join(sorted(name or "PyTorch" for name in libraries))
 
 
 class ShardActor(ShardExtractor):
@@ -124,8 +133,7 @@ class RayActors:
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, DifficultyError):
                 raise error.cause from None
-            last_line = str(error).strip().rpartition("\n")[2] or type(error).__name__
-            raise EngineError(f"an actor failed: {last_line}") from error
+            raise EngineError(f"an actor failed: {last_line(error)}") from error
         except self._ray.exceptions.RayError as error:
             raise ActorDied(first_line(error)) from error
 

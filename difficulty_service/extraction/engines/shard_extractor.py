@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from difficulty_service.backbones import load_backbone
+from difficulty_service.backbones.frozen_network import runtime_of
 from difficulty_service.base.errors import EngineError
 from difficulty_service.base.process_setup import keep_freed_memory
 from difficulty_service.base.wording import differences
@@ -43,18 +44,31 @@ def require_same_environment(
         )
 
 
+@dataclass(frozen=True)
+class Loaded:
+    """What an actor answers that has loaded the backbone.
+
+    Attributes:
+        environment: What must be the same on every node.
+        library: Library that runs the backbone there, where that is another one than PyTorch.
+    """
+
+    environment: Mapping[str, str]
+    library: str | None = None
+
+
 class ShardExtractor:
     """Extracts shards, one after another, with the backbone loaded once."""
 
-    def load(self, task: ExtractionTask) -> dict[str, str]:
-        """Loads the backbone; returns the environment, which must be the same on every node."""
+    def load(self, task: ExtractionTask) -> Loaded:
+        """Loads the backbone."""
         keep_freed_memory()
         if task.options.workers:
             torch.set_num_threads(task.options.workers)
         self._task = task
         backbone = load_backbone(task.backbone, task.network)
         self._backbone = settle_runtime(task, backbone, len(task.dataset.labels)).backbone
-        return environment(task, self._backbone.weights_sha256)
+        return Loaded(environment(task, self._backbone.weights_sha256), runtime_of(self._backbone))
 
     def extract(self, shard: int, counter: Any) -> ExtractedShard:  # noqa: ANN401 - an actor's handle
         """Extracts a shard; reports its progress to the counter about twice a second."""
