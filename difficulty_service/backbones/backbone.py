@@ -233,6 +233,10 @@ def wrong_size(problem: str, remedy: int | None = None) -> BackboneError:
     return BackboneError(problem, start, setting, parameter="image_size")
 
 
+EVERY_GPU = "all"
+"""Name of all GPUs of a machine, which an extraction may share."""
+
+
 def choose_device(name: str) -> torch.device:
     """The device with this name; for `auto` a GPU that computes, otherwise the CPU.
 

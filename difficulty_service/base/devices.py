@@ -21,6 +21,13 @@ def problem_of(name: str) -> str | None:
     return None if result == 2 else f"1 + 1 is {result:g} on it"  # noqa: PLR2004
 
 
+def all_gpus() -> list[torch.device]:
+    """The NVIDIA GPUs of this machine; none where the first one does not compute."""
+    # The others are not tried, which would take memory on each of them in this process.
+    number = torch.cuda.device_count() if has_gpu() else 0
+    return [torch.device("cuda", index) for index in range(number)]
+
+
 @contextmanager
 def current(device: torch.device) -> Iterator[None]:
     """Within the context, a GPU is that of this thread, for all that names none.

@@ -55,6 +55,8 @@ def extract(
         return
     if plan.cluster is not None:
         raise WrongCall("--profile needs --engine local")
+    if plan.devices:
+        raise WrongCall("--profile needs one device")
     from difficulty_service.extraction.stage_clock import StageClock
 
     clock = StageClock()
@@ -125,6 +127,8 @@ def report_settled(plan: "Plan") -> None:
     """Prints the backbone, its device and, where it was chosen here, its precision."""
     print_warnings(plan.warnings)
     where = f"{plan.network.device}{' of a Ray cluster' if plan.cluster else ''}"
+    if plan.devices:
+        where = f"{len(plan.devices)} GPUs of this machine"
     err.print(f"features of {plan.backbone}, on {where}", markup=False)
     if plan.precision_reason is not None:
         err.print(f"the network computes in {plan.precision_reason}", markup=False)

@@ -6,6 +6,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Self
 
+import torch
+
 from difficulty_service.backbones.backbone import Backbone, BackboneOptions
 from difficulty_service.backbones.downloads import DownloadProgress
 from difficulty_service.base.cluster import ClusterOptions
@@ -48,7 +50,9 @@ class Plan:
             the features, or else the best that can be had.
         resume: Whether to keep what an earlier run extracted.
         subset: Shards to extract; `merging.merge_stores` joins the stores of all subsets.
-        cluster: Ray cluster that runs the shards; None to run them in this process.
+        cluster: Ray cluster that runs the shards; None to run them on this machine.
+        devices: Devices of this machine that run them, each in a process; empty to run them in this
+            process.
         clock: Measures how long each stage is busy in this process; None to measure nothing.
         lend: Function that may first add features of other runs, as in `features.previous`.
         watch: Is told which images are being read and decoded in this process; None to tell nobody.
@@ -72,6 +76,7 @@ class Plan:
     resume: bool = True
     subset: ShardSubset = field(default_factory=ShardSubset)
     cluster: ClusterOptions | None = None
+    devices: Sequence[torch.device] = ()
     clock: StageClock | None = None
     lend: Callable[[FeatureStore], None] | None = None
     watch: ImageWatch | None = None
@@ -92,6 +97,11 @@ class Plan:
         return ExtractionTask(
             dataset, str(self.backbone), self.network, self.options, watch=self.watch
         )
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether this process runs the shards."""
+        return self.cluster is None and not self.devices
 
     def reporting(self, report: Callable[[DownloadProgress | None], None] | None) -> Self:
         """The same with a function that is told how far a download is, as `Downloads.report`."""

@@ -14,7 +14,7 @@ class DeviceChoices(TypedDict, total=False):
 
     Attributes:
         weights: Local weights file (safetensors or PyTorch) instead of a download.
-        device: auto, cpu, cuda, cuda:1, mps. Default: `auto`.
+        device: auto, cpu, cuda, cuda:1, mps; all: every NVIDIA GPU, for features. Default: `auto`.
         precision: auto: int8 for builtin-photos on CPUs; `score_dataset` takes fp16 or bf16 if
             faster with the same ranks; else fp32. Default: `auto`.
         batch_size: Images per forward pass; default: 256 on a GPU, on a CPU 64 small or 8 large

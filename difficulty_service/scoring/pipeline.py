@@ -15,6 +15,7 @@ import torch
 
 from difficulty_service.backbones import DEFAULT_BACKBONE, Loader, load_backbone
 from difficulty_service.backbones.backbone import (
+    EVERY_GPU,
     BackboneOptions,
     choose_device,
     choose_precision,
@@ -22,11 +23,13 @@ from difficulty_service.backbones.backbone import (
 from difficulty_service.backbones.downloads import Downloads
 from difficulty_service.base.cluster import ClusterOptions
 from difficulty_service.base.control_groups import memory_limit
-from difficulty_service.base.devices import current
+from difficulty_service.base.devices import all_gpus, current
+from difficulty_service.base.errors import BackboneError, Setting
 from difficulty_service.datasets import open_dataset
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
 from difficulty_service.extraction.default_backbone import SMALL
 from difficulty_service.extraction.engines.local import Engine, LocalEngine
+from difficulty_service.extraction.engines.several_devices import SeveralDevices
 from difficulty_service.extraction.extracted_shard import warn_of_unreadable_classes
 from difficulty_service.extraction.memory import require_memory
 from difficulty_service.extraction.part_writer import PartWriter, set_aside_changed
@@ -175,7 +178,7 @@ def make_plan(run: Run) -> Plan:
     if machine.engine == "ray":
         actors = (1, None) if machine.ray_actors is None else parse_actors(machine.ray_actors)
         cluster = ClusterOptions(machine.ray_address, *actors)
-    device, precision = _choose_machine(run, cluster)
+    device, precision, devices = _choose_machine(run, cluster)
     corruption = None
     if encoding.corrupt is not None:
         # Imported here, because SciPy takes time that other runs need not spend.
@@ -209,6 +212,7 @@ def make_plan(run: Run) -> Plan:
         ),
         resume=machine.resume,
         cluster=cluster,
+        devices=devices,
         open_precision=machine.precision == "auto",
     )
 
@@ -223,15 +227,32 @@ def _pixels_of(encoding: EncodingOptions) -> Pixels | None:
     return None if asked == Pixels() else asked
 
 
-def _choose_machine(run: Run, cluster: ClusterOptions | None) -> tuple[torch.device, torch.dtype]:
-    """The device and the precision of the backbone, on this machine or on a cluster's nodes."""
-    if cluster is None:
+def _choose_machine(
+    run: Run, cluster: ClusterOptions | None
+) -> tuple[torch.device, torch.dtype, Sequence[torch.device]]:
+    """The device and the precision of the backbone, on this machine or on a cluster's nodes.
+
+    Also the devices of this machine that share the work, where those are several.
+    """
+    gpus: Sequence[torch.device] = ()
+    if cluster is None and run.machine.device == EVERY_GPU:
+        gpus = all_gpus()
+        if not gpus:
+            raise BackboneError(
+                f"device {EVERY_GPU!r} cannot be used here: no NVIDIA GPU computes",
+                "use ",
+                Setting("device", "cpu"),
+                parameter="device",
+            )
+        device = gpus[0]
+    elif cluster is None:
         device = choose_device(run.machine.device)
     else:
         from difficulty_service.extraction.engines.ray_cluster import choose_on_cluster
 
         device = choose_on_cluster(run.machine.device, cluster)
-    return device, choose_precision(run.machine.precision, device)
+    precision = choose_precision(run.machine.precision, device)
+    return device, precision, gpus if len(gpus) > 1 else ()
 
 
 def features_beside(out: Path, options: ScoringOptions) -> Path:
@@ -335,11 +356,11 @@ def execute(
     nothing = ExtractProgress(len(dataset.labels), 0, 0, dataset.noun)
     plan = settle(plan, dataset, fitted_on, load, lambda: callbacks.progress(nothing))
     callbacks.settled(plan)
-    # The driver of a cluster only describes the backbone, and may have no GPU.
-    here = replace(plan.network, device=torch.device("cpu"))
-    backbone = load(str(plan.backbone), here if plan.cluster else plan.network)
-    if plan.cluster:
-        # The actors are other processes, which cannot call what was given to this one.
+    # Where other processes encode, this one only describes the backbone, and may have no GPU.
+    here = plan.network if plan.runs_here else replace(plan.network, device=torch.device("cpu"))
+    backbone = load(str(plan.backbone), here)
+    if not plan.runs_here:
+        # They cannot call what was given to this one.
         plan = plan.reporting(None)
     description = plan.describe_features(dataset, backbone)
     if fitted_on is not None:
@@ -365,10 +386,10 @@ def execute(
         known = previous.known if previous else None
         task = replace(plan.task(dataset), backbone=backbone.name, known=known)
         runtime = Runtime(backbone)
-        if plan.cluster is None:
+        if plan.runs_here:
             runtime = settle_runtime(task, backbone, total - done)
             callbacks.running(runtime)
-        with current(here.device if plan.cluster else plan.network.device):
+        with current(here.device):
             engine = _choose_engine(plan)
             library = engine.run_shards(task, runtime.backbone, missing, writer, on_batch)
         reuse = Reuse(writer.num_new, delete_reused(store)) if previous else None
@@ -383,8 +404,10 @@ def execute(
 
 
 def _choose_engine(plan: Plan) -> Engine:
-    if plan.cluster is None:
+    if plan.runs_here:
         return LocalEngine(plan.clock)
+    if plan.cluster is None:
+        return SeveralDevices(plan.devices)
     from difficulty_service.extraction.engines.ray_cluster import RayEngine
 
     return RayEngine(plan.cluster)

@@ -35,7 +35,7 @@ class DeviceOptions(Options):
     """Local weights file (safetensors or PyTorch) instead of a download."""
 
     device: str = "auto"
-    """auto, cpu, cuda, cuda:1, mps."""
+    """auto, cpu, cuda, cuda:1, mps; all: every NVIDIA GPU, for features."""
 
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16", "int8"],

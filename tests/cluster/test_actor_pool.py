@@ -12,8 +12,7 @@ from difficulty_service.base.cluster import ActorPlan, ClusterOptions, plan_acto
 from difficulty_service.base.errors import BackboneError, EngineError
 from difficulty_service.cli.wrong_call import as_option
 from difficulty_service.extraction.engines.actor_pool import ActorDied, ActorPool
-from difficulty_service.extraction.engines.ray_cluster import name_libraries
-from difficulty_service.extraction.engines.shard_extractor import Loaded
+from difficulty_service.extraction.engines.shard_extractor import Loaded, name_libraries
 from difficulty_service.extraction.extracted_shard import ExtractedShard
 from difficulty_service.features.errors_file import BadImage
 from difficulty_service.features.part import Part

@@ -7,7 +7,7 @@ another node if there is one.
 """
 
 import socket
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from difficulty_service.extraction.engines.shard_extractor import (
     ProgressCounter,
     ShardExtractor,
     environment,
+    name_libraries,
 )
 from difficulty_service.extraction.part_writer import PartWriter
 from difficulty_service.extraction.shards import BatchCallback
@@ -77,13 +78,6 @@ class RayEngine:
                 pool.close()
                 actors.close()
         return name_libraries(pool.libraries)
-
-
-def name_libraries(libraries: Collection[str | None]) -> str | None:
-    """The libraries of all actors in words; None where all have PyTorch."""
-    if not any(libraries):
-        return None
-    return " and ".join(sorted(name or "PyTorch" for name in libraries))
 
 
 class ShardActor(ShardExtractor):

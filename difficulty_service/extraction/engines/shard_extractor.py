@@ -1,7 +1,7 @@
 """Extracts shards in the processes of a cluster, whose nodes must have the same environment."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
@@ -55,6 +55,13 @@ class Loaded:
 
     environment: Mapping[str, str]
     library: str | None = None
+
+
+def name_libraries(libraries: Collection[str | None]) -> str | None:
+    """The libraries of all actors in words; None where all have PyTorch."""
+    if not any(libraries):
+        return None
+    return " and ".join(sorted(name or "PyTorch" for name in libraries))
 
 
 class ShardExtractor:
