@@ -22,6 +22,25 @@ def num_workers() -> int:
     return max(1, math.ceil(min(cores or 1, cpu_quota() or math.inf)))
 
 
+_sharing = 1
+"""Number of processes that share the cores of this one."""
+
+
+def share_cores(processes: int) -> None:
+    """Says that this process is one of several that work at once."""
+    global _sharing
+    _sharing = processes
+
+
+def num_workers_here() -> int:
+    """As `num_workers`, of which a process that is one of several has its share.
+
+    It is one of several by `share_cores`, or because `torchrun` or `accelerate` has started it.
+    """
+    ranks = os.environ.get("LOCAL_WORLD_SIZE", "")
+    return max(1, num_workers() // max(_sharing, int(ranks) if ranks.isdigit() else 1))
+
+
 def map_in_order(
     function: Callable[[Item], Result],
     items: Iterable[Item],

@@ -27,6 +27,12 @@ CLASSES = ("bird", "cat", "dog")
 """Names of the classes of the features, in the order of their labels."""
 
 
+@pytest.fixture(autouse=True)
+def nothing_kept_from_other_tests(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Has runs keep what they find out of datasets in a folder of the test."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_ASSETS_CACHE", str(tmp_path / "assets"))
+
+
 @dataclass
 class RunRecorder:
     """Callbacks that record their calls, and stop the run after some steps."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from difficulty_service.base import apart
-from difficulty_service.base.threads import num_workers
+from difficulty_service.base.threads import num_workers, share_cores
 from trainer.commands import STOPPED, SeveralSeeds
 from trainer.commands.places import Places, Running, SeedToTrain, train_one
 from trainer.runs.train import stop_on_signals
@@ -94,7 +94,8 @@ class ProcessPlaces:
         threads = max(1, num_workers() // self.count)
         device = devices_of(self.count, self.device)[place]
         with apart.without_main():
-            return RunningProcess(apart.start_process(_train, seed, device, threads))
+            process = apart.start_process(_train, seed, device, threads, self.count)
+        return RunningProcess(process)
 
     def wait(self, running: Sequence[Running], seconds: float) -> None:
         """Returns when a process has ended, or after some seconds."""
@@ -110,7 +111,8 @@ def devices_of(jobs: int, device: str) -> list[str]:
     return [f"cuda:{place % gpus}" for place in range(jobs)]
 
 
-def _train(seed: SeedToTrain, device: str, threads: int) -> None:
+def _train(seed: SeedToTrain, device: str, threads: int, count: int) -> None:
+    share_cores(count)
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(threads)
     # A process that is killed cannot tell this one to stop.

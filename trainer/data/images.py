@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader
 from difficulty_service.base import apart
 from difficulty_service.base.device_copies import send
 from difficulty_service.base.errors import DatasetError, ImageError, Setting
-from difficulty_service.base.threads import map_in_order, num_workers
+from difficulty_service.base.threads import map_in_order, num_workers_here
 from difficulty_service.datasets.sample import Dataset, ImageOpener
 from difficulty_service.images.header import (
     DEFAULT_MAX_PIXELS,
@@ -31,6 +31,7 @@ from difficulty_service.images.header import (
 from trainer.config import Augmentation, ImageData
 from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, mirror
 from trainer.data.splits import skipped_entries, warnings_of
+from trainer.data.unreadable import find_once
 from trainer.samples import Samples, SkippedEntry
 
 
@@ -165,7 +166,7 @@ def find_unreadable(
     """Decodes every image, into pixels if any; gives the unreadable, with the reason of each."""
     failures: dict[int, str] = {}
     misfits: dict[int, str] = {}
-    for task in map_in_order(partial(_decode, pixels, fit), _tasks(dataset), num_workers()):
+    for task in map_in_order(partial(_decode, pixels, fit), _tasks(dataset), num_workers_here()):
         failures |= task[0]
         misfits |= task[1]
     if misfits:
@@ -395,9 +396,10 @@ class ImageLoading:
             augment = augmentation_of(self.augmentation, padding)
             inputs = MemoryImages(pixels.to(self.device), everything, augment)
         else:
-            failures = find_unreadable(dataset, self.fit) if skips else {}
+            find = partial(find_unreadable, dataset, self.fit)
+            failures = find_once(dataset, self.fit.max_pixels, find) if skips else {}
             reader = BatchReader(dataset.open_images, self.fit, self.augmentation, padding)
-            workers = self.config.workers or num_workers()
+            workers = self.config.workers or num_workers_here()
             inputs = LargeImages(dataset, everything, reader, self.device, workers)
         return _without(failures, dataset, inputs)
 

@@ -5,7 +5,7 @@ shard whose process died is retried by a new one.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from multiprocessing.connection import Connection, wait
@@ -190,7 +190,7 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
         connection.send(("progress", (shard, done, bad)))
 
     counter = SimpleNamespace(report=SimpleNamespace(remote=report))
-    methods = {
+    methods: dict[str, Callable[..., object]] = {
         "place": lambda: (str(device), str(device)),
         "load": extractor.load,
         "extract": lambda shard: extractor.extract(shard, counter),
@@ -198,6 +198,7 @@ def _serve(connections: Sequence[Connection], device: torch.device) -> None:
     with suppress(EOFError, OSError):  # the parent has ended, or wants this to end
         while True:
             name, arguments = connection.recv()
+            reply: tuple[str, object]
             try:
                 reply = "answer", methods[name](*arguments)
             except DifficultyError as error:
