@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -84,6 +85,20 @@ class Setting:
 Rows = Generator[Row, None, None]
 Part = Callable[[Setting], Rows]
 """Yields numbers as they are measured, so that those before an error or the end are kept."""
+
+
+def imported_later(place: str) -> Part:
+    """A part that is imported when it runs, so that a package it lacks leaves out no other part.
+
+    Args:
+        place: Its module and function, "package.module:function".
+    """
+    module, _, name = place.partition(":")
+
+    def run(setting: Setting) -> Rows:
+        yield from getattr(import_module(module), name)(setting)
+
+    return run
 
 
 @dataclass(frozen=True)

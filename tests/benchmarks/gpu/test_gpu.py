@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks.gpu.__main__ import PARTS, has_failed, main
+from benchmarks.gpu.__main__ import PARTS, has_failed, main, run_all
 from benchmarks.gpu.encoders import write_images
 from benchmarks.gpu.fitting import floors
-from benchmarks.gpu.parts import LeftOut, PartResult, Row, Setting, run_part
+from benchmarks.gpu.parts import (
+    LeftOut,
+    Part,
+    PartResult,
+    Row,
+    Setting,
+    imported_later,
+    run_part,
+)
 from benchmarks.gpu.report import markdown
 from benchmarks.gpu.suite import MARK, ROOT, summarise
 
@@ -38,6 +46,35 @@ def test_every_part_runs_with_tiny_sizes(tmp_path: Path) -> None:
     for what in ("fit and score, difficulty", "builtin, bare forward pass", "knn, 500 x 8"):
         assert measured[what]["value"] > 0
         assert f"| {what} |" in (tmp_path / "out" / "gpu.md").read_text()
+
+
+def test_the_minutes_are_shared_by_the_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: dict[str, float] = {}
+
+    def part_called(name: str) -> Part:
+        def part(setting: Setting) -> Iterator[Row]:
+            seen[name] = setting.left()
+            yield Row("one", 1.0, "s")
+
+        return part
+
+    parts = {"short": (part_called("short"), 60), "long": (part_called("long"), 180)}
+    monkeypatch.setattr("benchmarks.gpu.__main__.PARTS", parts)
+
+    list(run_all(CPU, parts, pace=0.5, quick=False))
+
+    assert seen == {"short": pytest.approx(30, abs=5), "long": pytest.approx(90, abs=5)}
+
+
+def test_a_part_without_its_packages_leaves_out_itself_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(sys.modules, "benchmarks.gpu.neighbours", None)
+
+    result = run_part("knn", imported_later("benchmarks.gpu.neighbours:x"), setting_for(tmp_path))
+
+    assert result.left_out == "benchmarks.gpu.neighbours is not installed"
+    assert not has_failed(result)
 
 
 def test_all_parts_together_take_less_than_ten_minutes() -> None:
