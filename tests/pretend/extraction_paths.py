@@ -14,6 +14,7 @@ from difficulty_service.backbones import load_backbone
 from difficulty_service.backbones.backbone import BackboneOptions
 from difficulty_service.datasets.memory import ImagesInMemory, open_memory
 from difficulty_service.datasets.sample import Dataset, DatasetOptions
+from difficulty_service.extraction import decoding_processes, schedules
 from difficulty_service.extraction.shards import extract_shard
 from difficulty_service.extraction.task import ExtractionTask, ExtractOptions
 from difficulty_service.scoring.pipeline import ScoreRequest, make_plan, score_dataset
@@ -58,6 +59,25 @@ def extract(
         **rounds.each(NUM_ROUNDS),
         "apart": _apart(there, here),
     }
+
+
+def extract_by_processes() -> dict[str, Any]:
+    """As `extract`, by the bundled network and images that processes decode."""
+    workers, images = decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES
+    decoding_processes.LEAST_WORKERS = decoding_processes.LEAST_IMAGES = 1
+    by_processes: list[bool] = []
+    apart = schedules.prepared_apart
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        by_processes.append(True)
+        return apart(*arguments, **options)
+
+    schedules.prepared_apart = noted
+    try:
+        return extract("builtin", 32) | {"by processes": by_processes}
+    finally:
+        schedules.prepared_apart = apart
+        decoding_processes.LEAST_WORKERS, decoding_processes.LEAST_IMAGES = workers, images
 
 
 def extract_by_clip(folder: str) -> dict[str, Any]:

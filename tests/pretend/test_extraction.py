@@ -32,6 +32,15 @@ def test_a_backbone_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     require_within("extraction", path, counted)
 
 
+@pytest.mark.slow
+def test_images_that_processes_decode_keep_to_the_same_budget(on_gpus: Call) -> None:
+    counted = on_gpus(f"{PATHS}:extract_by_processes")
+
+    assert counted["by processes"] == [True]
+    assert counted["apart"] < 1e-5
+    require_within("extraction", "builtin", counted)
+
+
 def test_clip_keeps_to_its_budget_and_has_the_features_of_the_cpu(
     tmp_path: Path, on_gpus: Call
 ) -> None:
