@@ -172,12 +172,12 @@ def test_a_backbone_that_cannot_be_loaded_is_reported_with_the_host() -> None:
 
 
 def test_the_libraries_that_ran_the_backbone_are_named() -> None:
-    actors = Scripted(nodes=("a", "b"), environments={"b": Loaded(SAME, "ONNX Runtime")})
+    actors = Scripted(nodes=("a", "b"), environments={"b": Loaded(SAME, "onnxruntime")})
     pool = ActorPool(actors, ActorPlan(2, 2, 1, 0), dict.fromkeys(range(6), 10), SAME)
     for _ in pool.results(lambda *_: None):
         pass
 
-    assert name_libraries(pool.libraries) == "ONNX Runtime and PyTorch"
+    assert name_libraries(pool.libraries) == "PyTorch and onnxruntime"
     assert name_libraries({None}) is None
 
 

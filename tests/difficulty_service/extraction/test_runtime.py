@@ -470,10 +470,10 @@ def test_a_failed_export_is_a_warning_of_the_scores(
 def test_an_actor_of_a_cluster_takes_the_graph_of_its_machine(made: Made, photos: Path) -> None:
     extractor = ShardExtractor()
 
-    environment = extractor.load(task_of(photos, made.options))
+    loaded = extractor.load(task_of(photos, made.options))
 
-    assert runtime_of(extractor._backbone) == "onnxruntime"
-    assert environment["weights"] == extractor._backbone.weights_sha256
+    assert runtime_of(extractor._backbone) == loaded.library == "onnxruntime"
+    assert loaded.environment["weights"] == extractor._backbone.weights_sha256
 
 
 def test_a_network_that_was_loaded_before_its_graph_was_kept_takes_it(
