@@ -35,6 +35,7 @@ class Scorer:
             column: it takes `scorers.Samples`, and returns a tensor or array of shape (samples,),
             larger is harder, with NaN for a sample without a score.
         package: Optional package that `compute` needs.
+        needs_words: Whether `compute` compares images with names of classes, as a CLIP can.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Scorer:
     columns: tuple[str, ...] = ()
     compute: str | None = None
     package: str | None = None
+    needs_words: bool = False
 
     def __post_init__(self) -> None:
         if not self.columns:

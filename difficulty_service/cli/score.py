@@ -137,7 +137,7 @@ def score(
     with without(*muted_consoles(output)):
         if has_features:
             # The words of names are encoded by the file that encoded the images.
-            if useless := run.given - ({"weights"} if scoring.class_list else set()):
+            if useless := run.given - ({"weights"} if scoring.needs_words else set()):
                 raise WrongCall(
                     f"{source} holds features already, so {options(useless)} would change nothing"
                 )

@@ -3,6 +3,7 @@
 `scores.score_columns.SCORERS` lists them, `rmd_reference` is the main one in its plainest form.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ class Samples:
             Shape (samples, dim).
         labels: Class indices, int64. Shape (samples,).
         device: Device of the run, on which a scorer may compute; None where it has none.
+        cosines: How well the name of each class fits, from -1 to 1, as a function from features
+            (rows, dim) to (rows, classes); None unless the scorer needs words.
     """
 
     features: "Tensor"
@@ -27,3 +30,4 @@ class Samples:
     num_classes: int
     seed: int
     device: "torch.device | None" = None
+    cosines: "Callable[[Tensor], Tensor] | None" = None

@@ -97,6 +97,12 @@ _OWN = (
         compute="difficulty_service.scorers.knn:score_samples",
         package="faiss",
     ),
+    Scorer(
+        "name_margin",
+        "how much better the name of another class fits, by a CLIP",
+        compute="difficulty_service.scorers.label_names:score_samples",
+        needs_words=True,
+    ),
 )
 
 MEASURES: Mapping[str, str] = {"rmd": "RMD", "loss": "loss", "md_agnostic": "distance"}
@@ -105,7 +111,7 @@ MEASURES: Mapping[str, str] = {"rmd": "RMD", "loss": "loss", "md_agnostic": "dis
 OF_CLASSES = (
     *("md", "rmd", "rmd_std", "rmd_loo", "nearest_label", "nearest_label_name", "label_margin"),
     *SUSPICION.columns,
-    "agree",
+    *("agree", "name_margin"),
 )
 """Columns that compare classes, which no file has whose samples are of one class."""
 
@@ -206,6 +212,13 @@ _OWN_COLUMNS = (
     ),
     ColumnKind(
         "knn", "float32", _LENGTH, "Mean Euclidean distance to the ten nearest other samples."
+    ),
+    ColumnKind(
+        "name_margin",
+        "float32",
+        "difference of cosines, -2 to 2; above 0, another name fits better",
+        "Largest cosine of the image with the name of another class, as a CLIP sees both, minus "
+        "that with the name of the label.",
     ),
     ColumnKind(
         "suspicion",

@@ -1,33 +1,20 @@
 """Labels for samples that have none: names that fit them best, or clusters of their features."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from difficulty_service.backbones.backbone import BackboneOptions
-from difficulty_service.backbones.clip_space import leads_to_words, load_projection
-from difficulty_service.backbones.clip_text import load_text_encoder
-from difficulty_service.backbones.weights_files import GET_THEM
-from difficulty_service.base.errors import (
-    BackboneError,
-    DatasetError,
-    MissingWeights,
-    Setting,
-)
-from difficulty_service.base.float32_products import full_float32
+from difficulty_service.base.errors import DatasetError, Setting
 from difficulty_service.base.wording import count_of
 from difficulty_service.datasets.sample import has_labels
 from difficulty_service.features.description import MadeLabels
 from difficulty_service.features.source import FeatureSource
 from difficulty_service.scorers.kmeans import fit_kmeans, nearest_centroids
 from difficulty_service.scoring.marked_features import ChangedFeatures
+from difficulty_service.scoring.words import PROMPT, load_words, needing_words, require_words
 from difficulty_service.settings.options import ScoringOptions
-
-PROMPT = "a photo of a {}"
-"""What is compared with an image, of the name of each class."""
 
 DIRECTIONS = 64
 """Largest number of principal directions in which clusters are looked for."""
@@ -62,8 +49,8 @@ def make_labels(
     features = _all_features(source)
     known = source.description
     if options.class_list:
-        require_words(known.backbone, known.features)
-        with needing_words():
+        require_words(known.backbone, known.features, options)
+        with needing_words(options):
             labels = _closest_names(features, source, options, weights)
         names = options.class_list
         made = MadeLabels(classes=names, prompt=PROMPT)
@@ -116,32 +103,6 @@ def require_unlabelled(class_names: Sequence[str], options: ScoringOptions) -> N
         )
 
 
-def require_words(backbone: str | None, features: str | None) -> None:
-    """Refuses features that have no place among words, by which names could be compared."""
-    if not leads_to_words(backbone, features):
-        raise BackboneError(
-            f"{backbone} cannot compare images with names of classes",
-            "use a CLIP, such as ",
-            Setting("backbone", "clip-vit-b16"),
-            ", or have classes found by ",
-            Setting("clusters", "auto"),
-            parameter="classes",
-        )
-
-
-@contextmanager
-def needing_words() -> Iterator[None]:
-    """Says what to do where the weights of a network that knows words are missing.
-
-    A network without words, which else would be suggested, is no help there.
-    """
-    try:
-        yield
-    except MissingWeights as error:
-        instead = ("have classes found by ", Setting("clusters", "auto"))
-        raise MissingWeights(error.problem, *GET_THEM, *instead, parameter="weights") from error
-
-
 def _all_features(source: FeatureSource) -> Tensor:
     """Mean features of each sample over its runs, float32. Shape (samples, dim)."""
     parts = [source.open_part(shard, []).features() for shard in range(source.num_parts)]
@@ -152,23 +113,8 @@ def _closest_names(
     features: Tensor, source: FeatureSource, options: ScoringOptions, weights: str | None
 ) -> Tensor:
     """Index of the name that each image is closest to. Shape (samples,)."""
-    known = source.description
-    backbone = str(known.backbone)
-    network = BackboneOptions(weights, str(known.features), torch.device("cpu"))
-    encoder = load_text_encoder(backbone, network)
-    if encoder.weights_sha256 != known.weights_sha256:
-        raise BackboneError(
-            f"the weights of {backbone} are not those that made the features",
-            "extract the features again, or give the file of those weights as ",
-            Setting("weights"),
-            parameter="weights",
-        )
-    phrases = encoder.encode([PROMPT.format(name) for name in options.class_list])
-    projection = load_projection(backbone, network)
-    with torch.inference_mode(), full_float32():
-        placed = F.normalize(projection(features), dim=1)
-        labels: Tensor = (placed @ phrases.T).argmax(dim=1)
-    return labels
+    words = load_words(source.description, options.class_list, weights)
+    return words.cosines(features).argmax(dim=1)
 
 
 def suitable_clusters(num_samples: int) -> int:

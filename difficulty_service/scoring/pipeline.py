@@ -52,16 +52,12 @@ from difficulty_service.marks.review_folder import Review, UndoneRound
 from difficulty_service.scores.file import require_score_file_name
 from difficulty_service.scoring.fit_store import fit_store
 from difficulty_service.scoring.fitted_gaussians import FittedGaussians, require_same_features
-from difficulty_service.scoring.made_labels import (
-    make_labels,
-    needing_words,
-    require_unlabelled,
-    require_words,
-)
+from difficulty_service.scoring.made_labels import make_labels, require_unlabelled
 from difficulty_service.scoring.marked_features import MarkedFeatures
 from difficulty_service.scoring.reviewing import as_seen, reviewed
-from difficulty_service.scoring.rows import require_packages
+from difficulty_service.scoring.rows import Resources, require_packages
 from difficulty_service.scoring.store import ScoreSummary, score_store
+from difficulty_service.scoring.words import needing_words, require_words
 from difficulty_service.settings.option_types import parse_actors
 from difficulty_service.settings.options import EncodingOptions, ScoringOptions
 from difficulty_service.settings.run import Run
@@ -288,10 +284,10 @@ def score_dataset(
     dataset = dataset or open_dataset(plan.location, plan.dataset)
     require_unlabelled(dataset.class_names, scoring.options)
     advice: AbstractContextManager[None] = nullcontext()
-    if scoring.options.class_list:
-        advice = needing_words()
+    if scoring.options.needs_words:
+        advice = needing_words(scoring.options)
         named = plan.backbone or (fitted_on and fitted_on.backbone) or DEFAULT_BACKBONE
-        require_words(named, plan.network.features)
+        require_words(named, plan.network.features, scoring.options)
         plan = replace(plan, backbone=named)
     scoring = replace(scoring, review=as_seen(scoring.review, plan.out))
     with advice:
@@ -323,7 +319,8 @@ def score_features(
     if fitted is None:
         fitted = fit_store(store, request.options.fit)
         callbacks.fitted(fitted)
-    return score_store(store, fitted, request.out, request.options, request.before, request.device)
+    used = Resources(request.weights, request.device)
+    return score_store(store, fitted, request.out, request.options, request.before, used)
 
 
 def execute(

@@ -31,6 +31,7 @@ from difficulty_service.scorers.mahalanobis import Distances, relative_mahalanob
 from difficulty_service.scorers.suspicion import LabelPosteriors
 from difficulty_service.scores.score_columns import LIKELIEST_CLASSES, SCORERS
 from difficulty_service.scoring.duplicates import hash_rows
+from difficulty_service.scoring.words import load_words
 from difficulty_service.settings.options import ScorerOptions
 
 NAMED_LABELS = ("label", "nearest_label", "suggested_label")
@@ -38,6 +39,22 @@ NAMED_LABELS = ("label", "nearest_label", "suggested_label")
 
 HASH_COLUMN = "hash"
 """Column with a hash of the features, which the score file does not hold."""
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a scorer of all samples may use.
+
+    Attributes:
+        weights: File of the CLIP that made the features; None for that of the hub.
+        device: Device of the run; None where it has none.
+    """
+
+    weights: str | None = None
+    device: torch.device | None = None
+
+
+NO_RESOURCES = Resources()
 
 
 @dataclass(frozen=True)
@@ -77,7 +94,7 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
     *,
     left_out: bool,
     posteriors: LabelPosteriors | None = None,
-    device: torch.device | None = None,
+    resources: Resources = NO_RESOURCES,
 ) -> Iterator[pa.RecordBatch]:
     """Scores every sample of a store: the columns of a score file that need no other samples.
 
@@ -88,9 +105,9 @@ def score_rows(  # noqa: PLR0913 - each is another part of a fit
         left_out: Whether the Gaussians were fitted to these samples, so that each sample can also
             be scored as if they had not been fitted to it.
         posteriors: What scores the labels; None for no such columns.
-        device: Device of the run, for scorers that need all samples; None where it has none.
+        resources: For scorers that need all samples.
     """
-    at_once = _scores_of_all(store, scorers, device)
+    at_once = _scores_of_all(store, scorers, resources)
     prepared = replace(gaussians, centre=None)  # because each block is prepared once
     score_piece = _PieceScorer(
         store=store,
@@ -211,12 +228,15 @@ class _PieceScorer:
 
 
 def _scores_of_all(
-    store: FeatureSource, scorers: Sequence[str], device: torch.device | None
+    store: FeatureSource, scorers: Sequence[str], resources: Resources
 ) -> dict[str, NDArray[Any]]:
     """The columns of those scorers that need all features at once; holds these in memory."""
     asked = [SCORERS[name] for name in scorers if SCORERS[name].compute is not None]
     if not asked:
         return {}
+    cosines = None
+    if any(scorer.needs_words for scorer in asked):
+        cosines = load_words(store.description, store.class_names, resources.weights).cosines
     rows, labels = [], []
     for shard in range(store.num_parts):
         part = store.open_part(shard, [])
@@ -228,7 +248,8 @@ def _scores_of_all(
         torch.cat(labels).long(),
         len(store.class_names),
         store.description.seed,
-        device,
+        resources.device,
+        cosines,
     )
     columns = {}
     for scorer in asked:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import torch
 
 from difficulty_service.base.contract import given
 from difficulty_service.base.tables import to_numpy
@@ -40,7 +39,14 @@ from difficulty_service.scoring.image_faults import ImageFaults, find_image_faul
 from difficulty_service.scoring.marked_features import MarkedFeatures, with_marks
 from difficulty_service.scoring.ranking import difficulty_in, unranked_scores, with_percentiles
 from difficulty_service.scoring.rounds import count_newly_doubtful
-from difficulty_service.scoring.rows import HASH_COLUMN, Classes, match_classes, score_rows
+from difficulty_service.scoring.rows import (
+    HASH_COLUMN,
+    NO_RESOURCES,
+    Classes,
+    Resources,
+    match_classes,
+    score_rows,
+)
 from difficulty_service.settings.options import ScorerOptions
 
 KINDS = {"duplicate_of": "an exact copy", "near_duplicate_of": "a near copy"}
@@ -220,7 +226,7 @@ def score_store(
     out: Path,
     options: ScorerOptions = DEFAULT,
     before: Path | None = None,
-    device: torch.device | None = None,
+    resources: Resources = NO_RESOURCES,
 ) -> ScoreSummary:
     """Scores a store and writes the score file.
 
@@ -230,9 +236,9 @@ def score_store(
     Args:
         out: Score file to write; its folder also holds the unranked scores meanwhile.
         before: Scores of an earlier round; None for those in `out`, which are replaced.
-        device: Device of the run, for scorers that need all samples; None where it has none.
+        resources: For scorers that need all samples.
     """
-    rows = _ScoreRows(store, fitted, options, before or out, device)
+    rows = _ScoreRows(store, fitted, options, before or out, resources)
     with unranked_scores(out.parent) as unranked:
         for batch in rows:
             unranked.append(batch)
@@ -299,7 +305,7 @@ class _ScoreRows:
         fitted: FittedGaussians,
         options: ScorerOptions,
         before: Path | None = None,
-        device: torch.device | None = None,
+        resources: Resources = NO_RESOURCES,
     ) -> None:
         store.description.require_scorable()
         require_same_features(store.description, fitted.description)
@@ -310,7 +316,7 @@ class _ScoreRows:
         self._posteriors: Mapping[str, Any] = {}  # a LabelRuleFit each
         self._warnings: list[str] = []
         self._marked = store if isinstance(store, MarkedFeatures) else None
-        self._before, self._device = before, device
+        self._before, self._resources = before, resources
         self._suspicious: list[pa.StringArray] = []  # ids
         self.caution: str | None = None
         # Without a second class, the columns that compare classes tell nothing.
@@ -343,7 +349,7 @@ class _ScoreRows:
             scorers,
             left_out=left_out,
             posteriors=posteriors,
-            device=self._device,
+            resources=self._resources,
         ):
             if self._marked is not None:
                 marks = self._marked.applied.verified.slice(self.counts.samples, len(batch))

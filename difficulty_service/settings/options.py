@@ -157,6 +157,11 @@ class ScorerOptions(Options):
     0.97; takes quadratic time."""
 
     @property
+    def scorer_of_words(self) -> str | None:
+        """The scorer that compares images with names of classes; None where none does."""
+        return next((name for name in self.scorers if SCORERS[name].needs_words), None)
+
+    @property
     def names_scorers(self) -> bool:
         """Whether a person named the scorers, so that none of them may be left out."""
         return "scorers" in self.model_fields_set
@@ -320,6 +325,11 @@ class TagOptions(Options):
 @panel("Scoring")
 class ScoringOptions(FittingOptions, ScorerOptions, TagOptions, LabelOptions):
     """How features become scores."""
+
+    @property
+    def needs_words(self) -> bool:
+        """Whether images are compared with names, as a CLIP can."""
+        return bool(self.class_list) or self.scorer_of_words is not None
 
 
 class DatasetScoring(ScoringOptions, EncodingOptions, ReadingOptions):

@@ -28,7 +28,8 @@ from difficulty_service.interface.score import score_dataset
 from difficulty_service.interface.scores import Scores
 from difficulty_service.scores.file import read_scores
 from difficulty_service.scores.score_columns import OF_CLASSES
-from difficulty_service.scoring.made_labels import PROMPT, find_clusters, suitable_clusters
+from difficulty_service.scoring.made_labels import find_clusters, suitable_clusters
+from difficulty_service.scoring.words import PROMPT
 from tests.small_clip import BACKBONE, known_to_open_clip, write_weights
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
