@@ -18,6 +18,7 @@ SECTIONS = (
     page_of_labels.in_short,
     page_of_labels.wrong_labels,
     page_of_labels.planted,
+    page_of_labels.kinds,
     page_of_labels.people,
     page_of_labels.views,
     page_of_labels.counts,

@@ -30,6 +30,10 @@ CUTS = {
 
 PLANTED_SCORES = ("rmd", "suspicion", "agree", "AUM")
 PLANTED_PERCENT = "10"
+CHANCE = 0.45
+"""AUROC below which a score ranks hard samples as easy, and not by chance."""
+
+KIND_SCORES = ("rmd", "suspicion", "agree", "knn", "AUM", "EL2N")
 PLANTED = (
     ("CIFAR-100", "symmetric"),
     ("CIFAR-100", "class-dependent"),
@@ -184,6 +188,41 @@ AUROC at {PLANTED_PERCENT} % wrong labels, built-in features.
 {markdown(("labels", *map(label, PLANTED_SCORES)), rows)}
 ![AUROC over the rate of wrong labels, by dataset and kind of noise](images/evidence-planted.svg)
 """
+
+
+def kinds(tables: Tables) -> str:
+    """Which score finds which kind of hard sample."""
+    found: dict[str, dict[str, str]] = {}
+    for row in tables.rows("kinds"):
+        found.setdefault(row["kind"], {})[row["score"]] = row["auroc"]
+    rows = []
+    for kind, by_score in found.items():
+        texts = [by_score.get(score, NOT_RUN) for score in KIND_SCORES]
+        best = max(by_score, key=lambda score: float(by_score[score]))
+        rows.append([kind, *bold(texts, by_score[best]), label(best)])
+    below = [kind for kind, by_score in found.items() if float(by_score.get("knn", 1)) < CHANCE]
+    clustered = (
+        f"`knn` is below chance for {', '.join(below)}: many hard images that are alike are a\n"
+        "cluster of their own.\n"
+        if below
+        else ""
+    )
+    asked = tables.rows("kinds")[:1]
+    how = (
+        f"{int(asked[0]['samples']):,} test images of CIFAR-10, mean of {asked[0]['draws']} draws, "
+        f"built-in features ({asked[0]['machine']})."
+        if asked
+        else f"{NOT_RUN}."
+    )
+    return f"""## Kinds of hardness
+
+AUROC for a tenth of the samples made hard in one way, after [H-CAT](https://arxiv.org/abs/2403.04551):
+{how}
+Near images are of CIFAR-100, far ones of MNIST; domain is Gaussian noise, zoom the middle enlarged
+twice, shift a move by twelve pixels. Foreign and changed images keep their labels.
+
+{markdown(("kind", *map(label, KIND_SCORES), "best of all"), rows)}
+{clustered}"""
 
 
 def people(tables: Tables) -> str:

@@ -162,7 +162,7 @@ Half-widths of 95 % intervals end in `_95`; what has not run has no row.
 - Wrong labels: [all scores](evidence/wrong_labels.csv), [paired](evidence/paired.csv),
   [planted](evidence/planted.csv), [sets won](evidence/best.csv), [cost](evidence/costs.csv),
   [counts](evidence/counts.csv), [`p_wrong` by range](evidence/p_wrong.csv),
-  [random checks](evidence/random_checks.csv).
+  [random checks](evidence/random_checks.csv), [kinds of hardness](evidence/kinds.csv).
 - Backbones: [likelihood of the labels](evidence/encoders.csv),
   [lengths of features](evidence/scalings.csv).
 - [Several labels per image](annotators.md): [consensus](evidence/annotators.csv).
