@@ -9,7 +9,7 @@ import json
 import re
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, TypeAlias
@@ -23,6 +23,9 @@ from difficulty_service.marks.record import MarkedSample, Marks
 
 SAMPLE_ID, GIVEN_LABEL = "sample_id", "given_label"
 """Keys of each exported sample: its id, and the class that it had."""
+
+ANNOTATION_ID = "annotation_id"
+"""Column of the tables of Label Studio alone."""
 
 LABEL_CONTROL, MARK_CONTROL = "label", "mark"
 """Choices of Label Studio: of the class, and of what to do with the sample."""
@@ -105,7 +108,8 @@ def read_annotations(path: Path) -> Marks | None:
     """Reads what a tool exported, recognised by its content; None where it is a table.
 
     These are JSON or JSON-MIN of Label Studio, "CVAT for images" as XML or in a ZIP file, and
-    a FiftyOneDataset or FiftyOneImageClassificationDataset, as folder or by its JSON file.
+    a FiftyOneDataset or FiftyOneImageClassificationDataset, as folder or by its JSON file. The
+    tables of Label Studio are for `read_label_studio_table`.
 
     Raises:
         CleaningError: The file cannot be read, or is not of samples that were exported from scores.
@@ -169,6 +173,23 @@ def _of_label_studio(path: Path, tasks: Iterable[Json]) -> Marks:
     for _, each in sorted(dated, key=lambda pair: pair[0]):
         read.add(each)
     return read.marks(path)
+
+
+def is_of_label_studio(columns: Collection[str]) -> bool:
+    """Whether a table with these columns is what Label Studio exports of exported samples."""
+    return {SAMPLE_ID, GIVEN_LABEL, ANNOTATION_ID} <= {*columns}
+
+
+def read_label_studio_table(
+    path: Path, rows: Iterable[Mapping[str, str]], warnings: Sequence[str]
+) -> Marks:
+    """Decisions of the CSV or TSV of Label Studio, with a row for each annotation.
+
+    A cell holds the choice itself, and is empty where there is none.
+    """
+    filled = ({name: cell for name, cell in row.items() if cell} for row in rows)
+    read = _of_label_studio(path, filled)
+    return Marks(read.samples, (*warnings, *read.warnings))
 
 
 def _chosen(annotation: Json) -> list[str | None]:
@@ -303,7 +324,13 @@ def _of_fiftyone(path: Path, labels: Iterable[tuple[Json, set[str]]]) -> Marks:
         else:
             read.undecided += 1
     if not known:
-        raise _foreign(path, f"no label of FiftyOne has {SAMPLE_ID} and {GIVEN_LABEL}")
+        raise CleaningError(
+            f"{path} cannot be read as marks: no label of FiftyOne has {SAMPLE_ID} and "
+            f"{GIVEN_LABEL}, which its FiftyOneImageClassificationDataset leaves out by default",
+            "export a FiftyOneDataset, or labels with include_attributes=True, of samples that "
+            "were exported from scores",
+            parameter="marks",
+        )
     return read.marks(path)
 
 

@@ -14,7 +14,11 @@ from difficulty_service.base.csv_cells import unguarded, write_rows
 from difficulty_service.base.errors import CleaningError
 from difficulty_service.base.files import CONTENT_BYTES, replacing
 from difficulty_service.base.tables import UNREADABLE, read_parquet
-from difficulty_service.marks.annotations import read_annotations
+from difficulty_service.marks.annotations import (
+    is_of_label_studio,
+    read_annotations,
+    read_label_studio_table,
+)
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import (
     ID_COLUMN,
@@ -54,7 +58,10 @@ def read_marks(path: Path, sample_ids: Collection[str]) -> Marks:
         text = unguarded(cell)
         return cell if cell in sample_ids and text not in sample_ids else text
 
-    return _marks_of_rows(str(path), _csv_rows(path, warnings), warnings, id_of, unguarded)
+    rows = _csv_rows(path, warnings)
+    if rows and is_of_label_studio(rows[0][1]):
+        return read_label_studio_table(path, (row for _, row in rows), warnings)
+    return _marks_of_rows(str(path), rows, warnings, id_of, unguarded)
 
 
 def marks_of_table(table: pa.Table) -> Marks:
@@ -117,7 +124,7 @@ def _parse_mark(where: str, sample_id: str, text: str, label: str) -> MarkedSamp
     return MarkedSample(sample_id, mark, (label or None) if takes_class else None)
 
 
-def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[str, str]]]:
+def _csv_rows(path: Path, warnings: list[str]) -> Sequence[tuple[str, Mapping[str, str]]]:
     """Each line with its place in the file; adds to the warnings."""
     text, encoding = _decode(path)
     if is_changed(path):
@@ -131,7 +138,8 @@ def _csv_rows(path: Path, warnings: list[str]) -> Iterable[tuple[str, Mapping[st
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     try:
         reader.fieldnames = [name.strip() for name in reader.fieldnames or ()]
-        _require_columns(str(path), reader.fieldnames)
+        if not is_of_label_studio(reader.fieldnames):
+            _require_columns(str(path), reader.fieldnames)
         rows = [(f"line {reader.line_num}", row) for row in reader]
     except csv.Error as error:
         raise CleaningError(

@@ -50,6 +50,7 @@ def test_the_command_says_how_label_studio_is_started(
 
     assert done.stderr == ""
     assert f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={photos.parent}\n" in done.stdout
+    assert f"Local Files with the absolute local path {photos}: under Settings" in done.stdout
     assert len(json.loads((out / "tasks.json").read_text())) == 600
 
 

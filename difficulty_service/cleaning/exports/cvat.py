@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import numpy as np
-
 from difficulty_service.base.errors import CleaningError, ImageError
 from difficulty_service.cleaning.class_folders import extension_of
-from difficulty_service.cleaning.exports.samples import Exported, class_list, label_scores
+from difficulty_service.cleaning.exports.samples import Exported, class_list, most_doubtful_first
 from difficulty_service.images.header import open_header, upright_shape
 from difficulty_service.marks.annotations import (
     CVAT_ANNOTATIONS,
@@ -56,7 +54,7 @@ def write_cvat(
         )
     ids, missing = scores.table["sample_id"].to_pylist(), MissingImages()
     labels = dict(zip(ids, scores.table["label"].to_pylist(), strict=True))
-    order = {ids[row]: place for place, row in enumerate(np.argsort(label_scores(scores)).tolist())}
+    order = {sample_id: place for place, sample_id in enumerate(most_doubtful_first(scores))}
     frames = []
     with zipfile.ZipFile(folder / IMAGES, "w") as archive:  # images do not get smaller
         for sample_id, image in images.images(ids, missing.add):

@@ -12,6 +12,7 @@ from difficulty_service.cleaning.exports.samples import (
     Exported,
     class_list,
     image_files,
+    most_doubtful_first,
     sample_rows,
 )
 from difficulty_service.marks.annotations import (
@@ -37,6 +38,7 @@ def write_label_studio(
 ) -> Exported:
     """Writes `tasks.json` and `label_config.xml`.
 
+    Label Studio shows tasks in the order of the file: those come first whose label fits worst.
     The prediction of a task is its label, with a score from 0 to 1 that is low where another class
     fits better; all columns of the score file are the `meta` of the task. Images in files of their
     own stay where they are, others are copied into the folder; texts are part of the tasks.
@@ -46,8 +48,10 @@ def write_label_studio(
     version = f"difficulty-service {scores.provenance.package_version or ''}".strip()
     if images.is_text:
         texts = images.images(list(rows), missing.add)
-        tasks = [_task(rows[key], "text", text.read().decode(), version) for key, text in texts]
-        _write(folder, tasks, label_config(class_list(scores), "text"))
+        tasks = {
+            key: _task(rows[key], "text", each.read().decode(), version) for key, each in texts
+        }
+        _write(folder, scores, tasks, "text")
         return Exported(missing.warnings())
     copies = folder / "images"
     copies.mkdir()
@@ -55,27 +59,39 @@ def write_label_studio(
         sample_id: final / "images" / path
         for sample_id, path in image_files(images, list(rows), copies, missing)
     }
-    # Label Studio serves what is below the folder above the one that all images are in.
     folders = [file.parent for file in files.values()] or [final]
+    # A storage cannot be the root itself, so that this is the folder above that of all images.
     root = Path(os.path.commonpath(folders)).parent
-    tasks = [
-        _task(rows[key], "image", LOCAL_FILES + quote(path.relative_to(root).as_posix()), version)
-        for key, path in files.items()
-    ]
-    _write(folder, tasks, label_config(class_list(scores), "image"))
-    served = (
+    tasks = {
+        key: _task(rows[key], "image", _address(path, root), version) for key, path in files.items()
+    }
+    _write(folder, scores, tasks, "image")
+    return Exported(missing.warnings(), _steps(root, folders))
+
+
+def _address(path: Path, root: Path) -> str:
+    return LOCAL_FILES + quote(path.relative_to(root).as_posix())
+
+
+def _steps(root: Path, folders: Sequence[Path]) -> list[str]:
+    """What makes Label Studio serve the images."""
+    storages = sorted({root.joinpath(*each.relative_to(root).parts[:1]) for each in folders})
+    return [
         "Label Studio serves the images if it is started with "
         "LABEL_STUDIO_LOCAL_FILES_SERVING_ENABLED=true and "
-        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}"
-    )
-    return Exported(missing.warnings(), [served])
+        f"LABEL_STUDIO_LOCAL_FILES_DOCUMENT_ROOT={root}",
+        "and if the project has a source storage of the type Local Files with the absolute local "
+        f"path {' and another with '.join(map(str, storages))}: under Settings > Cloud Storage, "
+        "add it and do not sync it, as each file would become a task of its own",
+    ]
 
 
-def _write(folder: Path, tasks: Sequence[Mapping[str, Any]], interface: str) -> None:
+def _write(folder: Path, scores: ScoreFile, tasks: Mapping[str, Any], kind: str) -> None:
+    ordered = [tasks[key] for key in most_doubtful_first(scores) if key in tasks]
     (folder / LABEL_STUDIO_TASKS).write_text(
-        json.dumps(tasks, indent=1, ensure_ascii=False), "utf-8"
+        json.dumps(ordered, indent=1, ensure_ascii=False), "utf-8"
     )
-    (folder / "label_config.xml").write_text(interface, "utf-8")
+    (folder / "label_config.xml").write_text(label_config(class_list(scores), kind), "utf-8")
 
 
 def label_config(names: Sequence[str], kind: str) -> str:

@@ -1,6 +1,7 @@
 """Scores as tables and as samples of other tools; the larger formats have files of their own."""
 
 import json
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +53,16 @@ def label_scores(scores: ScoreFile) -> NDArray[np.float64]:
     return expit(-margins / 2)
 
 
+def most_doubtful_first(scores: ScoreFile) -> list[str]:
+    """The ids of all samples, those first whose label fits worst, those last where it is unknown.
+
+    Samples whose labels fit equally stay in the order of the file.
+    """
+    margins = scores.column("label_margin").cast(pa.float64()).to_numpy()
+    ids: list[str] = scores.table["sample_id"].to_pylist()
+    return [ids[row] for row in np.argsort(-margins, kind="stable").tolist()]
+
+
 def sample_rows(scores: ScoreFile) -> dict[str, dict[str, Any]]:
     """The known values of each sample by its id: names of classes, scores and a label score."""
     names = class_list(scores)
@@ -60,12 +71,10 @@ def sample_rows(scores: ScoreFile) -> dict[str, dict[str, Any]]:
         scores.table.to_pylist(), label_scores(scores).tolist(), strict=True
     ):
         del row["label_name"]
-        nearest = row["nearest_label"]
-        row |= {
-            "label": names[row["label"]],
-            "nearest_label": None if nearest is None else names[nearest],
-            "label_score": None if np.isnan(label_score) else label_score,
-        }
+        for column in CLASS_INDICES:
+            if row.get(column) is not None:
+                row[column] = names[row[column]]
+        row["label_score"] = None if np.isnan(label_score) else label_score
         rows[row["sample_id"]] = {name: value for name, value in row.items() if value is not None}
     return rows
 
@@ -137,18 +146,30 @@ def write_fiftyone(
     """Writes `labels.json` and the folder `data`.
 
     An image in a file of its own stays where it is, and the absolute path is its key; others are
-    copied to `data`, and the name without the extension is the key.
+    copied to `data`, and the name without the extension is the key. So is that of a link there, for
+    each further sample of the same file, as a key has one label.
     """
     missing = MissingImages()
     rows, names = sample_rows(scores), class_list(scores)
     index = {name: label for label, name in enumerate(names)}
     copies = folder / "data"
     copies.mkdir()  # FiftyOne requires it even if it is empty
-    labels = {}
-    for sample_id, path in image_files(images, list(rows), copies, missing):
+    labels = dict[str, Any]()
+    for number, (sample_id, path) in enumerate(image_files(images, list(rows), copies, missing)):
         attributes = rows[sample_id] | {GIVEN_LABEL: rows[sample_id]["label"]}
         key = str(path) if path.is_absolute() else path.stem
+        if key in labels:
+            key = f"again{number:08d}"
+            _link(path, copies / f"{key}{path.suffix}")
         labels[key] = {"label": index[attributes.pop("label")], "attributes": attributes}
     described = {"classes": names, "labels": labels}
     (folder / FIFTYONE_LABELS).write_text(json.dumps(described, indent=1), "utf-8")
     return Exported(missing.warnings())
+
+
+def _link(path: Path, link: Path) -> None:
+    """Makes a link to a file, or a copy of it where there are no links."""
+    try:
+        link.symlink_to(path)
+    except OSError:
+        shutil.copyfile(path, link)

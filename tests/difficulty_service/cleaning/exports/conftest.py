@@ -53,6 +53,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
         suspicion=[3.0 if row == 4 else -9.0 for row in range(12)],
         suggested_label=others,
         suggested_label_name=[CLASSES[label] for label in others],
+        first_label=looks_like,
     )
     known = {"class_names": CLASSES, "dataset": str(photos), "fingerprint": dataset.fingerprint}
     path = folder / "scores.parquet"

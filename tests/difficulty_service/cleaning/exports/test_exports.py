@@ -18,9 +18,11 @@ from difficulty_service.base.checksums import ChangedFile
 from difficulty_service.base.csv_cells import unguarded
 from difficulty_service.base.errors import CleaningError, DatasetError, ScoreFileError
 from difficulty_service.cleaning.exports import export_file, export_folder
+from difficulty_service.datasets.sample import DatasetOptions
 from difficulty_service.pages.stored_images import ImageSource, open_images
 from difficulty_service.scores.file import ScoreFile, read_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.difficulty_service.cleaning.exports.conftest import World
 from tests.factories import score_table
 from tests.formulas import FORMULAS, cells_that_run
 
@@ -210,6 +212,43 @@ def test_fiftyone_gets_copies_of_images_inside_a_table(
     }
 
 
+def test_several_samples_of_a_file_stay_several_in_fiftyone(
+    tmp_path: Path, photos: Path, make_scores: MakeScores
+) -> None:
+    lines = [f"{row},photos/{IDS[row // 2]},{'bird' if row % 2 else 'cat'}" for row in range(6)]
+    (tmp_path / "votes.csv").write_text("\n".join(["id,image,label", *lines]))
+    ids = [*map(str, range(6))]
+    scores = make_scores(ids, dataset=str(tmp_path / "votes.csv"))
+    source = open_images(scores.provenance, ids, given=DatasetOptions(id_column="id"))
+
+    export_folder("fiftyone", scores, source, tmp_path / "out")
+
+    labels = json.loads((tmp_path / "out" / "labels.json").read_text())["labels"]
+    links = {path.stem: path for path in (tmp_path / "out" / "data").iterdir()}
+    shown = {
+        each["attributes"]["sample_id"]: links.get(key, Path(key)).resolve()
+        for key, each in labels.items()
+    }
+    assert shown == {str(row): photos / IDS[row // 2] for row in range(6)}
+    assert len(links) == 3
+
+
+@pytest.mark.parametrize("name", ["fiftyone", "labelstudio"])
+def test_every_class_is_a_name(tmp_path: Path, world: World, name: str) -> None:
+    export_folder(name, world.scores, world.images, tmp_path / "out")
+
+    file = {"fiftyone": "labels.json", "labelstudio": "tasks.json"}[name]
+    described = json.loads((tmp_path / "out" / file).read_text())
+    rows = (
+        [each["attributes"] for each in described["labels"].values()]
+        if name == "fiftyone"
+        else [task["meta"] for task in described]
+    )
+    (first,) = (row for row in rows if row["sample_id"] == "cat/0.png")
+    assert (first["nearest_label"], first["first_label"]) == ("dog", "dog")
+    assert first["suggested_label"] == "dog"
+
+
 def test_label_studio_gets_tasks_that_fit_its_interface(
     tmp_path: Path, photo_scores: ScoreFile, source: ImageSource
 ) -> None:
@@ -231,9 +270,23 @@ def test_label_studio_gets_tasks_that_fit_its_interface(
         assert task["data"]["given_label"] in allowed
         assert 0 <= prediction["score"] <= 1
         assert prediction["model_version"].startswith("difficulty-service")
-    assert tasks[5]["data"]["image"] == "/data/local-files/?d=photos/dog/new/1.png"
-    assert tasks[5]["meta"]["label_margin"] == 2
+    assert tasks[0]["data"]["image"] == "/data/local-files/?d=photos/dog/new/1.png"
+    assert tasks[0]["meta"]["label_margin"] == 2
     assert exported.instructions[0].endswith(f"DOCUMENT_ROOT={tmp_path}")
+    assert f"path {tmp_path / 'photos'}: under Settings" in exported.instructions[1]
+
+
+def test_tasks_of_label_studio_begin_with_the_most_doubtful_label(
+    tmp_path: Path, photo_scores: ScoreFile, source: ImageSource
+) -> None:
+    column = photo_scores.table.schema.get_field_index("label_margin")
+    margins = pa.array([-3.0, 5, None, 5, 1, -2])
+    table = photo_scores.table.set_column(column, "label_margin", margins)
+
+    export_folder("labelstudio", replace(photo_scores, table=table), source, tmp_path / "out")
+
+    tasks = json.loads((tmp_path / "out" / "tasks.json").read_text())
+    assert [IDS.index(task["data"]["sample_id"]) for task in tasks] == [1, 3, 4, 5, 0, 2]
 
 
 def test_label_studio_serves_copies_of_images_inside_a_table(

@@ -4,6 +4,7 @@ Label Studio's files have the form that its converter writes, CVAT's that of "CV
 and FiftyOne's that of its exporters; none of them is installed here.
 """
 
+import csv
 import json
 import zipfile
 from pathlib import Path
@@ -303,3 +304,42 @@ def test_scores_without_labels_have_none_to_correct(
         export_folder(name, without_labels(world.scores), world.images, tmp_path / "out")
 
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("csv", ","), ("tsv", "\t")])
+def test_a_table_of_label_studio_has_all_its_decisions(
+    tmp_path: Path, name: str, delimiter: str
+) -> None:
+    rows = [
+        ("annotation_id", "given_label", "id", "image", "label", "mark", "sample_id", "updated_at"),
+        ("1", "bird", "7", "/data/1.png", "bird", "", KEPT, "2026-01-01T00:00:00Z"),
+        ("2", "cat", "8", "/data/2.png", "bird", "", MOVED, "2026-01-01T00:00:00Z"),
+        ("4", "cat", "8", "/data/2.png", "dog", "", MOVED, "2026-01-02T00:00:00Z"),
+        ("3", "dog", "9", "/data/3.png", "dog", "drop", DROPPED, "2026-01-01T00:00:00Z"),
+        ("", "dog", "10", "/data/4.png", "", "", OPEN, ""),
+    ]
+    path = tmp_path / f"project.{name}"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter=delimiter, quoting=csv.QUOTE_ALL).writerows(rows)
+
+    marks = read_marks(path, ())
+
+    assert marks.samples == EXPECTED
+    assert marks.warnings == (
+        f"1 sample annotated more than once in {path}: the last one counts",
+        f"1 sample without a mark, because nobody annotated them in {path}",
+    )
+
+
+def test_a_table_without_a_dropped_sample_has_no_such_column(tmp_path: Path) -> None:
+    path = tmp_path / "project.csv"
+    path.write_text(f"annotation_id,given_label,label,sample_id\n1,cat,dog,{MOVED}\n")
+
+    assert read_marks(path, ()).samples == {MOVED: EXPECTED[MOVED]}
+
+
+def test_labels_that_fiftyone_wrote_without_attributes_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "labels.json").write_text('{"classes": ["cat"], "labels": {"/a.png": "cat"}}')
+
+    with pytest.raises(CleaningError, match="or labels with include_attributes=True"):
+        read_marks(tmp_path, ())
