@@ -24,6 +24,8 @@ from difficulty_service.images.pixel_range import (
     measured,
 )
 from difficulty_service.images.pixels import Pixels, is_measured
+from difficulty_service.images.png import is_deep
+from difficulty_service.images.png import read_values as read_deep
 from difficulty_service.images.tiff import (
     TiffPage,
     chosen_bands,
@@ -167,6 +169,8 @@ def _look_at(opener: ImageOpener, max_pixels: int, chosen: Pixels) -> _SeenValue
         if page.num_bands > 1:
             return _look_at_bands(data, page, chosen, seen)
         header.seek(page.place)
+    if is_deep(header):
+        return _with_ends(seen, read_deep(header), unsigned=True)
     if not is_wide(header):
         return seen
     try:
@@ -187,7 +191,7 @@ def _look_at_bands(data: bytes, page: TiffPage, chosen: Pixels, seen: _SeenValue
 
 def _with_ends(seen: _SeenValues, known: NDArray[np.generic], *, unsigned: bool) -> _SeenValues:
     step = max(known.size // _MOST_PIXELS, 1)
-    ends = _percentiles(known[::step]) if known.size else None
+    ends = _percentiles(known.reshape(-1)[::step]) if known.size else None
     return replace(seen, ends=ends, is_unsigned=unsigned)
 
 

@@ -31,6 +31,8 @@ from difficulty_service.images.pixel_range import (
     require_measured,
 )
 from difficulty_service.images.pixels import Pixels, to_bytes
+from difficulty_service.images.png import is_deep
+from difficulty_service.images.png import read_values as read_deep
 from difficulty_service.images.tiff import (
     BandsFile,
     chosen_bands,
@@ -270,6 +272,8 @@ def decode_to_pil(header: ImageFile.ImageFile, pixels: Pixels | None = None) -> 
     """
     try:
         image = _of_tiff(header, pixels or Pixels())
+        if image is None and pixels is not None and pixels.range is not None and is_deep(header):
+            image = Image.fromarray(pixels.range.scaled(read_deep(header)))
         if image is None:
             header.load()
             image = to_rgb(header, None if pixels is None else pixels.range)
