@@ -64,6 +64,16 @@ class Pixels:
         found = cls(PixelRange.of(known), tuple(map(int, bands)), str(page))
         return found if found != cls() else None
 
+    @classmethod
+    def chosen(cls, pixel_range: str | None, bands: str | None, page: str | None) -> Self | None:
+        """What the texts of options say, which are valid; None where none is given."""
+        found = cls(
+            PixelRange.parse(pixel_range) if pixel_range else None,
+            parse_bands(bands) if bands else (),
+            page or "",
+        )
+        return found if found != cls() else None
+
     def describe(self) -> dict[str, object]:
         """JSON values of what was chosen, beside those of a preprocessing."""
         chosen = {"bands": [*self.bands], "page": self.page}

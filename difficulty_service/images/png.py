@@ -31,8 +31,9 @@ def read_values(header: ImageFile.ImageFile) -> NDArray[np.uint16]:
     upper = str(header.tile[0].args)
     low = _unpacked(header, _LOWER[upper])
     if upper == _GREY:
-        return np.repeat(low[..., :1] << 8 | low[..., 1:2], 3, axis=2)
-    return (_unpacked(header, upper) << 8 | low)[..., :3]
+        grey = low[..., :1] * np.uint16(256) + low[..., 1:2]
+        return np.repeat(grey, 3, axis=2)
+    return (_unpacked(header, upper) * np.uint16(256) + low)[..., :3]
 
 
 def _unpacked(header: ImageFile.ImageFile, how: str) -> NDArray[np.uint16]:

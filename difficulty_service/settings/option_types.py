@@ -18,8 +18,6 @@ from pydantic import (
 
 from difficulty_service.base.wording import did_you_mean
 from difficulty_service.images.corruption_strengths import STRENGTHS
-from difficulty_service.images.pixel_range import PixelRange
-from difficulty_service.images.pixels import known_page, parse_bands
 from difficulty_service.scorers.strategies import STRATEGIES
 from difficulty_service.scores.score_columns import SCORERS
 
@@ -223,21 +221,6 @@ Corruption = Annotated[
     str,
     AfterValidator(known_corruption),
     WithJsonSchema({"type": "string", "pattern": r"^\w{1,40}:[1-5]$"}),
-]
-Range = Annotated[
-    str,
-    AfterValidator(lambda text: str(PixelRange.parse(text))),
-    WithJsonSchema({"type": "string", "pattern": r"^[0-9eE.+-]{1,30}:[0-9eE.+-]{1,30}$"}),
-]
-Bands = Annotated[
-    str,
-    AfterValidator(lambda text: ",".join(map(str, parse_bands(text)))),
-    WithJsonSchema({"type": "string", "pattern": r"^\d{1,4}(, ?\d{1,4}, ?\d{1,4})?$"}),
-]
-Page = Annotated[
-    str,
-    AfterValidator(known_page),
-    WithJsonSchema({"type": "string", "pattern": r"^(first|middle|last|[1-9]\d{0,3})$"}),
 ]
 Actors = Annotated[str, AfterValidator(lambda text: parse_actors(text) and text)]
 

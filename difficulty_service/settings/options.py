@@ -23,15 +23,12 @@ from difficulty_service.scores.score_columns import DEFAULT_SCORERS, SCORERS
 from difficulty_service.settings.option_types import (
     LARGEST_SEED,
     MOST_SAMPLES,
-    Bands,
     ClassNames,
     Clusters,
     Column,
     Corruption,
     InPython,
     NamesInOrder,
-    Page,
-    Range,
     Scorers,
     Separator,
     Strategies,
@@ -42,6 +39,7 @@ from difficulty_service.settings.option_types import (
     strategy_shares,
 )
 from difficulty_service.settings.option_types import Options as Options
+from difficulty_service.settings.pixel_types import Bands, Page, Range
 
 IN_DATASET = panel("Dataset")
 

@@ -14,6 +14,7 @@ from PIL import Image
 
 from difficulty_service.scores.file import write_scores
 from difficulty_service.scores.provenance import Provenance
+from tests.tiff_files import tiff
 from trainer.config import Recipe
 from trainer.recipes.file import recipe_from_dict
 from trainer.runs.train import RunCallbacks, RunRequest, run_seed
@@ -188,6 +189,12 @@ def locations(
         copy = damaged / file.relative_to(images)
         copy.parent.mkdir(parents=True, exist_ok=True)
         copy.write_bytes(file.read_bytes()[: 20 if file.name == "07.png" else None])
+    random = np.random.default_rng(0)
+    for number in range(30):
+        place = folder / "deep" / str(number % 3) / f"{number}.tif"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        pages = random.integers(0, 4096, (2, 8, 8, 3), np.uint16)
+        place.write_bytes(tiff(list(pages)))
     _write_scores(folder / "scores.parquet", ids)
     _write_scores(folder / "other.parquet", ids[::-1])
     _write_scores(folder / "other_labels.parquet", ids, probability=0.9)
@@ -198,6 +205,7 @@ def locations(
         "TEST_FEATURES": test_features,
         "IMAGES": images,
         "DAMAGED_IMAGES": str(damaged),
+        "DEEP_IMAGES": str(folder / "deep"),
         "TEXTS": str(folder / "texts.parquet"),
         "OTHER_TEXTS": str(folder / "other_texts.parquet"),
         "TREES": str(folder / "trees.parquet"),

@@ -12,6 +12,8 @@ from pydantic import BaseModel, Field, NonNegativeInt, ValidationInfo, field_val
 
 from difficulty_service.dataset_formats import Format
 from difficulty_service.images.header import DEFAULT_MAX_PIXELS
+from difficulty_service.images.pixels import Pixels
+from difficulty_service.settings.pixel_types import Bands, Page, Range
 from trainer.config.steps import CosineRate, Optimiser, RandomOrder, Sampling, Schedule, Sgd
 from trainer.config.table import Count, Fraction, Needs, NotNegative, Positive, RecipeTable, needs
 from trainer.transformers_files import encoder_of
@@ -88,6 +90,14 @@ class ImageData(ListedData):
     """Height and width in pixels; default: the size of the images, which must be equal."""
     max_pixels: Count = DEFAULT_MAX_PIXELS
     """Maximum number of pixels; larger files are refused."""
+    pixel_range: Range | None = None
+    """Values shown as black and white if images have more than 8 bits, such as "0:4095"; default:
+    the upper 8 of 16 bits. It must be that of the scores, if there are some."""
+    bands: Bands | None = None
+    """Bands of a TIFF for red, green and blue, such as "4,3,2", or a single one; as in the
+    scores."""
+    page: Page | None = None
+    """Page of a TIFF: "first", "middle", "last" or its number; as in the scores."""
     on_error: Literal["skip", "stop"] = "skip"
     """Unreadable images: "skip" finds them before the run starts, lists them and goes on without
     them; "stop" ends the run."""
@@ -99,6 +109,11 @@ class ImageData(ListedData):
     """Keep all images decoded on the device; default: if they take up to 4 GiB."""
     workers: Annotated[Count | None, NOT_IN_MEMORY] = None
     """Processes that decode images not kept in memory; default: one per core."""
+
+    @property
+    def pixels(self) -> Pixels | None:
+        """What is seen of more than eight bits, many bands and pages; None for the usual."""
+        return Pixels.chosen(self.pixel_range, self.bands, self.page)
 
 
 LABELS = Needs(

@@ -4,6 +4,7 @@ Those that fit in memory are decoded once, kept and augmented on the device; oth
 augmented by worker processes, batch by batch.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -28,6 +29,7 @@ from difficulty_service.images.header import (
     open_header,
     read_encoded,
 )
+from difficulty_service.images.pixels import Pixels
 from trainer.config import Augmentation, ImageData
 from trainer.data.augmentation import Augment, augmentation_of, crop_boxes, mirror
 from trainer.data.splits import skipped_entries, warnings_of
@@ -45,6 +47,7 @@ class Fit:
         margin: Factor by which the resized image exceeds the result, which is its centre.
         resizes: Whether an image of another size is resized; otherwise it is an error.
         max_pixels: Maximum number of pixels of an image before it is resized.
+        pixels: What is seen of more than eight bits, many bands and pages; None for the usual.
     """
 
     height: int
@@ -52,6 +55,7 @@ class Fit:
     margin: float = 1.0
     resizes: bool = True
     max_pixels: int = DEFAULT_MAX_PIXELS
+    pixels: Pixels | None = None
 
     def apply(self, image: Image.Image) -> Image.Image:
         """Resizes an image and cuts out its centre; one of the right size is returned unchanged."""
@@ -72,8 +76,10 @@ class Fit:
         return image.resize((self.width, self.height), Image.Resampling.BILINEAR, box=box)
 
 
-def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.Image:
-    """Reads and decodes the first frame of an image: RGB, eight bits, upright.
+def decode(
+    opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS, pixels: Pixels | None = None
+) -> Image.Image:
+    """Reads and decodes the first frame of an image, or the chosen page: RGB, eight bits, upright.
 
     Images of more pixels are refused by their header.
 
@@ -83,13 +89,7 @@ def decode(opener: ImageOpener, max_pixels: int = DEFAULT_MAX_PIXELS) -> Image.I
     """
     data = read_encoded(opener, max_pixels)
     # Always by PIL: resizing by PIL keeps the antialiasing that earlier runs were trained with.
-    try:
-        return decode_to_pil(open_header(data, max_pixels))
-    except ImageError as error:
-        if error.parameter != "bands":
-            raise
-        remedy = "write three of them as images of their own"  # recipes choose none
-        raise ImageError(error.problem, remedy) from error
+    return decode_to_pil(open_header(data, max_pixels), pixels)
 
 
 def failure_reason(error: ImageError) -> str:
@@ -104,7 +104,7 @@ def pixels_of(image: Image.Image) -> NDArray[np.uint8]:
 
 def _as_recipe_key(setting: Setting) -> str:
     key = f"data.{setting.parameter}"
-    return key if setting.value is None else f"{key} = {setting.value}"
+    return key if setting.value is None else f"{key} = {json.dumps(setting.value)}"
 
 
 _IMAGES_PER_TASK = 64
@@ -205,7 +205,7 @@ def _decode(
     misfits: dict[int, str] = {}
     for position, opener in enumerate(openers, start):
         try:
-            image = decode(opener, fit.max_pixels)
+            image = decode(opener, fit.max_pixels, fit.pixels)
         except ImageError as error:
             failures[position] = failure_reason(error)
             continue
@@ -243,7 +243,7 @@ class BatchReader:
         for row, position in enumerate(positions.tolist()):
             try:
                 opener = next(self.open_images(range(position, position + 1)))
-                image = decode(opener, self.fit.max_pixels)
+                image = decode(opener, self.fit.max_pixels, self.fit.pixels)
                 own = None if draws is None else draws[row : row + 1]
                 pixels[row] = pixels_of(self._resize(image, own))
             except ImageError as error:
@@ -351,7 +351,8 @@ def evaluation_margin(config: ImageData) -> float:
 
 def evaluation_fit(config: ImageData, height: int, width: int) -> Fit:
     """The size of images in evaluation, and in training where these are not cropped at random."""
-    return Fit(height, width, evaluation_margin(config), max_pixels=config.max_pixels)
+    margin = evaluation_margin(config)
+    return Fit(height, width, margin, max_pixels=config.max_pixels, pixels=config.pixels)
 
 
 def training_fit(config: ImageData, dataset: Dataset) -> Fit:
@@ -361,13 +362,14 @@ def training_fit(config: ImageData, dataset: Dataset) -> Fit:
     failures: dict[int, str] = {}
     for position, opener in enumerate(dataset.open_images(range(len(dataset.labels)))):
         try:
-            image = decode(opener, config.max_pixels)
+            image = decode(opener, config.max_pixels, config.pixels)
         except ImageError as error:
             failures[position] = failure_reason(error)
             if config.on_error == "stop":
                 break
         else:
-            return Fit(image.height, image.width, resizes=False, max_pixels=config.max_pixels)
+            fit = evaluation_fit(config, image.height, image.width)
+            return replace(fit, margin=1.0, resizes=False)
     raise unreadable(named(failures, dataset), dataset.location)
 
 

@@ -125,7 +125,7 @@ def _run(
     recipe = request.recipe
     tokenizer = encoder_of(recipe.model.name)
     splits = open_splits(recipe.data, request.seed, accelerator.device, tokenizer)
-    with opening_once() as score_files:
+    with opening_once(recipe.data) as score_files:
         weights, distribution = _weights(splits, recipe, score_files)
         beliefs = _beliefs(splits.train, recipe.loss, score_files)
         difficulty = _difficulty(splits, recipe, score_files)

@@ -11,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from difficulty_service.base.errors import ScoreFileError, TrainingError
+from difficulty_service.base.errors import ConfigError, ScoreFileError, TrainingError
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.scores.file import OpenScoreFile, open_scores
 from difficulty_service.scores.provenance import Provenance
 from difficulty_service.scores.score_columns import scorer_of
+from trainer.config import AnyData, ImageData
 
 EXAMPLES = 3
 """Number of ids that a message names."""
@@ -25,14 +27,39 @@ ScoreFiles = Callable[[str], OpenScoreFile]
 
 
 @contextmanager
-def opening_once() -> Iterator[ScoreFiles]:
+def opening_once(data: AnyData) -> Iterator[ScoreFiles]:
     """Opens each score file of a run when it is first needed, until the context ends.
+
+    One whose images were seen in another way than those of the run is refused.
 
     Weights, beliefs and the order of samples mostly come from one file, and each opening reads all
     of it to verify its checksum. What describes a file is known after the context, too.
     """
     with ExitStack() as stack:
-        yield cache(lambda path: stack.enter_context(open_scores(Path(path))))
+
+        def opened(path: str) -> OpenScoreFile:
+            scores = stack.enter_context(open_scores(Path(path)))
+            require_same_pixels(data, scores)
+            return scores
+
+        yield cache(opened)
+
+
+def require_same_pixels(data: AnyData, scores: OpenScoreFile) -> None:
+    """Raises ConfigError where scored images were seen in a way that the recipe does not say."""
+    seen = Pixels.of(scores.provenance.preprocessing)
+    if not isinstance(data, ImageData) or seen is None:
+        return
+    options = seen.options()
+    if options == (data.pixels or Pixels()).options():
+        return
+    keys = " and ".join(f'data.{name} = "{text}"' for name, text in options.items())
+    raise ConfigError(
+        f"the images of {scores.path} were scored with {keys}, and this recipe reads them in "
+        "another way",
+        f"set {keys} and no other of pixel_range, bands and page, also in the recipes that it is "
+        "compared with",
+    )
 
 
 def unique_ids(table: pa.Table, path: Path) -> pa.Array:

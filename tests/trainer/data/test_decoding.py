@@ -11,6 +11,8 @@ from difficulty_service.backbones.backbone import Preprocessing
 from difficulty_service.base.errors import ImageError, Setting
 from difficulty_service.datasets.image_openers import open_bytes
 from difficulty_service.datasets.sample import ImageOpener
+from difficulty_service.images.pixel_range import PixelRange
+from difficulty_service.images.pixels import Pixels
 from difficulty_service.images.preparation import prepare
 from tests.tiff_files import tiff
 from trainer.data.images import Fit, decode, failure_reason, pixels_of
@@ -61,11 +63,23 @@ def test_sixteen_bits_are_reduced_to_the_upper_eight() -> None:
     np.testing.assert_array_equal(pixels[1], values >> 8)
 
 
-def test_of_many_bands_a_remedy_names_no_key_that_a_recipe_has_not() -> None:
+def test_of_many_bands_the_remedy_is_a_key_of_the_recipe() -> None:
     data = tiff([np.zeros((6, 8, 13), np.uint16)])
 
-    with pytest.raises(ImageError, match="write three of them as images of their own"):
+    with pytest.raises(ImageError) as caught:
         decode(partial(open_bytes, data))
+
+    assert failure_reason(caught.value).endswith('choose them as data.bands = "3,2,1"')
+
+
+def test_images_are_seen_as_the_recipe_says() -> None:
+    bands = np.zeros((6, 8, 5), np.uint16)
+    bands[..., 4], bands[..., 1] = 1000, 550
+    data = partial(open_bytes, tiff([bands]))
+
+    pixels = pixels_of(decode(data, pixels=Pixels(PixelRange(100, 1000), (5, 2, 1))))
+
+    assert pixels[:, 0, 0].tolist() == [255, 128, 0]
 
 
 def test_exif_orientation_is_applied(grey: Image.Image) -> None:
