@@ -146,8 +146,10 @@ evidence: $(INSTALLED) ## every score beside other packages, written to docs/evi
 	$(BIN)/python -m benchmarks.evidence.copies
 	$(BIN)/python -m benchmarks.evidence.selection
 
-formats: $(INSTALLED) ## read what nine other programs write, and say every difference (two minutes, installs them in .formats)
+formats: $(INSTALLED) ## read what other programs write, and open exports in them (six minutes, installs them in .formats)
 	$(BIN)/python -m benchmarks.formats
+	$(BIN)/python -m benchmarks.formats.round_trips
+	$(BIN)/python -m benchmarks.formats.fields
 
 papers-quick: $(INSTALLED) ## every row of docs/papers.md in a reduced form (half an hour, resumes)
 	$(BIN)/python -m benchmarks.papers_quick

@@ -16,35 +16,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.formats.environments import ROOT, environment
 from benchmarks.formats.explained import explain, stale
 from benchmarks.formats.page import TABLE, write_page
 from benchmarks.formats.table import TableRow, load, read_ours, row_of
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 HEADER = (
     *("writer", "version", "format", "situation", "boxes", "ours", "its own reader"),
     *("ours: pixels", "its own: pixels", "classes equal", "cleaned", "difference"),
 )
-
-
-def environment(folder: Path) -> Path:
-    """The interpreter of the programs, which are installed where they are not."""
-    python, done = folder / "bin" / "python", folder / "installed.txt"
-    files = [HERE / "requirements.txt", HERE / "requirements-alone.txt"]
-    wanted = "".join(file.read_text() for file in files)
-    if done.is_file() and done.read_text() == wanted:
-        return python
-    _run(sys.executable, "-m", "venv", "--clear", folder)
-    pip = (python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
-    _run(*pip, "-r", files[0])
-    _run(*pip, "--no-deps", "-r", files[1])
-    done.write_text(wanted)
-    return python
-
-
-def _run(*words: object) -> None:
-    subprocess.run(list(map(str, words)), check=True, cwd=ROOT)  # noqa: S603 - our own words
 
 
 def rows_in(python: Path, folder: Path) -> list[TableRow]:
@@ -93,7 +73,7 @@ def write_table(path: Path, rows: list[TableRow]) -> None:
 def main() -> int:
     """Runs all; the number of differences without an explanation decides the exit code."""
     folder = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".formats").resolve()
-    rows = rows_in(environment(folder / "environment"), folder / "written")
+    rows = rows_in(environment(folder), folder / "written")
     write_table(TABLE, rows)
     write_page()
     unexplained = [

@@ -3,7 +3,8 @@
     python -m benchmarks.formats.fixtures [FOLDER]
 
 The datasets are those that `python -m benchmarks.formats` wrote. They are small, and of several
-programs; none has a path of the machine that wrote it.
+programs; none has a path of the machine that wrote it. So are the decisions that programs wrote by
+`python -m benchmarks.formats.round_trips FOLDER 3`.
 """
 
 import shutil
@@ -31,9 +32,35 @@ CHOSEN = (
 )
 
 
+DECISIONS = ROOT / "tests" / "data" / "decisions"
+DECIDED = {
+    "decisions.json": "decisions.json",
+    "label-studio.json": "of_label_studio/JSON.json",
+    "label-studio-min.json": "of_label_studio/JSON_MIN.json",
+    "label-studio.csv": "of_label_studio/CSV.csv",
+    "label-studio.tsv": "of_label_studio/TSV.tsv",
+    "cvat-by-datumaro.xml": "of_datumaro/written/annotations.xml",
+    "fiftyone-samples.json": "of_fiftyone/FiftyOneDataset/samples.json",
+    "datasets.csv": "of_datasets/marks.csv",
+    "datasets.parquet": "of_datasets/marks.parquet",
+}
+"""What programs wrote of decisions, by the name of the copy."""
+
+
+def copy_decisions(trips: Path) -> None:
+    """Copies the decisions anew, without the folder in which they were made."""
+    shutil.rmtree(DECISIONS, ignore_errors=True)
+    DECISIONS.mkdir(parents=True)
+    for name, path in DECIDED.items():
+        data = (trips / path).read_bytes()
+        (DECISIONS / name).write_bytes(data.replace(str(trips).encode(), b"/data"))
+
+
 def main() -> None:
     """Copies them anew."""
-    written = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".formats") / "written"
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / ".formats").resolve()
+    copy_decisions(place / "trips")
+    written = place / "written"
     shutil.rmtree(FIXTURES, ignore_errors=True)
     for name in CHOSEN:
         shutil.copytree(written / name / "data", FIXTURES / name)

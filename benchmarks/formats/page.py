@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-TABLE, PAGE = DOCS / "formats.csv", DOCS / "formats.md"
+TABLE, TRIPS, FIELDS = (DOCS / f"{name}.csv" for name in ("formats", "round_trips", "fields"))
+PAGE = DOCS / "formats.md"
 _START, _END = "<!-- {}: written by `make formats` -->\n\n", "\n<!-- end of {} -->"
 _NOTHING = "-"
 
@@ -19,9 +20,11 @@ def rows_of(table: Path = TABLE) -> Rows:
         return list(csv.DictReader(file))
 
 
-def page_of(text: str, rows: Rows) -> str:
+def page_of(text: str, rows: Rows, trips: Rows, fields: Rows) -> str:
     """The text of the page, with its parts written anew."""
-    for name, part in (("summary", _summary(rows)), ("differences", _differences(rows))):
+    parts = {"summary": _summary(rows), "differences": _differences(rows)}
+    parts |= {"trips": _trips(trips), "fields": _fields(fields)}
+    for name, part in parts.items():
         before, rest = text.split(_START.format(name))
         _, after = rest.split(_END.format(name))
         text = "".join([before, _START.format(name), part, _END.format(name), after])
@@ -75,6 +78,28 @@ def _differences(rows: Rows) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _trips(rows: Rows) -> str:
+    lines = [f"| {' | '.join(rows[0])} |", "|" + "---|" * len(rows[0])]
+    lines += [f"| {' | '.join(cell or _NOTHING for cell in row.values())} |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _fields(rows: Rows) -> str:
+    groups: dict[str, list[Mapping[str, str]]] = defaultdict(list)
+    for row in rows:
+        groups[f"{row['program']} {row['version']}"].append(row)
+    lines = ["| program | images | levels apart |", "|---|---|---|"]
+    for program, group in groups.items():
+        names = "; ".join(row["image"] for row in group)
+        lines.append(f"| {program} | {names} | {_most_levels(group)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _most_levels(group: Iterable[Mapping[str, str]]) -> str:
+    """The largest number of levels, or why an image is not read."""
+    return max((row["levels apart"] for row in group), key=lambda text: (len(text), text))
+
+
 def write_page() -> None:
     """Writes the parts of the page anew."""
-    PAGE.write_text(page_of(PAGE.read_text(), rows_of()))
+    PAGE.write_text(page_of(PAGE.read_text(), rows_of(), rows_of(TRIPS), rows_of(FIELDS)))

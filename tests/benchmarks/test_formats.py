@@ -1,17 +1,25 @@
 """The comparison with what other programs were given, and the page that is made of its table."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import benchmarks.formats.page
+from benchmarks.formats import fields
 from benchmarks.formats.case import Reading, Row
 from benchmarks.formats.compare import changed_only, compared, decided, matched, truth_of
 from benchmarks.formats.explained import EXPLANATIONS, explain, stale
 from benchmarks.formats.ours import Decided, name_of
-from benchmarks.formats.page import PAGE, page_of, rows_of
+from benchmarks.formats.page import FIELDS, PAGE, TRIPS, page_of, rows_of
+from benchmarks.formats.round_trips import counted
 from benchmarks.formats.scenes import CATEGORIES, SITUATIONS, Scene, Thing
 from benchmarks.formats.table import TableRow
+from benchmarks.formats.tools.trip import Decision
+from difficulty_service.marks.mark_kinds import Mark
+from difficulty_service.marks.record import MarkedSample
 
 HERE = Path(benchmarks.formats.page.__file__).parent
 PLAIN = SITUATIONS["plain"]
@@ -116,7 +124,56 @@ def test_an_explanation_without_a_difference_is_named() -> None:
 def test_the_page_of_formats_is_made_of_its_table() -> None:
     text = PAGE.read_text()
 
-    assert page_of(text, rows_of()) == text
+    assert page_of(text, rows_of(), rows_of(TRIPS), rows_of(FIELDS)) == text
+
+
+def test_every_decision_came_back_through_every_program() -> None:
+    rows = rows_of(TRIPS)
+
+    assert {row["not right"] for row in rows} == {"0"}
+    programs = {row["program"] for row in rows if row["relabel"] == "30"}
+    assert programs == {"label-studio", "datumaro", "fiftyone", "datasets"}
+
+
+def test_a_decision_that_is_lost_or_another_one_is_not_right() -> None:
+    decisions = {
+        "a": Decision("keep", "cat"),
+        "b": Decision("relabel", "dog"),
+        "c": Decision("drop", "cat"),
+        "d": Decision("none", "cat"),
+        "e": Decision("relabel", "cat"),
+    }
+    marks = {
+        "b": MarkedSample("b", Mark.RELABEL, "dog"),
+        "c": MarkedSample("c", Mark.DROP),
+        "e": MarkedSample("e", Mark.RELABEL, "bird"),
+        "f": MarkedSample("f", Mark.KEEP),
+    }
+
+    found, wrong = counted(decisions, marks)
+
+    assert +found == {"relabel": 1, "drop": 1, "none": 1}
+    assert wrong == 3, "a is lost, e has another class, and f is none of the samples"
+
+
+def test_images_of_other_fields_had_the_levels_of_the_formula() -> None:
+    assert {row["levels apart"] for row in rows_of(FIELDS)} == {"0"}
+
+
+@pytest.mark.parametrize(("change", "apart"), [(0, "0"), (14, "1"), (600, "52")])
+def test_levels_that_are_not_of_the_formula_are_counted(
+    tmp_path: Path, change: int, apart: str
+) -> None:
+    values = np.arange(100, 3000, 29, np.uint16).reshape(10, 10, 1)
+    Image.fromarray(values[..., 0]).save(tmp_path / "a.tif")
+    np.save(tmp_path / "a.npy", np.where(values == 1550, values + change, values))
+    entry = {"program": "x", "version": "1", "kind": "grey", "image": "a.tif", "page": ""}
+    entry |= {"low": 100, "high": 3000, "bands": [], "inverted": False, "missing": None}
+    (tmp_path / "written.json").write_text(json.dumps([entry]))
+
+    (row,) = fields.rows_of(tmp_path)
+
+    assert str(row["levels apart"]) == apart
 
 
 def test_the_table_has_forty_datasets_of_eight_programs_at_least() -> None:

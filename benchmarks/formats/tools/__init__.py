@@ -1,0 +1,1 @@
+"""Programs that open exports; in some of them, people decide about the samples."""
