@@ -81,24 +81,28 @@ def _by_tifffile(folder: Path) -> Iterator[Written]:
     yield written("floats", floats, floats[..., 0])
     yield written("floats, predictor", floats, floats[..., 0], compression="zlib", predictor=True)
     yield written("16-bit colours", colours, colours, photometric="rgb")
-    separate = {"photometric": "rgb", "planarconfig": "separate"}
+    separate: dict[str, Any] = {"photometric": "rgb", "planarconfig": "separate"}
     yield written("16-bit colours in planes", colours, np.moveaxis(colours, -1, 0), **separate)
-    many = {"photometric": "minisblack", "planarconfig": "contig", "bands": (5, 3, 1)}
+    many: dict[str, Any] = {
+        "photometric": "minisblack",
+        "planarconfig": "contig",
+        "bands": (5, 3, 1),
+    }
     yield written("five bands", five, five, **many)
     yield written("five bands, tiles", five, five, tile=(16, 16), compression="zlib", **many)
     stack = np.moveaxis(five, -1, 0)
     middle = five[..., 2:3]
-    pages = {"photometric": "minisblack", "page": "middle"}
+    pages: dict[str, Any] = {"photometric": "minisblack", "page": "middle"}
     yield written("stack, middle page", middle, stack, **pages)
     yield written("stack of ImageJ, middle page", middle, stack, imagej=True, **pages)
     yield written("stack of OME, middle page", middle, stack, ome=True, **pages)
 
 
 def _by_rasterio(folder: Path) -> Iterator[Written]:
-    def written(kind: str, values: Values, driver: str = "GTiff", **options: Any) -> Written:  # noqa: ANN401
+    def written(kind: str, values: Values, **options: Any) -> Written:  # noqa: ANN401
         own = {name: options.pop(name) for name in ("bands", "low", "high") if name in options}
         path = folder / f"rasterio {kind}.tif"
-        smaller = options.pop("smaller", False)
+        smaller, driver = options.pop("smaller", False), options.pop("driver", "GTiff")
         shape = {"height": SIZE[0], "width": SIZE[1], "count": values.shape[2]}
         with rasterio.open(path, "w", driver, dtype=values.dtype, **shape, **options) as file:
             file.write(np.moveaxis(values, -1, 0))
@@ -109,14 +113,19 @@ def _by_rasterio(folder: Path) -> Iterator[Written]:
         return Written("rasterio", version("rasterio"), kind, path.name, missing=missing, **own)
 
     four, many, grey = (_values(bands, "uint16") for bands in (4, 13, 1))
-    packed = {"tiled": True, "blockxsize": 16, "blockysize": 16, "compress": "deflate"}
-    shown = {"bands": (4, 3, 2)}
+    packed: dict[str, Any] = {
+        "tiled": True,
+        "blockxsize": 16,
+        "blockysize": 16,
+        "compress": "deflate",
+    }
+    shown: dict[str, Any] = {"bands": (4, 3, 2)}
     yield written("four bands", four, **shown)
     yield written("four bands, tiles", four, predictor=2, **packed, **shown)
     yield written("13 bands by pixel", many, interleave="pixel", compress="lzw", **shown)
     yield written("13 bands by band", many, interleave="band", **shown)
     yield written("with smaller copies", grey, smaller=True)
-    yield written("cloud-optimised", four, "COG", **shown)
+    yield written("cloud-optimised", four, driver="COG", **shown)
     floats = grey.astype(np.float32)
     floats[:9, :7] = -9999
     yield written("floats with nodata", floats, nodata=-9999, compress="deflate", predictor=3)

@@ -11,7 +11,7 @@ from PIL import Image
 
 from difficulty_service.base.errors import DifficultyError
 from difficulty_service.images.header import decode_to_pil, open_header
-from difficulty_service.pages.stored_images import open_images
+from difficulty_service.pages.stored_images import StoredImage, open_images
 from difficulty_service.scores.provenance import Provenance
 from trainer.metrics.predictions import confidence_and_correct
 from trainer.reports.diagrams import ORANGE, save_picture, style
@@ -209,7 +209,7 @@ def _sheet(scores: ScoreSource, sources: Sources) -> Drawn:
     try:
         source = open_images(scores.provenance, ids)
         pictures = {
-            sample_id: _shrunk(image.read())
+            sample_id: _shrunk(image)
             for sample_id, image in source.images(set(ids), problems.__setitem__)
         }
     except (DifficultyError, OSError) as error:
@@ -265,8 +265,8 @@ def _extremes(scores: ScoreSource, num_images: int) -> list[Row]:
     ]
 
 
-def _shrunk(encoded: bytes) -> Image.Image:
-    image = decode_to_pil(open_header(encoded))
+def _shrunk(stored: StoredImage) -> Image.Image:
+    image = decode_to_pil(open_header(stored.read()), stored.pixels)
     image.thumbnail((SIDE, SIDE))
     return image
 

@@ -343,3 +343,22 @@ def test_labels_that_fiftyone_wrote_without_attributes_are_refused(tmp_path: Pat
 
     with pytest.raises(CleaningError, match="or labels with include_attributes=True"):
         read_marks(tmp_path, ())
+
+
+DECISIONS = Path(__file__).resolve().parents[3] / "data" / "decisions"
+WRITTEN = sorted(path.name for path in DECISIONS.iterdir() if path.name != "decisions.json")
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_programs_wrote_has_each_decision(name: str) -> None:
+    decisions = json.loads((DECISIONS / "decisions.json").read_text())
+
+    marks = read_marks(DECISIONS / name, decisions.keys()).samples
+
+    found = {sample_id: (str(each.mark), each.label) for sample_id, each in marks.items()}
+    assert found == {
+        sample_id: (kind, label if kind == "relabel" else None)
+        for sample_id, (kind, label) in decisions.items()
+        if kind != "none"
+    }
+    assert len(found) == 9

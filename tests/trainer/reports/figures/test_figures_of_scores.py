@@ -1,5 +1,8 @@
 """Figures of score files: their numbers by a naive version, and what is left out."""
 
+import base64
+import io
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +146,26 @@ def test_a_sheet_shows_the_hardest_and_the_easiest_images(images: str, tmp_path:
     assert [row["sample_id"] for row in few.rows] == [*hardest[:9], *hardest[::-1][:9]]
     few.draw(tmp_path / "few.svg")
     assert (tmp_path / "few.svg").read_text().count("<image") == 18
+
+
+def test_dim_images_of_sixteen_bits_are_shown_as_they_were_scored(tmp_path: Path) -> None:
+    (tmp_path / "dim").mkdir()
+    for number in range(4):
+        values = np.full((8, 8), 100 + 50 * number, np.uint16)
+        Image.fromarray(values).save(tmp_path / "dim" / f"{number}.png")
+    scores = {f"{number}.png": float(number) for number in range(4)}
+    seen = {"pixel_range": [100.0, 250.0]}
+    path = write_score_file(
+        tmp_path / "scores.parquet", scores, dataset=str(tmp_path / "dim"), preprocessing=seen
+    )
+
+    (figure,) = sheet_figures(read_sources([path], "rmd"))
+
+    assert isinstance(figure, Figure)
+    figure.draw(tmp_path / "sheet.svg")
+    encoded = re.findall(r"base64,([A-Za-z0-9+/=\s]+)\"", (tmp_path / "sheet.svg").read_text())
+    shown = [Image.open(io.BytesIO(base64.b64decode(each))).convert("L") for each in encoded]
+    assert sorted({round(np.asarray(each).mean()) for each in shown}) == [0, 85, 170, 255]
 
 
 def test_a_sheet_shows_what_a_run_predicts_where_that_is_another_class(
