@@ -135,6 +135,16 @@ def test_every_decision_came_back_through_every_program() -> None:
     assert programs == {"label-studio", "datumaro", "fiftyone", "datasets"}
 
 
+@pytest.mark.parametrize("table", [TRIPS, FIELDS], ids=["round trips", "fields"])
+def test_the_versions_of_a_table_are_those_that_are_installed(table: Path) -> None:
+    pins = [line for path in HERE.glob("requirements*.txt") for line in path.read_text().split()]
+
+    used = {f"{row['program']}=={row['version']}" for row in rows_of(table)}
+
+    assert len(used) >= 3
+    assert all(any(pin.endswith(each) for pin in pins) for each in used)
+
+
 def test_a_decision_that_is_lost_or_another_one_is_not_right() -> None:
     decisions = {
         "a": Decision("keep", "cat"),
