@@ -21,7 +21,7 @@ from typing import Any
 from benchmarks.formats.environments import ROOT, WRITERS, environment, run_words
 from benchmarks.formats.exported import OF_A_KIND, write_exports
 from benchmarks.formats.page import TRIPS, write_page
-from benchmarks.formats.tools.trip import KINDS, NONE, RELABEL, Decision, decisions_of
+from benchmarks.formats.tools.trip import KINDS, NONE, RELABEL, ToolDecision, decisions_of
 from difficulty_service.marks.files import read_marks
 from difficulty_service.marks.record import MarkedSample
 
@@ -52,7 +52,7 @@ PROGRAMS = (
 
 
 def counted(
-    decisions: Mapping[str, Decision], marks: Mapping[str, MarkedSample]
+    decisions: Mapping[str, ToolDecision], marks: Mapping[str, MarkedSample]
 ) -> tuple[Counter[str], int]:
     """How many decisions of each kind came back as they were, and how many did not."""
     found, wrong = Counter[str](), len(marks.keys() - decisions.keys())
@@ -79,7 +79,7 @@ def row_of(
     trip: Mapping[str, Any],
     program: str,
     version: str,
-    decisions: Mapping[str, Decision],
+    decisions: Mapping[str, ToolDecision],
     folder: Path,
 ) -> dict[str, object]:
     """The row of an export in a program."""
@@ -90,7 +90,7 @@ def row_of(
         return row | {"not right": lost}
     marks = read_marks(folder / trip["marks"], decisions.keys()).samples
     carried = {
-        sample_id: each if each.kind in trip["carried"] else Decision(NONE, each.label)
+        sample_id: each if each.kind in trip["carried"] else ToolDecision(NONE, each.label)
         for sample_id, each in decisions.items()
     }
     found, wrong = counted(carried, marks)

@@ -17,7 +17,7 @@ from benchmarks.formats.page import FIELDS, PAGE, TRIPS, page_of, rows_of
 from benchmarks.formats.round_trips import counted
 from benchmarks.formats.scenes import CATEGORIES, SITUATIONS, Scene, Thing
 from benchmarks.formats.table import TableRow
-from benchmarks.formats.tools.trip import Decision
+from benchmarks.formats.tools.trip import ToolDecision
 from difficulty_service.marks.mark_kinds import Mark
 from difficulty_service.marks.record import MarkedSample
 
@@ -147,11 +147,11 @@ def test_the_versions_of_a_table_are_those_that_are_installed(table: Path) -> No
 
 def test_a_decision_that_is_lost_or_another_one_is_not_right() -> None:
     decisions = {
-        "a": Decision("keep", "cat"),
-        "b": Decision("relabel", "dog"),
-        "c": Decision("drop", "cat"),
-        "d": Decision("none", "cat"),
-        "e": Decision("relabel", "cat"),
+        "a": ToolDecision("keep", "cat"),
+        "b": ToolDecision("relabel", "dog"),
+        "c": ToolDecision("drop", "cat"),
+        "d": ToolDecision("none", "cat"),
+        "e": ToolDecision("relabel", "cat"),
     }
     marks = {
         "b": MarkedSample("b", Mark.RELABEL, "dog"),

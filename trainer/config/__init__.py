@@ -92,7 +92,7 @@ class ImageData(ListedData):
     """Maximum number of pixels; larger files are refused."""
     pixel_range: Range | None = None
     """Values shown as black and white if images have more than 8 bits, such as "0:4095"; default:
-    the upper 8 of 16 bits. It must be that of the scores, if there are some."""
+    the upper 8 of 16 bits. Scores, if there are some, must have the same range."""
     bands: Bands | None = None
     """Bands of a TIFF for red, green and blue, such as "4,3,2", or a single one; as in the
     scores."""

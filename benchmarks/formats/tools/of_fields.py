@@ -30,7 +30,7 @@ SIZE = (48, 64)
 
 
 @dataclass(frozen=True)
-class Written:
+class FieldImage:
     """An image of a program.
 
     Attributes:
@@ -58,13 +58,13 @@ def _values(bands: int, dtype: str, low: int = 0, high: int = 4096) -> Values:
     return np.random.default_rng(bands).integers(low, high, (*SIZE, bands)).astype(dtype)
 
 
-def _by_tifffile(folder: Path) -> Iterator[Written]:
-    def written(kind: str, values: Values, stored: Values, **options: Any) -> Written:  # noqa: ANN401
+def _by_tifffile(folder: Path) -> Iterator[FieldImage]:
+    def written(kind: str, values: Values, stored: Values, **options: Any) -> FieldImage:  # noqa: ANN401
         own = {name: options.pop(name) for name in ("bands", "page", "inverted") if name in options}
         path = folder / f"tifffile {kind}.tif"
         tifffile.imwrite(path, stored, **options)
         np.save(path.with_suffix(".npy"), values)
-        return Written("tifffile", version("tifffile"), kind, path.name, **own)
+        return FieldImage("tifffile", version("tifffile"), kind, path.name, **own)
 
     grey, colours, five = (_values(bands, "uint16") for bands in (1, 3, 5))
     floats = grey.astype(np.float32) + np.float32(0.25)
@@ -98,8 +98,8 @@ def _by_tifffile(folder: Path) -> Iterator[Written]:
     yield written("stack of OME, middle page", middle, stack, ome=True, **pages)
 
 
-def _by_rasterio(folder: Path) -> Iterator[Written]:
-    def written(kind: str, values: Values, **options: Any) -> Written:  # noqa: ANN401
+def _by_rasterio(folder: Path) -> Iterator[FieldImage]:
+    def written(kind: str, values: Values, **options: Any) -> FieldImage:  # noqa: ANN401
         own = {name: options.pop(name) for name in ("bands", "low", "high") if name in options}
         path = folder / f"rasterio {kind}.tif"
         smaller, driver = options.pop("smaller", False), options.pop("driver", "GTiff")
@@ -110,7 +110,7 @@ def _by_rasterio(folder: Path) -> Iterator[Written]:
                 file.build_overviews([2], Resampling.nearest)
         np.save(path.with_suffix(".npy"), values)
         missing = options.get("nodata")
-        return Written("rasterio", version("rasterio"), kind, path.name, missing=missing, **own)
+        return FieldImage("rasterio", version("rasterio"), kind, path.name, missing=missing, **own)
 
     four, many, grey = (_values(bands, "uint16") for bands in (4, 13, 1))
     packed: dict[str, Any] = {
@@ -138,7 +138,7 @@ def _by_rasterio(folder: Path) -> Iterator[Written]:
     yield written("eight bits", _values(3, "uint8", 0, 256), low=0, high=255)
 
 
-def _by_pydicom(folder: Path, script: Path) -> Iterator[Written]:
+def _by_pydicom(folder: Path, script: Path) -> Iterator[FieldImage]:
     """The PNG that the script makes of DICOM."""
     kinds: dict[str, Callable[[FileDataset], None]] = {
         "radiograph": lambda _: None,
@@ -167,7 +167,7 @@ def _by_pydicom(folder: Path, script: Path) -> Iterator[Written]:
     for kind in kinds:
         values = 4095 - stored if "white" in kind else stored
         np.save(folder / "xrays" / f"{kind}.npy", values[..., None])
-        yield Written("pydicom", pydicom.__version__, kind, f"xrays/{kind}.png")
+        yield FieldImage("pydicom", pydicom.__version__, kind, f"xrays/{kind}.png")
 
 
 def _invert(scan: FileDataset) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import requests
 
 from benchmarks.formats.tools.server import TIMEOUT, answering, free_port, stopping
-from benchmarks.formats.tools.trip import DROP, NONE, Decision, Trip, decisions_of
+from benchmarks.formats.tools.trip import DROP, NONE, ToolDecision, Trip, decisions_of
 
 PACKAGE, EXPORT = "label-studio", "labelstudio"
 FORMATS = {"JSON": "json", "JSON_MIN": "json", "CSV": "csv", "TSV": "tsv"}
@@ -88,7 +88,7 @@ def _is_image(server: Project, address: str) -> bool:
     return answer.ok and answer.headers["content-type"].startswith("image/")
 
 
-def _result(decision: Decision) -> list[dict[str, Any]]:
+def _result(decision: ToolDecision) -> list[dict[str, Any]]:
     """What a person chooses: the class, and beside it whether the sample is dropped."""
     chosen = {} if decision.kind == NONE else {"label": decision.label}
     if decision.kind == DROP:

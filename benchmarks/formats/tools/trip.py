@@ -37,7 +37,7 @@ Trips = Callable[[Path, Path], Iterator[Trip]]
 
 
 @dataclass(frozen=True)
-class Decision:
+class ToolDecision:
     """What a person decides about a sample.
 
     Attributes:
@@ -48,7 +48,7 @@ class Decision:
     label: str
 
 
-def decisions_of(folder: Path) -> Mapping[str, Decision]:
+def decisions_of(folder: Path) -> Mapping[str, ToolDecision]:
     """The decisions by the ids of the samples."""
     given = json.loads((folder / "decisions.json").read_text("utf-8"))
-    return {sample_id: Decision(*each) for sample_id, each in given.items()}
+    return {sample_id: ToolDecision(*each) for sample_id, each in given.items()}

@@ -146,8 +146,8 @@ def write_fiftyone(
     """Writes `labels.json` and the folder `data`.
 
     An image in a file of its own stays where it is, and the absolute path is its key; others are
-    copied to `data`, and the name without the extension is the key. So is that of a link there, for
-    each further sample of the same file, as a key has one label.
+    copied to `data`, and the name without the extension is the key. A key has one label, so each
+    further sample of a file has a link to it in `data`, whose name is the key.
     """
     missing = MissingImages()
     rows, names = sample_rows(scores), class_list(scores)
